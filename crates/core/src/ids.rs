@@ -1,0 +1,191 @@
+//! Names that must outlive us: link ids, process identities, and the tag that marks a tree.
+//!
+//! A pid alone names nobody: it is reused. An [`Identity`] is pid *and* start time; together with the boot id and
+//! the pid namespace it is unique, and that is what a [`Tag`] carries.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A process: its pid and its start time in clock ticks since boot (`/proc/PID/stat`, field 22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// The process id in our pid namespace.
+    pub pid: i32,
+    /// Start time in clock ticks since boot.
+    pub start: u64,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.pid)
+    }
+}
+
+/// One link's id: eight hexadecimal digits, random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// A text that is not what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl FromStr for LinkId {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        if text.len() != 8 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+            return Err(Malformed);
+        }
+        u32::from_str_radix(text, 16)
+            .map(Self)
+            .map_err(|_| Malformed)
+    }
+}
+
+impl Serialize for LinkId {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for LinkId {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse()
+            .map_err(|Malformed| serde::de::Error::custom("not a link id"))
+    }
+}
+
+/// The environment variable that marks every process of a tree.
+pub const TAG_VARIABLE: &str = "MAINSTAY_TAG";
+
+/// Where a process id has its meaning: one boot of one machine, one pid namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Realm {
+    /// First eight digits of the boot id.
+    pub boot: String,
+    /// Inode of the pid namespace.
+    pub pidns: u64,
+}
+
+/// Who owns a tree, as written into the environment of its members and into the names of cgroup leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tag {
+    /// Where the owner's pid has its meaning.
+    pub realm: Realm,
+    /// The keeper that started the tree.
+    pub owner: Identity,
+    /// The link it belongs to.
+    pub link: LinkId,
+}
+
+impl Tag {
+    /// The name of the tree's cgroup leaf; the same facts as the tag, in a form that a unit name allows.
+    pub fn leaf(&self) -> String {
+        format!("mainstay-{}", self.to_string().replace(':', "-"))
+    }
+
+    /// Reads a leaf's name, with or without a `.scope` ending.
+    pub fn from_leaf(name: &str) -> Option<Self> {
+        let name = name.strip_suffix(".scope").unwrap_or(name);
+        name.strip_prefix("mainstay-")?
+            .replace('-', ":")
+            .parse()
+            .ok()
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { realm, owner, link } = self;
+        write!(
+            f,
+            "{}:{}:{}:{}:{link}",
+            realm.boot, realm.pidns, owner.pid, owner.start
+        )
+    }
+}
+
+impl FromStr for Tag {
+    type Err = Malformed;
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let mut parts = text.split(':');
+        let mut next = || parts.next().ok_or(Malformed);
+        let boot = next()?;
+        if boot.len() != 8 || !boot.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(Malformed);
+        }
+        let pidns = next()?.parse().map_err(|_| Malformed)?;
+        let pid = next()?.parse().map_err(|_| Malformed)?;
+        let start = next()?.parse().map_err(|_| Malformed)?;
+        let link = next()?.parse()?;
+        if parts.next().is_some() || pid <= 0 {
+            return Err(Malformed);
+        }
+        Ok(Self {
+            realm: Realm {
+                boot: boot.into(),
+                pidns,
+            },
+            owner: Identity { pid, start },
+            link,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag() -> Tag {
+        Tag {
+            realm: Realm {
+                boot: "0a1b2c3d".into(),
+                pidns: 4_026_531_836,
+            },
+            owner: Identity {
+                pid: 42,
+                start: 9_001,
+            },
+            link: LinkId(0xbeef),
+        }
+    }
+
+    #[test]
+    fn a_tag_survives_its_text_and_its_leaf() {
+        assert_eq!(tag().to_string(), "0a1b2c3d:4026531836:42:9001:0000beef");
+        assert_eq!(tag().to_string().parse(), Ok(tag()));
+        assert_eq!(Tag::from_leaf(&tag().leaf()), Some(tag()));
+        assert_eq!(
+            Tag::from_leaf(&format!("{}.scope", tag().leaf())),
+            Some(tag())
+        );
+    }
+
+    #[test]
+    fn anything_else_is_not_a_tag() {
+        for text in [
+            "",
+            ":",
+            "0a1b2c3d:1:42:9001",
+            "0a1b2c3d:1:42:9001:0000beef:x",
+            "0a1b2c3d:1:-42:9001:0000beef",
+            "0a1b2c3d:1:0:9001:0000beef",
+            "zzzzzzzz:1:42:9001:0000beef",
+            "0a1b2c3d:1:42:9001:BEEF0000",
+        ] {
+            assert_eq!(text.parse::<Tag>(), Err(Malformed), "{text}");
+        }
+        assert_eq!(Tag::from_leaf("mainstay-guardian.service"), None);
+        assert_eq!(Tag::from_leaf("user.slice"), None);
+    }
+}

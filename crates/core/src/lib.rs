@@ -1,0 +1,19 @@
+//! mainstay's decisions, and nothing else.
+//!
+//! Every choice that depends on order or time is made here as `(now, input) → outputs`: which line goes
+//! where, who still waits for an answer, which rung of the stop ladder comes next. This crate reads no clock,
+//! opens no file, knows no process but by number, and allocates only what [`limits`] allow.
+//!
+//! Invariants: no `unsafe`, no `std`, no `async`; foreign bytes never panic.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod clock;
+pub mod event;
+pub mod ids;
+pub mod limits;
+pub mod message;
+pub mod server;
+pub mod tier;

@@ -1,0 +1,1 @@
+//! The way of one message, in travel order.

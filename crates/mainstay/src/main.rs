@@ -1,0 +1,2 @@
+//! mainstay.
+fn main() {}

@@ -1,0 +1,118 @@
+//! Who a process is, proven against pid reuse.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use mainstay_core::ids::{Identity, Realm};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::census;
+
+/// This process.
+pub fn me() -> io::Result<Identity> {
+    of(rustix::process::getpid().as_raw_nonzero().get())
+}
+
+/// The process that has this pid now.
+pub fn of(pid: i32) -> io::Result<Identity> {
+    census::stat(pid).map(|stat| Identity {
+        pid,
+        start: stat.start,
+    })
+}
+
+/// Whether exactly this process is there and not a zombie.
+pub fn alive(who: Identity) -> bool {
+    census::stat(who.pid).is_ok_and(|stat| stat.start == who.start && !stat.dead())
+}
+
+/// Where our pids have their meaning.
+pub fn realm() -> io::Result<Realm> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let pidns = fs::metadata("/proc/self/ns/pid")?.ino();
+    Ok(Realm {
+        boot: boot.chars().take(8).collect(),
+        pidns,
+    })
+}
+
+/// A handle on one process that no reuse of its pid can fool.
+#[derive(Debug)]
+pub struct Handle {
+    /// Who it is.
+    pub who: Identity,
+    fd: OwnedFd,
+}
+
+impl Handle {
+    /// Opens a handle; fails with `NotFound` if that process is gone or its pid belongs to another one by now.
+    pub fn open(who: Identity) -> io::Result<Self> {
+        let pid = Pid::from_raw(who.pid).ok_or(io::ErrorKind::InvalidInput)?;
+        let fd = pidfd_open(pid, PidfdFlags::empty())?;
+        // The start time is read after the pidfd is held: from here on the pid cannot be reused unnoticed.
+        if of(who.pid)? != who {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(Self { who, fd })
+    }
+
+    /// Sends a signal to exactly this process.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.fd, signal)?)
+    }
+
+    /// Whether it has ended (a zombie has).
+    pub fn ended(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        poll(
+            &mut fds,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )
+        .is_ok_and(|n| n > 0)
+    }
+
+    /// The descriptor; readable once the process has ended.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_start_time_is_never_signalled() {
+        let me = me().unwrap();
+        assert!(alive(me));
+        let impostor = Identity {
+            start: me.start + 1,
+            ..me
+        };
+        assert!(!alive(impostor));
+        assert_eq!(
+            Handle::open(impostor).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        assert!(!Handle::open(me).unwrap().ended());
+    }
+
+    #[test]
+    fn the_realm_is_a_boot_and_a_namespace() {
+        let realm = realm().unwrap();
+        assert_eq!(realm.boot.len(), 8);
+        assert!(realm.pidns > 0);
+    }
+}

@@ -1,0 +1,1 @@
+//! Tiers: how a tree is held, one file each.
