@@ -1,0 +1,203 @@
+//! The record in a memfd: shared by guard and keeper, gone with the last of them.
+//!
+//! Sparse: only pages that were touched cost memory. The layout is fixed and every field is plain data, so that a
+//! keeper can map what its predecessor was writing when it was killed.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use mainstay_core::event::Status;
+use mainstay_core::limits::{IN_FLIGHT_MAX, WHOLE_LINE_BYTES};
+use mainstay_core::message::inflight::Slot;
+use mainstay_core::record::{Head, Record};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+const PAGE: usize = 4096;
+const HEAD: usize = 0;
+const NOTES: usize = PAGE;
+const OPENING: usize = 2 * PAGE;
+const INBOX: usize = OPENING + WHOLE_LINE_BYTES;
+const SLOTS: usize = INBOX + WHOLE_LINE_BYTES;
+const TOTAL: usize = SLOTS + IN_FLIGHT_MAX * size_of::<Slot>();
+
+/// Where the bytes in the inbox stand.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// First byte that the server does not have yet.
+    pub start: u32,
+    /// First byte whose line has not been routed yet.
+    pub routed: u32,
+    /// End of what was read.
+    pub end: u32,
+}
+
+/// What guard and keeper tell each other beside the link's own memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Notes {
+    /// The inbox.
+    pub marks: Marks,
+    lost_known: u32,
+    lost_pid: i32,
+    lost_signal: i32,
+    lost_code: i32,
+    /// Processes that the guard ended because the last keeper was lost.
+    pub lost_ended: u32,
+    /// Keepers that were lost so far.
+    pub lost_count: u32,
+    leaf_len: u32,
+    leaf: [u8; 1024],
+}
+
+impl Notes {
+    /// Notes how a keeper ended.
+    pub fn lose(&mut self, who: i32, status: Option<Status>, ended: u32) {
+        self.lost_pid = who;
+        self.lost_ended = ended;
+        self.lost_known = u32::from(status.is_some());
+        (self.lost_signal, self.lost_code) = match status {
+            Some(Status::Signal { number, core }) => (number, i32::from(core)),
+            Some(Status::Code(code)) => (0, code),
+            None => (0, 0),
+        };
+        self.lost_count += 1;
+    }
+
+    /// Notes which keeper is about to be lost.
+    pub fn set_lost_pid(&mut self, pid: i32) {
+        self.lost_pid = pid;
+    }
+
+    /// The keeper noted last.
+    pub fn lost_pid(&self) -> i32 {
+        self.lost_pid
+    }
+
+    /// The last keeper that was lost, and how it ended.
+    pub fn lost(&self) -> Option<(i32, Option<Status>)> {
+        let status = match (self.lost_known, self.lost_signal) {
+            (0, _) => None,
+            (_, 0) => Some(Status::Code(self.lost_code)),
+            (_, number) => Some(Status::Signal { number, core: self.lost_code != 0 }),
+        };
+        (self.lost_count > 0).then_some((self.lost_pid, status))
+    }
+
+    /// Notes the cgroup leaf of the tree, so that a guard can end it.
+    pub fn set_leaf(&mut self, path: Option<&str>) {
+        self.leaf_len = 0;
+        if let Some(path) = path.filter(|path| path.len() <= self.leaf.len()) {
+            self.leaf[..path.len()].copy_from_slice(path.as_bytes());
+            self.leaf_len = path.len() as u32;
+        }
+    }
+
+    /// The cgroup leaf of the tree.
+    pub fn leaf(&self) -> Option<&str> {
+        let bytes = self.leaf.get(..self.leaf_len as usize)?;
+        std::str::from_utf8(bytes).ok().filter(|path| !path.is_empty())
+    }
+}
+
+/// The mapped memfd. One per process; forks share it.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    _fd: OwnedFd,
+}
+
+/// The parts of a [`Region`], lent to one keeper.
+pub struct Parts {
+    /// The link's own memory.
+    pub record: Record<'static>,
+    /// Notes between guard and keeper.
+    pub notes: &'static mut Notes,
+    /// Bytes from the client.
+    pub inbox: &'static mut [u8],
+}
+
+impl Region {
+    /// A fresh, zeroed record.
+    pub fn create() -> io::Result<Self> {
+        let fd = memfd_create("mainstay-record", MemfdFlags::CLOEXEC)?;
+        ftruncate(&fd, TOTAL as u64)?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let base = unsafe {
+            mmap(ptr::null_mut(), TOTAL, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd.as_fd(), 0)?
+        };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, _fd: fd })
+    }
+
+    /// Lends all parts. The mapping is never undone, so the borrow may live for ever.
+    ///
+    /// # Safety
+    /// At most one process at a time may use the parts (the guard calls this only when no keeper lives), and at most
+    /// once in that process's life.
+    pub unsafe fn lend(&self) -> Parts {
+        let base = self.base.as_ptr();
+        // SAFETY: all ranges lie within the mapping, are disjoint and page-aligned; every type is plain data for which
+        // any bit pattern is valid; the caller promises that nobody else uses them.
+        unsafe {
+            Parts {
+                record: Record {
+                    head: &mut *base.add(HEAD).cast::<Head>(),
+                    opening: std::slice::from_raw_parts_mut(base.add(OPENING), WHOLE_LINE_BYTES),
+                    slots: std::slice::from_raw_parts_mut(base.add(SLOTS).cast::<Slot>(), IN_FLIGHT_MAX),
+                },
+                notes: &mut *base.add(NOTES).cast::<Notes>(),
+                inbox: std::slice::from_raw_parts_mut(base.add(INBOX), WHOLE_LINE_BYTES),
+            }
+        }
+    }
+
+    /// A copy of the fixed part, for a guard that only looks.
+    pub fn head(&self) -> Head {
+        // SAFETY: within the mapping, aligned, any bit pattern is valid; a torn read is possible and harmless.
+        unsafe { ptr::read_volatile(self.base.as_ptr().add(HEAD).cast::<Head>()) }
+    }
+
+    /// A copy of the notes.
+    pub fn notes(&self) -> Notes {
+        // SAFETY: as for `head`.
+        unsafe { ptr::read_volatile(self.base.as_ptr().add(NOTES).cast::<Notes>()) }
+    }
+
+    /// Changes the notes. Only for a guard whose keeper is dead.
+    pub fn write_notes(&self, notes: Notes) {
+        // SAFETY: within the mapping and aligned; no keeper lives that could hold a reference to it.
+        unsafe { ptr::write_volatile(self.base.as_ptr().add(NOTES).cast::<Notes>(), notes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_keeper_wrote_the_next_one_reads() {
+        let region = Region::create().unwrap();
+        // SAFETY: the only use in this test.
+        let parts = unsafe { region.lend() };
+        parts.record.head.generation = 3;
+        parts.notes.set_leaf(Some("/sys/fs/cgroup/x"));
+        parts.inbox[0] = b'{';
+        let mut notes = region.notes();
+        assert_eq!(notes.lost(), None);
+        notes.lose(42, Some(Status::Signal { number: 9, core: false }), 7);
+        region.write_notes(notes);
+        assert_eq!(region.head().generation, 3);
+        assert_eq!(region.notes().leaf(), Some("/sys/fs/cgroup/x"));
+        assert_eq!(region.notes().lost(), Some((42, Some(Status::Signal { number: 9, core: false }))));
+        assert_eq!(region.notes().lost_ended, 7);
+    }
+
+    #[test]
+    fn the_parts_do_not_overlap() {
+        const { assert!(size_of::<Head>() <= PAGE && size_of::<Notes>() <= PAGE && size_of::<Slot>() == 128) };
+    }
+}
