@@ -1,1 +1,10 @@
 //! The way of one message, in travel order.
+//!
+//! [`frame`] finds lines and what they are in passing; [`batch`] and [`envelope`] look into the few lines that we act
+//! on; [`inflight`] knows who waits for an answer; [`settle`] writes the answers that we give ourselves. Nothing here
+//! changes or re-serializes a message: bytes go on as they came, a rewrite replaces the span of one value.
+
+pub mod frame;
+pub mod inflight;
+pub mod slot;
+pub mod token;

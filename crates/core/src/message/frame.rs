@@ -1,0 +1,668 @@
+//! Lines of newline-delimited JSON-RPC, looked at while they pass.
+//!
+//! A [`Scanner`] is fed bytes in pieces of any size and says where lines end and what each one is: its kind, its id
+//! token, its method. It looks at the top-level keys `id`, `method`, `result` and `error` and at nothing else; as soon
+//! as it has seen enough it only looks for the newline. It does not validate: a line that it calls a request may be
+//! broken further on, and its reader will say so. It knows nothing of directions, eras, or what a method means.
+//!
+//! Invariants:
+//! - A `\n` always ends a line (valid JSON has none inside), whatever else the bytes are.
+//! - The result depends on the bytes of the line only, never on how they were cut into pieces.
+//! - For a line that is a valid JSON object without repeated keys, kind, id and method are right.
+//! - [`Kind::Junk`] is certain: no JSON reader finds a message in such a line.
+//! - The memory is fixed; nothing is allocated but for a method written with escapes.
+//!
+//! Where a line contradicts itself the first word counts: the first `id`, and the first of `method`, `result` and
+//! `error`. Otherwise a 50 MB result could never be trusted before its end. A `method` or `error` that is `null` counts
+//! as not there (some writers print every field they have), and an object with an id and none of the three is a
+//! response, because that is what a JavaScript server writes for an undefined result.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use core::str;
+
+use memchr::{memchr, memchr2};
+
+use crate::limits::ID_BYTES;
+
+/// The longest method name that is reported, in bytes as written.
+pub const METHOD_BYTES: usize = 128;
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A method with an id: somebody waits for an answer.
+    Request,
+    /// A method without an id.
+    Notification,
+    /// An answer with a result.
+    Response,
+    /// An answer with an error.
+    Error,
+    /// An array. Its members are the business of [`batch`](super::batch).
+    Batch,
+    /// Nothing but white space.
+    Blank,
+    /// No message.
+    Junk,
+}
+
+/// The id of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Id<'a> {
+    /// There is none.
+    Absent,
+    /// `null`.
+    Null,
+    /// The JSON token as written, quotes included.
+    Token(&'a [u8]),
+    /// More than [`ID_BYTES`] bytes.
+    TooLong,
+}
+
+/// What is known of one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// Its id.
+    pub id: Id<'a>,
+    /// Its method, without escapes; none if absent, no text, or longer than [`METHOD_BYTES`].
+    pub method: Option<Cow<'a, str>>,
+    /// Its length so far, newline included.
+    pub bytes: u64,
+}
+
+/// What became of a piece of input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fed {
+    /// A line ended after this many bytes of the piece; [`Scanner::frame`] describes it until the next feed.
+    Line {
+        /// Bytes consumed, newline included.
+        used: usize,
+    },
+    /// All was consumed and the line goes on.
+    Partial,
+}
+
+/// Finds lines and what they are, in pieces of any size.
+#[derive(Clone, Debug)]
+pub struct Scanner {
+    /// Where in the line we are.
+    at: At,
+    /// The line is over; the next piece starts a new one.
+    over: bool,
+    /// Inside a string within `at`: the last byte of the piece was a backslash.
+    escape: bool,
+    /// The top-level key whose value comes or is here.
+    field: Field,
+    /// Where the value that is here is kept.
+    keep: Keep,
+    /// The first of method, result and error.
+    verb: Verb,
+    /// An id was seen, whole.
+    has_id: bool,
+    /// Open brackets of the nested value.
+    depth: u64,
+    bytes: u64,
+    key: Kept<KEY_BYTES>,
+    id: Kept<ID_BYTES>,
+    method: Kept<{ METHOD_BYTES + 2 }>,
+}
+
+/// The longest key that matters, `result`, with each letter written as `\u0072`.
+const KEY_BYTES: usize = 36;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Before the first byte that is not white space.
+    Start,
+    /// After this many bytes of a byte order mark.
+    Mark(u8),
+    /// After `{`.
+    FirstKey,
+    /// After `,`.
+    NextKey,
+    /// Inside a key.
+    Key,
+    /// After a key.
+    Colon,
+    /// After a colon.
+    Value,
+    /// Inside a string value.
+    Text,
+    /// Inside a number or a word.
+    Scalar,
+    /// Inside an object or array.
+    Nested,
+    /// Inside a string in an object or array.
+    NestedText,
+    /// After a value.
+    Comma,
+    /// After the closing `}`.
+    Closed,
+    /// All is known that we want to know.
+    Decided,
+    /// In an array.
+    Batch,
+    /// In something that is no message.
+    Junk,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Id,
+    Method,
+    Result,
+    Error,
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    Nothing,
+    Id,
+    Method,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    None,
+    Method,
+    Result,
+    Error,
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scanner {
+    /// A scanner at the start of a line.
+    pub const fn new() -> Self {
+        Self {
+            at: At::Start,
+            over: false,
+            escape: false,
+            field: Field::Other,
+            keep: Keep::Nothing,
+            verb: Verb::None,
+            has_id: false,
+            depth: 0,
+            bytes: 0,
+            key: Kept::new(),
+            id: Kept::new(),
+            method: Kept::new(),
+        }
+    }
+
+    /// Consumes bytes up to and including the next newline, or all of them.
+    pub fn feed(&mut self, piece: &[u8]) -> Fed {
+        if self.over {
+            self.reset();
+        }
+        if let Some(end) = memchr(b'\n', piece) {
+            self.scan(&piece[..end]);
+            self.bytes += end as u64 + 1;
+            self.over = true;
+            Fed::Line { used: end + 1 }
+        } else {
+            self.scan(piece);
+            self.bytes += piece.len() as u64;
+            Fed::Partial
+        }
+    }
+
+    /// The input is over: the last line, if it had no newline.
+    pub fn finish(&mut self) -> Option<Frame<'_>> {
+        if self.over || self.bytes == 0 {
+            return None;
+        }
+        self.over = true;
+        Some(self.frame())
+    }
+
+    /// Whether the bytes so far end between two lines.
+    pub fn between_lines(&self) -> bool {
+        self.over || self.bytes == 0
+    }
+
+    /// The line that ended with the last feed.
+    pub fn frame(&self) -> Frame<'_> {
+        let kind = self.kind();
+        let known = matches!(self.at, At::Decided | At::Closed);
+        Frame {
+            kind,
+            id: if known && self.has_id {
+                self.id_token()
+            } else {
+                Id::Absent
+            },
+            method: if known && self.verb == Verb::Method {
+                self.method_name()
+            } else {
+                None
+            },
+            bytes: self.bytes,
+        }
+    }
+
+    /// In the middle of a line: what it is, once that cannot change any more.
+    pub fn known(&self) -> Option<Frame<'_>> {
+        match self.at {
+            At::Decided | At::Closed | At::Batch => Some(self.frame()),
+            At::Start
+            | At::Mark(_)
+            | At::FirstKey
+            | At::NextKey
+            | At::Key
+            | At::Colon
+            | At::Value
+            | At::Text
+            | At::Scalar
+            | At::Nested
+            | At::NestedText
+            | At::Comma
+            | At::Junk => None,
+        }
+    }
+
+    /// In the middle of a line: whether it is certainly no message. That is so from its first byte on, unless this
+    /// is `{` or `[` (after white space and a byte order mark).
+    pub fn certain_junk(&self) -> bool {
+        self.at == At::Junk
+    }
+
+    fn kind(&self) -> Kind {
+        match self.at {
+            At::Decided | At::Closed => match (self.verb, self.has_id) {
+                (Verb::Method, true) => Kind::Request,
+                (Verb::Method, false) => Kind::Notification,
+                (Verb::Result, _) | (Verb::None, true) => Kind::Response,
+                (Verb::Error, _) => Kind::Error,
+                (Verb::None, false) => Kind::Junk,
+            },
+            At::Batch => Kind::Batch,
+            At::Start => Kind::Blank,
+            // The line ended inside the object.
+            At::Mark(_)
+            | At::FirstKey
+            | At::NextKey
+            | At::Key
+            | At::Colon
+            | At::Value
+            | At::Text
+            | At::Scalar
+            | At::Nested
+            | At::NestedText
+            | At::Comma
+            | At::Junk => Kind::Junk,
+        }
+    }
+
+    fn id_token(&self) -> Id<'_> {
+        match self.id.get() {
+            Some(b"null") => Id::Null,
+            Some(token) => Id::Token(token),
+            None => Id::TooLong,
+        }
+    }
+
+    fn method_name(&self) -> Option<Cow<'_, str>> {
+        let token = self.method.get()?;
+        let raw = token.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        if memchr(b'\\', raw).is_some() {
+            serde_json::from_slice::<String>(token).ok().map(Cow::Owned)
+        } else {
+            str::from_utf8(raw).ok().map(Cow::Borrowed)
+        }
+    }
+
+    fn reset(&mut self) {
+        self.at = At::Start;
+        self.over = false;
+        self.escape = false;
+        self.keep = Keep::Nothing;
+        self.verb = Verb::None;
+        self.has_id = false;
+        self.bytes = 0;
+        self.key.clear();
+        self.id.clear();
+        self.method.clear();
+    }
+
+    /// Walks over a piece of one line, without its newline.
+    fn scan(&mut self, line: &[u8]) {
+        // Where the string or value that is kept starts in this piece.
+        let mut mark = 0;
+        let mut i = 0;
+        if self.at == At::Start && line.starts_with(COMMON_START) {
+            self.at = At::NextKey;
+            i = COMMON_START.len();
+        }
+        while let Some(&byte) = line.get(i) {
+            match self.at {
+                At::Decided | At::Closed | At::Batch | At::Junk => return,
+                At::Start => {
+                    self.at = match byte {
+                        b' ' | b'\t' | b'\r' => At::Start,
+                        b'{' => At::FirstKey,
+                        b'[' => At::Batch,
+                        0xEF if self.bytes + i as u64 == 0 => At::Mark(1),
+                        _ => At::Junk,
+                    };
+                    i += 1;
+                }
+                At::Mark(seen) => {
+                    self.at = match (seen, byte) {
+                        (1, 0xBB) => At::Mark(2),
+                        (2, 0xBF) => At::Start,
+                        _ => At::Junk,
+                    };
+                    i += 1;
+                }
+                At::FirstKey | At::NextKey => {
+                    match byte {
+                        b' ' | b'\t' | b'\r' => {}
+                        b'"' => {
+                            self.at = At::Key;
+                            self.key.clear();
+                            mark = i + 1;
+                        }
+                        b'}' if self.at == At::FirstKey => self.at = At::Closed,
+                        _ => self.at = At::Junk,
+                    }
+                    i += 1;
+                }
+                At::Key => {
+                    let Some(end) = string_end(line, i, &mut self.escape) else {
+                        self.key.push(&line[mark..]);
+                        return;
+                    };
+                    let rest = &line[mark..end - 1];
+                    self.field = if self.key.is_empty() {
+                        Field::of(rest)
+                    } else {
+                        self.key.push(rest);
+                        self.key.get().map_or(Field::Other, Field::of)
+                    };
+                    self.at = At::Colon;
+                    i = end;
+                }
+                At::Colon => {
+                    match byte {
+                        b' ' | b'\t' | b'\r' => {}
+                        b':' => self.at = At::Value,
+                        _ => self.at = At::Junk,
+                    }
+                    i += 1;
+                }
+                At::Value => {
+                    if matches!(byte, b' ' | b'\t' | b'\r') {
+                        i += 1;
+                        continue;
+                    }
+                    self.value_begins(byte);
+                    mark = i;
+                    if matches!(self.at, At::Text | At::Nested) {
+                        i += 1;
+                    }
+                }
+                At::Text => match string_end(line, i, &mut self.escape) {
+                    Some(end) => {
+                        self.value_ends(&line[mark..end]);
+                        i = end;
+                    }
+                    None => return self.value_goes_on(&line[mark..]),
+                },
+                At::Scalar => match line[i..].iter().position(|&b| ends_scalar(b)) {
+                    Some(n) => {
+                        i += n;
+                        self.value_ends(&line[mark..i]);
+                    }
+                    None => return self.value_goes_on(&line[mark..]),
+                },
+                At::Nested | At::NestedText => match self.nested_end(line, i) {
+                    Some(end) => {
+                        self.value_ends(&line[mark..end]);
+                        i = end;
+                    }
+                    None => return self.value_goes_on(&line[mark..]),
+                },
+                At::Comma => {
+                    match byte {
+                        b' ' | b'\t' | b'\r' => {}
+                        b',' => self.at = At::NextKey,
+                        b'}' => self.at = At::Closed,
+                        _ => self.at = At::Junk,
+                    }
+                    i += 1;
+                }
+            }
+        }
+        if matches!(self.at, At::Text | At::Nested) {
+            // The piece ends right after the opening byte.
+            self.value_goes_on(&line[mark..]);
+        }
+    }
+
+    /// The first byte of a top-level value: it says whether the value counts, and of which sort it is.
+    fn value_begins(&mut self, byte: u8) {
+        self.at = match byte {
+            b'"' => At::Text,
+            b'{' | b'[' => At::Nested,
+            b',' | b'}' | b']' | b':' => At::Junk,
+            _ => At::Scalar,
+        };
+        self.depth = 1;
+        self.keep = Keep::Nothing;
+        match self.field {
+            Field::Other => return,
+            Field::Id if !self.has_id => self.keep = Keep::Id,
+            Field::Method if self.verb == Verb::None && byte != b'n' => {
+                self.verb = Verb::Method;
+                self.keep = Keep::Method;
+            }
+            Field::Result if self.verb == Verb::None => self.verb = Verb::Result,
+            Field::Error if self.verb == Verb::None && byte != b'n' => self.verb = Verb::Error,
+            Field::Id | Field::Method | Field::Result | Field::Error => {}
+        }
+        if self.keep == Keep::Nothing && self.at != At::Junk {
+            self.decide();
+        }
+    }
+
+    /// A top-level value ended; `rest` is what this piece had of it.
+    fn value_ends(&mut self, rest: &[u8]) {
+        self.at = At::Comma;
+        match self.keep {
+            Keep::Nothing => {}
+            Keep::Id => {
+                self.id.push(rest);
+                self.has_id = true;
+                self.decide();
+            }
+            Keep::Method => {
+                self.method.push(rest);
+                self.decide();
+            }
+        }
+        self.keep = Keep::Nothing;
+    }
+
+    /// The piece ends inside a top-level value.
+    fn value_goes_on(&mut self, rest: &[u8]) {
+        match self.keep {
+            Keep::Nothing => {}
+            Keep::Id => self.id.push(rest),
+            Keep::Method => self.method.push(rest),
+        }
+    }
+
+    fn decide(&mut self) {
+        if self.has_id && self.verb != Verb::None {
+            self.at = At::Decided;
+        }
+    }
+
+    /// Where the nested value ends. Brackets are counted, not matched: in valid JSON that is the same.
+    fn nested_end(&mut self, line: &[u8], mut i: usize) -> Option<usize> {
+        if self.at == At::NestedText {
+            i = string_end(line, i, &mut self.escape)?;
+        }
+        while let Some(&byte) = line.get(i) {
+            i += 1;
+            match BRACKETS[byte as usize] {
+                0 => {}
+                QUOTE => {
+                    let Some(end) = string_end(line, i, &mut self.escape) else {
+                        self.at = At::NestedText;
+                        return None;
+                    };
+                    i = end;
+                }
+                OPEN => self.depth += 1,
+                _ => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        return Some(i);
+                    }
+                }
+            }
+        }
+        self.at = At::Nested;
+        None
+    }
+}
+
+/// How most lines start; the same as walking over it byte by byte.
+const COMMON_START: &[u8] = br#"{"jsonrpc":"2.0","#;
+
+const QUOTE: u8 = 1;
+const OPEN: u8 = 2;
+const CLOSE: u8 = 3;
+
+/// The bytes that matter between the strings of a nested value.
+static BRACKETS: [u8; 256] = {
+    let mut table = [0; 256];
+    table[b'"' as usize] = QUOTE;
+    table[b'{' as usize] = OPEN;
+    table[b'[' as usize] = OPEN;
+    table[b'}' as usize] = CLOSE;
+    table[b']' as usize] = CLOSE;
+    table
+};
+
+fn ends_scalar(byte: u8) -> bool {
+    matches!(byte, b',' | b'}' | b' ' | b'\t' | b'\r')
+}
+
+/// Where the string ends whose inside starts or goes on at `i`: the index after its closing quote. If the piece ends
+/// first, `escape` remembers a backslash at its very end.
+#[inline]
+fn string_end(line: &[u8], mut i: usize, escape: &mut bool) -> Option<usize> {
+    if *escape {
+        if i >= line.len() {
+            return None;
+        }
+        *escape = false;
+        i += 1;
+    }
+    loop {
+        let rest = line.get(i..)?;
+        // Most strings are short; a search call costs more than a few comparisons.
+        let (near, far) = rest.split_at(rest.len().min(NEAR));
+        let n = match near.iter().position(|&b| b == b'"' || b == b'\\') {
+            Some(n) => n,
+            None => near.len() + memchr2(b'"', b'\\', far)?,
+        };
+        i += n + 1;
+        if rest[n] == b'"' {
+            return Some(i);
+        }
+        if i == line.len() {
+            *escape = true;
+            return None;
+        }
+        i += 1;
+    }
+}
+
+const NEAR: usize = 16;
+
+impl Field {
+    /// A key as written, without its quotes.
+    fn of(raw: &[u8]) -> Self {
+        match raw {
+            b"id" => Self::Id,
+            b"method" => Self::Method,
+            b"result" => Self::Result,
+            b"error" => Self::Error,
+            _ if raw.len() <= KEY_BYTES && memchr(b'\\', raw).is_some() => Self::of_escaped(raw),
+            _ => Self::Other,
+        }
+    }
+
+    #[cold]
+    fn of_escaped(raw: &[u8]) -> Self {
+        let mut token = Kept::<{ KEY_BYTES + 2 }>::new();
+        token.push(b"\"");
+        token.push(raw);
+        token.push(b"\"");
+        let key = token
+            .get()
+            .and_then(|token| serde_json::from_slice::<String>(token).ok());
+        match key.as_deref() {
+            Some("id") => Self::Id,
+            Some("method") => Self::Method,
+            Some("result") => Self::Result,
+            Some("error") => Self::Error,
+            Some(_) | None => Self::Other,
+        }
+    }
+}
+
+/// Up to `N` bytes put together from pieces; what is longer is only known to be longer.
+#[derive(Clone, Debug)]
+struct Kept<const N: usize> {
+    len: usize,
+    bytes: [u8; N],
+}
+
+impl<const N: usize> Kept<N> {
+    const fn new() -> Self {
+        Self {
+            len: 0,
+            bytes: [0; N],
+        }
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn push(&mut self, more: &[u8]) {
+        let to = self.len.saturating_add(more.len());
+        match self.bytes.get_mut(self.len..to) {
+            Some(room) => {
+                room.copy_from_slice(more);
+                self.len = to;
+            }
+            // Nothing to add to what is full is no excess.
+            None => self.len = if more.is_empty() { self.len } else { N + 1 },
+        }
+    }
+
+    fn get(&self) -> Option<&[u8]> {
+        self.bytes.get(..self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests;
