@@ -18,9 +18,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 const PAGE: usize = 4096;
 const HEAD: usize = 0;
 const NOTES: usize = PAGE;
-const OPENING: usize = 2 * PAGE;
+const BOARD: usize = 2 * PAGE;
+const OPENING: usize = 3 * PAGE;
 const INBOX: usize = OPENING + WHOLE_LINE_BYTES;
-const SLOTS: usize = INBOX + WHOLE_LINE_BYTES;
+const INBOX_BYTES: usize = 2 * WHOLE_LINE_BYTES;
+const SLOTS: usize = INBOX + INBOX_BYTES;
 const TOTAL: usize = SLOTS + IN_FLIGHT_MAX * size_of::<Slot>();
 
 /// Where the bytes in the inbox stand.
@@ -35,12 +37,87 @@ pub struct Marks {
     pub end: u32,
 }
 
+/// The marks, twice: one is in force while the other is being written.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Board {
+    in_force: u32,
+    /// Not 0: bytes beyond the end are stale, not fresh.
+    stale: u32,
+    marks: [Marks; 2],
+}
+
+/// Bytes from the client that survive a killed keeper.
+///
+/// Free space is zero. JSON text holds no NUL, so bytes that the kernel had delivered when the keeper was killed, before
+/// it could move the mark, are found by [`Inbox::recover`].
+pub struct Inbox {
+    bytes: &'static mut [u8],
+    board: *mut Board,
+}
+
+impl Inbox {
+    /// The whole buffer.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// The whole buffer.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+
+    /// Puts new marks in force, all at once.
+    pub fn mark(&mut self, marks: Marks) {
+        let board = self.board;
+        // SAFETY: `board` points into the mapping, which lives for ever; only the one keeper writes it. Volatile stores
+        // keep their order, so a successor sees either the old marks or the new ones.
+        unsafe {
+            let other = 1 - (ptr::read_volatile(&raw const (*board).in_force) & 1);
+            ptr::write_volatile((&raw mut (*board).marks).cast::<Marks>().add(other as usize), marks);
+            ptr::write_volatile(&raw mut (*board).in_force, other);
+        }
+    }
+
+    /// The bytes were copied to the front (source and copy do not overlap) and used to reach to `old_end`: puts the new
+    /// marks in force and clears what is stale.
+    pub fn moved(&mut self, marks: Marks, old_end: usize) {
+        // SAFETY: as in `mark`.
+        unsafe { ptr::write_volatile(&raw mut (*self.board).stale, 1) };
+        self.mark(marks);
+        if let Some(stale) = self.bytes.get_mut(marks.end as usize..old_end) {
+            stale.fill(0);
+        }
+        // SAFETY: as in `mark`; the fence keeps the clearing before it.
+        unsafe {
+            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+            ptr::write_volatile(&raw mut (*self.board).stale, 0);
+        }
+    }
+
+    /// What a killed keeper left, including bytes that came with its last `read`.
+    pub fn recover(&mut self) -> Marks {
+        // SAFETY: as in `mark`; any bit pattern is valid.
+        let board = unsafe { ptr::read_volatile(self.board) };
+        let mut marks = board.marks[(board.in_force & 1) as usize];
+        let len = self.bytes.len();
+        if marks.start > marks.routed || marks.routed > marks.end || marks.end as usize > len {
+            marks = Marks::default();
+        }
+        let free = &mut self.bytes[marks.end as usize..];
+        if board.stale != 0 {
+            free.fill(0);
+        }
+        marks.end += free.iter().position(|&b| b == 0).unwrap_or(free.len()) as u32;
+        self.moved(marks, marks.end as usize);
+        marks
+    }
+}
+
 /// What guard and keeper tell each other beside the link's own memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Notes {
-    /// The inbox.
-    pub marks: Marks,
     lost_known: u32,
     lost_pid: i32,
     lost_signal: i32,
@@ -117,7 +194,7 @@ pub struct Parts {
     /// Notes between guard and keeper.
     pub notes: &'static mut Notes,
     /// Bytes from the client.
-    pub inbox: &'static mut [u8],
+    pub inbox: Inbox,
 }
 
 impl Region {
@@ -150,7 +227,10 @@ impl Region {
                     slots: std::slice::from_raw_parts_mut(base.add(SLOTS).cast::<Slot>(), IN_FLIGHT_MAX),
                 },
                 notes: &mut *base.add(NOTES).cast::<Notes>(),
-                inbox: std::slice::from_raw_parts_mut(base.add(INBOX), WHOLE_LINE_BYTES),
+                inbox: Inbox {
+                    bytes: std::slice::from_raw_parts_mut(base.add(INBOX), INBOX_BYTES),
+                    board: base.add(BOARD).cast::<Board>(),
+                },
             }
         }
     }
@@ -185,7 +265,6 @@ mod tests {
         let parts = unsafe { region.lend() };
         parts.record.head.generation = 3;
         parts.notes.set_leaf(Some("/sys/fs/cgroup/x"));
-        parts.inbox[0] = b'{';
         let mut notes = region.notes();
         assert_eq!(notes.lost(), None);
         notes.lose(42, Some(Status::Signal { number: 9, core: false }), 7);
@@ -197,7 +276,19 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_the_fatal_read_are_found() {
+        let region = Region::create().unwrap();
+        // SAFETY: each is used after the other, as by a keeper and its successor.
+        let (mut first, mut next) = unsafe { (region.lend().inbox, region.lend().inbox) };
+        first.bytes_mut()[..6].copy_from_slice(b"{}\n{}\n");
+        first.mark(Marks { start: 0, routed: 3, end: 3 });
+        assert_eq!(next.recover(), Marks { start: 0, routed: 3, end: 6 });
+        first.moved(Marks { start: 0, routed: 0, end: 0 }, 6);
+        assert_eq!(next.recover(), Marks::default());
+    }
+
+    #[test]
     fn the_parts_do_not_overlap() {
-        const { assert!(size_of::<Head>() <= PAGE && size_of::<Notes>() <= PAGE && size_of::<Slot>() == 128) };
+        const { assert!(size_of::<Head>() <= PAGE && size_of::<Notes>() <= PAGE && size_of::<Board>() <= PAGE && size_of::<Slot>() == 128) };
     }
 }
