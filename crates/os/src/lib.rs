@@ -9,4 +9,6 @@
 pub mod census;
 pub mod clock;
 pub mod identity;
+pub mod spawn;
 pub mod tier;
+pub mod tree;
