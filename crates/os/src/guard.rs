@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Status;
-use mainstay_core::ids::Identity;
+use mainstay_core::ids::{Identity, Tag};
 use mainstay_core::limits::{KEEPER_BUDGET, KEEPER_BUDGET_MS};
 use mainstay_core::record::Phase;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,7 +18,8 @@ use crate::channel::{Channel, Heard, Word};
 use crate::identity::{self, Handle};
 use crate::record::Region;
 use crate::signals::Signals;
-use crate::{clock, role, title, tree};
+use crate::tree::Tree;
+use crate::{clock, role, title};
 
 /// Why a guard is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub trait Roles {
     fn prepare(&mut self);
     /// In the keeper's process, from start to end. Returns the exit code: 0 means that its work is done.
     fn keeper(&mut self, keeping: Keeping<'_>) -> u8;
+    /// The tag of a keeper's tree.
+    fn tag(&self, keeper: Identity) -> Tag;
     /// Ends a tree that is not below us (by leaf, tag and recorded members); how many were ended.
     fn end_strays(&mut self) -> u32;
 }
@@ -103,9 +106,10 @@ impl<'a> Guard<'a> {
     /// Keeper after keeper, until the work is done or the budget is spent.
     fn stand(&mut self, mut takeover: bool) -> u8 {
         loop {
-            let Ok(status) = self.over_a_keeper(takeover) else { return self.give_up() };
+            let Ok((keeper, status)) = self.over_a_keeper(takeover) else { return self.give_up() };
             // Whatever is below us now was the keeper's: it is ours to end, however the keeper ended.
-            let ended = tree::end_below(self.region.notes().leaf(), KILL_CONFIRM_MS);
+            let mut tree = Tree::inherited(&self.roles.tag(keeper));
+            let ended = tree.kill(KILL_CONFIRM_MS, &mut |_, _, _| {});
             if self.region.head().phase() == Phase::Finished {
                 return 0;
             }
@@ -118,7 +122,7 @@ impl<'a> Guard<'a> {
     }
 
     /// Starts a keeper and waits for its end.
-    fn over_a_keeper(&mut self, takeover: bool) -> io::Result<Status> {
+    fn over_a_keeper(&mut self, takeover: bool) -> io::Result<(Identity, Status)> {
         let (mine, theirs) = Channel::pair()?;
         let (region, me) = (self.region, self.me);
         let to_shim = self.to_shim.try_clone()?;
@@ -133,6 +137,7 @@ impl<'a> Guard<'a> {
         })?;
         let who = identity::of(keeper)?;
         self.to_shim.say(Word::Here { guard: self.me, keeper: who });
+        let mut below = Tree::inherited(&self.roles.tag(who));
         let mut deaf = false;
         loop {
             let mut fds = [
@@ -144,14 +149,14 @@ impl<'a> Guard<'a> {
             deaf = deaf || listen(&mine);
             while self.signals.read()?.is_some() {}
             let mut found = None;
-            tree::reap(&mut |pid, status, _| {
+            below.reap(&mut |pid, status, _| {
                 if pid == keeper {
                     found = Some(status);
                 }
             });
             if let Some(status) = found {
                 self.note_keeper(keeper);
-                return Ok(status);
+                return Ok((who, status));
             }
         }
     }

@@ -16,5 +16,7 @@ pub mod record;
 pub mod role;
 pub mod shim;
 pub mod signals;
+pub mod spawn;
 pub mod tier;
 pub mod title;
+pub mod tree;

@@ -126,8 +126,6 @@ pub struct Notes {
     pub lost_ended: u32,
     /// Keepers that were lost so far.
     pub lost_count: u32,
-    leaf_len: u32,
-    leaf: [u8; 1024],
 }
 
 impl Notes {
@@ -162,21 +160,6 @@ impl Notes {
             (_, number) => Some(Status::Signal { number, core: self.lost_code != 0 }),
         };
         (self.lost_count > 0).then_some((self.lost_pid, status))
-    }
-
-    /// Notes the cgroup leaf of the tree, so that a guard can end it.
-    pub fn set_leaf(&mut self, path: Option<&str>) {
-        self.leaf_len = 0;
-        if let Some(path) = path.filter(|path| path.len() <= self.leaf.len()) {
-            self.leaf[..path.len()].copy_from_slice(path.as_bytes());
-            self.leaf_len = path.len() as u32;
-        }
-    }
-
-    /// The cgroup leaf of the tree.
-    pub fn leaf(&self) -> Option<&str> {
-        let bytes = self.leaf.get(..self.leaf_len as usize)?;
-        std::str::from_utf8(bytes).ok().filter(|path| !path.is_empty())
     }
 }
 
@@ -264,13 +247,11 @@ mod tests {
         // SAFETY: the only use in this test.
         let parts = unsafe { region.lend() };
         parts.record.head.generation = 3;
-        parts.notes.set_leaf(Some("/sys/fs/cgroup/x"));
         let mut notes = region.notes();
         assert_eq!(notes.lost(), None);
         notes.lose(42, Some(Status::Signal { number: 9, core: false }), 7);
         region.write_notes(notes);
         assert_eq!(region.head().generation, 3);
-        assert_eq!(region.notes().leaf(), Some("/sys/fs/cgroup/x"));
         assert_eq!(region.notes().lost(), Some((42, Some(Status::Signal { number: 9, core: false }))));
         assert_eq!(region.notes().lost_ended, 7);
     }
