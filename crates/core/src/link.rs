@@ -314,6 +314,15 @@ impl<'a> Link<'a> {
         }
     }
 
+    /// May a line from the client that is too long to be held go on?
+    pub fn client_cut(&self) -> Route {
+        match &self.life {
+            Life::Absent | Life::Up(Up { stage: Stage::Greeting { .. }, .. }) => Route::Hold,
+            Life::Up(_) => Route::Forward,
+            Life::Closing(_) | Life::Finished => Route::Drop,
+        }
+    }
+
     /// Learns what is known of a long line from the client while it is being forwarded.
     pub fn client_known(&mut self, now: Moment, frame: &Frame<'_>) {
         if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
@@ -512,6 +521,11 @@ impl<'a> Link<'a> {
         if let Life::Closing(closing) = &mut self.life
             && let TreeState::Descending(ladder) = core::mem::replace(&mut closing.tree, TreeState::Empty)
         {
+            if closing.server == Server::Up {
+                // Not even the kill ended it: the teardown names it.
+                closing.server = Server::Gone;
+                closing.code = 128 + 9;
+            }
             let told: Teardown = ladder.finish(ended, left, now);
             self.tell(What::Teardown(told));
         }

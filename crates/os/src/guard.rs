@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::channel::{Channel, Heard, Word};
 use crate::identity::{self, Handle};
-use crate::record::Region;
+use crate::record::{Parts, Region};
 use crate::signals::Signals;
 use crate::tree::Tree;
 use crate::{clock, role, title};
@@ -34,6 +34,8 @@ pub enum Birth {
 pub struct Keeping<'a> {
     /// The record.
     pub region: &'a Region,
+    /// Its parts, lent to this keeper alone.
+    pub parts: Parts,
     /// To the shim.
     pub to_shim: Channel,
     /// To the guard.
@@ -50,6 +52,8 @@ pub trait Roles {
     fn prepare(&mut self);
     /// In the keeper's process, from start to end. Returns the exit code: 0 means that its work is done.
     fn keeper(&mut self, keeping: Keeping<'_>) -> u8;
+    /// In a process of its own, once: end what earlier pairs, wholly killed, left behind.
+    fn sweep(&mut self);
     /// The tag of a keeper's tree.
     fn tag(&self, keeper: Identity) -> Tag;
     /// Ends a tree that is not below us (by leaf, tag and recorded members); how many were ended.
@@ -68,6 +72,7 @@ pub fn run(region: &Region, to_shim: Channel, birth: Birth, roles: &mut dyn Role
         let ended = guard.roles.end_strays();
         guard.note_loss(None, ended);
     }
+    guard.sweep_aside = birth == Birth::First;
     guard.stand(birth == Birth::Relit)
 }
 
@@ -91,6 +96,8 @@ struct Guard<'a> {
     signals: Signals,
     me: Identity,
     losses: [Option<Moment>; KEEPER_BUDGET as usize],
+    /// A sweep is due, after the keeper has been started.
+    sweep_aside: bool,
 }
 
 impl<'a> Guard<'a> {
@@ -100,7 +107,7 @@ impl<'a> Guard<'a> {
         role::become_subreaper()?;
         let signals = Signals::open(&[libc::SIGCHLD])?;
         let me = identity::me()?;
-        Ok(Self { region, to_shim, roles, signals, me, losses: Default::default() })
+        Ok(Self { region, to_shim, roles, signals, me, losses: Default::default(), sweep_aside: false })
     }
 
     /// Keeper after keeper, until the work is done or the budget is spent.
@@ -133,10 +140,14 @@ impl<'a> Guard<'a> {
             if role::become_subreaper().is_err() {
                 return LOST;
             }
-            roles.keeper(Keeping { region, to_shim, to_guard: theirs, guard: me, takeover })
+            // SAFETY: this process has just been forked to be the only keeper: the guard starts the next one only after
+            // the death of the last.
+            let parts = unsafe { region.lend() };
+            roles.keeper(Keeping { region, parts, to_shim, to_guard: theirs, guard: me, takeover })
         })?;
         let who = identity::of(keeper)?;
         self.to_shim.say(Word::Here { guard: self.me, keeper: who });
+        self.sweep();
         let mut below = Tree::inherited(&self.roles.tag(who));
         let mut deaf = false;
         loop {
@@ -158,6 +169,21 @@ impl<'a> Guard<'a> {
                 self.note_keeper(keeper);
                 return Ok((who, status));
             }
+        }
+    }
+
+    /// Sweeps in a child, so that neither we nor the keeper are kept waiting by a long process table.
+    fn sweep(&mut self) {
+        if std::mem::take(&mut self.sweep_aside) {
+            let roles = &mut *self.roles;
+            let sweeper = role::start(|| {
+                role::release_stdio();
+                title::set("mcp-sweep");
+                roles.sweep();
+                0
+            });
+            // No process for it: then the next start sweeps.
+            drop(sweeper);
         }
     }
 

@@ -11,6 +11,7 @@ pub mod census;
 pub mod channel;
 pub mod clock;
 pub mod guard;
+pub mod holder;
 pub mod identity;
 pub mod record;
 pub mod role;

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 
 use mainstay_core::event::Status;
@@ -167,7 +167,7 @@ impl Notes {
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
-    _fd: OwnedFd,
+    fd: OwnedFd,
 }
 
 /// The parts of a [`Region`], lent to one keeper.
@@ -190,7 +190,7 @@ impl Region {
             mmap(ptr::null_mut(), TOTAL, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd.as_fd(), 0)?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, _fd: fd })
+        Ok(Self { base, fd })
     }
 
     /// Lends all parts. The mapping is never undone, so the borrow may live for ever.
@@ -234,6 +234,12 @@ impl Region {
     pub fn write_notes(&self, notes: Notes) {
         // SAFETY: within the mapping and aligned; no keeper lives that could hold a reference to it.
         unsafe { ptr::write_volatile(self.base.as_ptr().add(NOTES).cast::<Notes>(), notes) }
+    }
+}
+
+impl AsRawFd for Region {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 }
 

@@ -3,9 +3,9 @@
 //! Only while this process has one thread. The child shares our image, which is why guard and shim cost 30 KB each.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// Forks; the child runs `role` and exits with its result. The parent gets the child's pid.
 pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
@@ -84,6 +84,21 @@ fn close_from(first: RawFd, last: RawFd) {
     if first <= last {
         // SAFETY: the caller never uses or drops the values that owned these descriptors: it leaves by `_exit`.
         unsafe { libc::close_range(first as u32, last as u32, 0) };
+    }
+}
+
+/// One of the three descriptors that every process has: the Rust runtime opens what is missing of 0, 1 and 2.
+pub fn standard(fd: RawFd) -> BorrowedFd<'static> {
+    debug_assert!((0..3).contains(&fd));
+    // SAFETY: 0, 1 and 2 are open for the whole life of the process; they are only ever replaced, never closed.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// Ends a child of ours that only waits, and reaps it.
+pub fn dismiss(child: i32) {
+    if let Some(pid) = Pid::from_raw(child) {
+        drop(kill_process(pid, Signal::KILL));
+        drop(wait(child));
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Show<'a> {
     Known(&'a Frame<'a>),
     /// The end of a long line that went on.
     CutEnd(&'a Frame<'a>),
+    /// The end of a long line that went nowhere.
+    DropEnd(&'a Frame<'a>),
 }
 
 /// Where the bytes lie.
@@ -59,6 +61,8 @@ pub struct Pump {
     /// A whole line that was held: it is shown again before the scanner goes on.
     held: Option<usize>,
     ended: bool,
+    /// The last read found nothing.
+    dry: bool,
 }
 
 impl Pump {
@@ -91,12 +95,18 @@ impl Pump {
             cut: Cut::No,
             held: None,
             ended: false,
+            dry: false,
         }
     }
 
     /// Whether the source has ended.
     pub fn ended(&self) -> bool {
         self.ended
+    }
+
+    /// Whether the source had nothing more when it was last asked, and all that it gave has been passed on.
+    pub fn dry(&self) -> bool {
+        self.dry && self.flushed()
     }
 
     /// Whether everything that was routed has been written.
@@ -125,12 +135,16 @@ impl Pump {
             return Ok(false);
         }
         match from.poll_read(cx, &mut buffer[end..]) {
-            Poll::Pending => Ok(false),
+            Poll::Pending => {
+                self.dry = true;
+                Ok(false)
+            }
             Poll::Ready(Ok(0)) => {
                 self.ended = true;
                 Ok(true)
             }
             Poll::Ready(Ok(len)) => {
+                self.dry = false;
                 self.at.end += len as u32;
                 self.keep();
                 Ok(true)
@@ -248,7 +262,10 @@ impl Pump {
                 decide(Show::CutEnd(&frame));
                 Route::Forward
             }
-            Cut::Drop => Route::Drop,
+            Cut::Drop => {
+                decide(Show::DropEnd(&frame));
+                Route::Drop
+            }
         };
         self.scanned = line_end;
         match route {
