@@ -8,7 +8,8 @@
 //! Invariants:
 //! - A `\n` always ends a line (valid JSON has none inside), whatever else the bytes are.
 //! - The result depends on the bytes of the line only, never on how they were cut into pieces.
-//! - For a line that is a valid JSON object without repeated keys, kind, id and method are right.
+//! - For a line that is a valid JSON object without repeated keys, kind, id and method are right; for a long line see
+//!   below.
 //! - [`Kind::Junk`] is certain: no JSON reader finds a message in such a line.
 //! - The memory is fixed; nothing is allocated but for a method written with escapes.
 //!
@@ -16,14 +17,22 @@
 //! `error`. Otherwise a 50 MB result could never be trusted before its end. A `method` or `error` that is `null` counts
 //! as not there (some writers print every field they have), and an object with an id and none of the three is a
 //! response, because that is what a JavaScript server writes for an undefined result.
+//!
+//! Long lines: TypeScript servers write `{"result":{…},"jsonrpc":"2.0","id":7}`, the id behind a result of any size, and
+//! to count the brackets of a megabyte costs more than to copy it. So where the kind is known and a nested value is
+//! still open after 4 KiB of line, the id is read backwards from the line's end, among the plain members behind the
+//! last nested value. What that misses is an id *between* two nested values, which no known peer writes.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
 use core::str;
 
-use memchr::{memchr, memchr2};
+use memchr::memchr;
 
+use self::text::{Kept, Nested, ends_scalar, last_id, nested, string_end};
 use crate::limits::ID_BYTES;
+
+mod text;
 
 /// The longest method name that is reported, in bytes as written.
 pub const METHOD_BYTES: usize = 128;
@@ -108,10 +117,19 @@ pub struct Scanner {
     key: Kept<KEY_BYTES>,
     id: Kept<ID_BYTES>,
     method: Kept<{ METHOD_BYTES + 2 }>,
+    /// The last bytes of a long line.
+    tail: Kept<TAIL_BYTES>,
 }
 
+/// A nested value that is still open here is not followed any more: see the module's docs.
+const LONG_BYTES: u64 = 4_096;
 /// The longest key that matters, `result`, with each letter written as `\u0072`.
 const KEY_BYTES: usize = 36;
+/// The shortest key that matters with an escape, `\u0069d`.
+const KEY_ESCAPED: usize = 7;
+/// How many bytes at the end of a long line are looked at: enough for `,"jsonrpc":"2.0","id":`, an id, `}` and some
+/// white space.
+const TAIL_BYTES: usize = ID_BYTES + 56;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
@@ -137,6 +155,8 @@ enum At {
     Nested,
     /// Inside a string in an object or array.
     NestedText,
+    /// Inside an object or array, in a long line.
+    Tail,
     /// After a value.
     Comma,
     /// After the closing `}`.
@@ -195,6 +215,7 @@ impl Scanner {
             key: Kept::new(),
             id: Kept::new(),
             method: Kept::new(),
+            tail: Kept::new(),
         }
     }
 
@@ -206,7 +227,7 @@ impl Scanner {
         if let Some(end) = memchr(b'\n', piece) {
             self.scan(&piece[..end]);
             self.bytes += end as u64 + 1;
-            self.over = true;
+            self.end_line();
             Fed::Line { used: end + 1 }
         } else {
             self.scan(piece);
@@ -220,7 +241,7 @@ impl Scanner {
         if self.over || self.bytes == 0 {
             return None;
         }
-        self.over = true;
+        self.end_line();
         Some(self.frame())
     }
 
@@ -264,6 +285,7 @@ impl Scanner {
             | At::Scalar
             | At::Nested
             | At::NestedText
+            | At::Tail
             | At::Comma
             | At::Junk => None,
         }
@@ -297,6 +319,7 @@ impl Scanner {
             | At::Scalar
             | At::Nested
             | At::NestedText
+            | At::Tail
             | At::Comma
             | At::Junk => Kind::Junk,
         }
@@ -320,6 +343,21 @@ impl Scanner {
         }
     }
 
+    fn end_line(&mut self) {
+        self.over = true;
+        if self.at == At::Tail {
+            let tail = self.tail.get().unwrap_or_default();
+            self.at = match last_id(tail, |key| Field::of(key) == Field::Id) {
+                Some(id) => {
+                    self.id.push(id.unwrap_or_default());
+                    self.has_id = id.is_some();
+                    At::Closed
+                }
+                None => At::Junk,
+            };
+        }
+    }
+
     fn reset(&mut self) {
         self.at = At::Start;
         self.over = false;
@@ -331,6 +369,7 @@ impl Scanner {
         self.key.clear();
         self.id.clear();
         self.method.clear();
+        self.tail.clear();
     }
 
     /// Walks over a piece of one line, without its newline.
@@ -377,6 +416,14 @@ impl Scanner {
                     i += 1;
                 }
                 At::Key => {
+                    if let Some((field, colon)) = Field::at_a_glance(&line[mark..])
+                        && self.key.is_empty()
+                    {
+                        self.field = field;
+                        self.at = At::Value;
+                        i = mark + colon + 1;
+                        continue;
+                    }
                     let Some(end) = string_end(line, i, &mut self.escape) else {
                         self.key.push(&line[mark..]);
                         return;
@@ -429,11 +476,19 @@ impl Scanner {
                         self.value_ends(&line[mark..end]);
                         i = end;
                     }
+                    None if self.at == At::Tail => i = i.max(self.long_from(line.len())),
                     None => return self.value_goes_on(&line[mark..]),
                 },
+                At::Tail => return self.tail.push_last(&line[i..]),
                 At::Comma => {
                     match byte {
                         b' ' | b'\t' | b'\r' => {}
+                        b',' if line.get(i + 1) == Some(&b'"') => {
+                            self.at = At::Key;
+                            self.key.clear();
+                            i += 1;
+                            mark = i + 1;
+                        }
                         b',' => self.at = At::NextKey,
                         b'}' => self.at = At::Closed,
                         _ => self.at = At::Junk,
@@ -507,92 +562,56 @@ impl Scanner {
         }
     }
 
-    /// Where the nested value ends. Brackets are counted, not matched: in valid JSON that is the same.
+    /// Where the nested value ends in this piece. If it goes on past [`LONG_BYTES`], its brackets are counted no more.
     fn nested_end(&mut self, line: &[u8], mut i: usize) -> Option<usize> {
-        if self.at == At::NestedText {
-            i = string_end(line, i, &mut self.escape)?;
+        let may_stop = self.verb != Verb::None && self.keep == Keep::Nothing;
+        let short = if may_stop {
+            &line[..self.long_from(line.len())]
+        } else {
+            line
+        };
+        let mut text = self.at == At::NestedText;
+        if text && let Some(end) = string_end(short, i, &mut self.escape) {
+            text = false;
+            i = end;
         }
-        while let Some(&byte) = line.get(i) {
-            i += 1;
-            match BRACKETS[byte as usize] {
-                0 => {}
-                QUOTE => {
-                    let Some(end) = string_end(line, i, &mut self.escape) else {
-                        self.at = At::NestedText;
-                        return None;
-                    };
-                    i = end;
-                }
-                OPEN => self.depth += 1,
-                _ => {
-                    self.depth -= 1;
-                    if self.depth == 0 {
-                        return Some(i);
-                    }
-                }
+        if !text {
+            match nested(short, i, &mut self.depth, &mut self.escape) {
+                Nested::Ends(end) => return Some(end),
+                Nested::Open => self.at = At::Nested,
+                Nested::OpenText => self.at = At::NestedText,
             }
         }
-        self.at = At::Nested;
+        if may_stop && self.bytes + line.len() as u64 >= LONG_BYTES {
+            self.at = At::Tail;
+        }
         None
+    }
+
+    /// The index in a piece of this length from which on the line is long.
+    fn long_from(&self, len: usize) -> usize {
+        LONG_BYTES.saturating_sub(self.bytes).min(len as u64) as usize
     }
 }
 
 /// How most lines start; the same as walking over it byte by byte.
 const COMMON_START: &[u8] = br#"{"jsonrpc":"2.0","#;
 
-const QUOTE: u8 = 1;
-const OPEN: u8 = 2;
-const CLOSE: u8 = 3;
-
-/// The bytes that matter between the strings of a nested value.
-static BRACKETS: [u8; 256] = {
-    let mut table = [0; 256];
-    table[b'"' as usize] = QUOTE;
-    table[b'{' as usize] = OPEN;
-    table[b'[' as usize] = OPEN;
-    table[b'}' as usize] = CLOSE;
-    table[b']' as usize] = CLOSE;
-    table
-};
-
-fn ends_scalar(byte: u8) -> bool {
-    matches!(byte, b',' | b'}' | b' ' | b'\t' | b'\r')
-}
-
-/// Where the string ends whose inside starts or goes on at `i`: the index after its closing quote. If the piece ends
-/// first, `escape` remembers a backslash at its very end.
-#[inline]
-fn string_end(line: &[u8], mut i: usize, escape: &mut bool) -> Option<usize> {
-    if *escape {
-        if i >= line.len() {
-            return None;
-        }
-        *escape = false;
-        i += 1;
-    }
-    loop {
-        let rest = line.get(i..)?;
-        // Most strings are short; a search call costs more than a few comparisons.
-        let (near, far) = rest.split_at(rest.len().min(NEAR));
-        let n = match near.iter().position(|&b| b == b'"' || b == b'\\') {
-            Some(n) => n,
-            None => near.len() + memchr2(b'"', b'\\', far)?,
-        };
-        i += n + 1;
-        if rest[n] == b'"' {
-            return Some(i);
-        }
-        if i == line.len() {
-            *escape = true;
-            return None;
-        }
-        i += 1;
-    }
-}
-
-const NEAR: usize = 16;
-
 impl Field {
+    /// The usual keys, with nothing between them and their colon: the same as walking over them. With the index of
+    /// the colon.
+    #[inline]
+    fn at_a_glance(rest: &[u8]) -> Option<(Self, usize)> {
+        match rest.first_chunk::<8>()? {
+            b"method\":" => Some((Self::Method, 7)),
+            b"result\":" => Some((Self::Result, 7)),
+            b"params\":" => Some((Self::Other, 7)),
+            [b'i', b'd', b'"', b':', ..] => Some((Self::Id, 3)),
+            b"jsonrpc\"" if rest.get(8) == Some(&b':') => Some((Self::Other, 8)),
+            _ => None,
+        }
+    }
+
     /// A key as written, without its quotes.
     fn of(raw: &[u8]) -> Self {
         match raw {
@@ -600,7 +619,9 @@ impl Field {
             b"method" => Self::Method,
             b"result" => Self::Result,
             b"error" => Self::Error,
-            _ if raw.len() <= KEY_BYTES && memchr(b'\\', raw).is_some() => Self::of_escaped(raw),
+            _ if (KEY_ESCAPED..=KEY_BYTES).contains(&raw.len()) && memchr(b'\\', raw).is_some() => {
+                Self::of_escaped(raw)
+            }
             _ => Self::Other,
         }
     }
@@ -621,46 +642,6 @@ impl Field {
             Some("error") => Self::Error,
             Some(_) | None => Self::Other,
         }
-    }
-}
-
-/// Up to `N` bytes put together from pieces; what is longer is only known to be longer.
-#[derive(Clone, Debug)]
-struct Kept<const N: usize> {
-    len: usize,
-    bytes: [u8; N],
-}
-
-impl<const N: usize> Kept<N> {
-    const fn new() -> Self {
-        Self {
-            len: 0,
-            bytes: [0; N],
-        }
-    }
-
-    fn clear(&mut self) {
-        self.len = 0;
-    }
-
-    fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    fn push(&mut self, more: &[u8]) {
-        let to = self.len.saturating_add(more.len());
-        match self.bytes.get_mut(self.len..to) {
-            Some(room) => {
-                room.copy_from_slice(more);
-                self.len = to;
-            }
-            // Nothing to add to what is full is no excess.
-            None => self.len = if more.is_empty() { self.len } else { N + 1 },
-        }
-    }
-
-    fn get(&self) -> Option<&[u8]> {
-        self.bytes.get(..self.len)
     }
 }
 
