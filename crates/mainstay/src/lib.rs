@@ -8,10 +8,12 @@
 pub mod cli;
 pub mod config;
 pub mod exit;
+pub mod keeper;
 pub mod ledger;
 pub mod paths;
 pub mod registry;
 pub mod report;
+pub mod sweeper;
 pub mod view;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use super::control::Outcome;
 use super::{Keeper, NOTE_FIRST_MS, server, session};
-use crate::registry::card::Card;
+use crate::registry::card::{self, Card};
 use crate::registry::control::Answer;
 
 impl Keeper<'_> {
@@ -129,13 +129,29 @@ impl Keeper<'_> {
             census::stat(pid).ok().map(|stat| Seen { who: stat.who(), comm: stat.comm })
         };
         let guard = self.side_guard.unwrap_or(self.watcher.guard().pid);
-        Some(Card::new(
-            self.plan,
-            self.link.word(),
-            self.link.generation(),
-            [seen(self.plan.shim.pid), seen(guard), seen(self.me.pid), seen(server.who.pid)],
-            (server.tier, &server.why_not, server.tree.leaf()),
-        ))
+        let limits = &self.plan.limits;
+        Some(Card {
+            v: card::VERSION,
+            id: self.plan.id,
+            name: self.plan.name.clone(),
+            argv: self.plan.words(),
+            cwd: self.plan.directory(),
+            state: self.link.word().into(),
+            generation: self.link.generation(),
+            started_at: self.plan.started_at.clone(),
+            realm: self.plan.realm.clone(),
+            shim: seen(self.plan.shim.pid),
+            guard: seen(guard),
+            keeper: seen(self.me.pid),
+            server: seen(server.who.pid),
+            client: self.client.and_then(|client| seen(client.pid)),
+            tier: server.tier,
+            why_not: server.why_not.clone(),
+            leaf: server.tree.leaf().map(|path| path.to_string_lossy().into_owned()),
+            detached: self.plan.detached.clone(),
+            ladder_ms: 2 * limits.grace_eof_ms + limits.grace_term_ms + limits.kill_confirm_ms,
+            members: Vec::new(),
+        })
     }
 
     pub(super) fn write_card(&self) {

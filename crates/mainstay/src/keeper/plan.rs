@@ -33,6 +33,8 @@ pub struct Plan {
     pub paths: Paths,
     /// Where our pids have their meaning.
     pub realm: Realm,
+    /// When the link began.
+    pub started_at: String,
     /// The shim.
     pub shim: Identity,
     /// Who started us.

@@ -81,6 +81,40 @@ impl Entry {
         }
     }
 
+    /// The directory of a link whose last owners are dead, if it is there; else a new one.
+    pub fn take(paths: &Paths, id: LinkId) -> io::Result<Self> {
+        let path = paths.run().join(id.to_string());
+        let lock = match OpenOptions::new().write(true).open(path.join(LOCK)) {
+            Ok(lock) => lock,
+            Err(_) => return Self::create(paths, id),
+        };
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self {
+            directory: File::open(&path)?,
+            path,
+            lock,
+        })
+    }
+
+    /// The card as it was last written, with the members.
+    pub fn read(&self) -> Option<Card> {
+        super::list::read_card(&self.path)
+    }
+
+    /// Another handle on the same directory and the same lock.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            path: self.path.clone(),
+            directory: self.directory.try_clone()?,
+            lock: self.lock.try_clone()?,
+        })
+    }
+
+    /// The descriptors that a forked role must keep to hold the lock.
+    pub fn fds(&self) -> [i32; 2] {
+        [self.directory.as_raw_fd(), self.lock.as_raw_fd()]
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
@@ -117,6 +151,11 @@ impl Entry {
         let listener = UnixListener::bind(socket_path(&self.directory))?;
         listener.set_nonblocking(true)?;
         Ok(listener)
+    }
+
+    /// Removes the directory: the link is over and nothing of it is left.
+    pub fn clear(&self) -> io::Result<()> {
+        remove(&self.path)
     }
 
     /// Removes the directory: the link is over and nothing of it is left.
