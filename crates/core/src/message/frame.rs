@@ -29,9 +29,11 @@ use core::str;
 
 use memchr::memchr;
 
-use self::text::{Kept, Nested, ends_scalar, last_id, nested, string_end};
+use self::key::{Field, KEY_BYTES};
+use self::text::{Kept, Nested, ends_scalar, last_id, last_object, nested, string_end};
 use crate::limits::ID_BYTES;
 
+mod key;
 mod text;
 
 /// The longest method name that is reported, in bytes as written.
@@ -122,11 +124,7 @@ pub struct Scanner {
 }
 
 /// A nested value that is still open here is not followed any more: see the module's docs.
-const LONG_BYTES: u64 = 4_096;
-/// The longest key that matters, `result`, with each letter written as `\u0072`.
-const KEY_BYTES: usize = 36;
-/// The shortest key that matters with an escape, `\u0069d`.
-const KEY_ESCAPED: usize = 7;
+pub(super) const LONG_BYTES: u64 = 4_096;
 /// How many bytes at the end of a long line are looked at: enough for `,"jsonrpc":"2.0","id":`, an id, `}` and some
 /// white space.
 const TAIL_BYTES: usize = ID_BYTES + 56;
@@ -167,15 +165,6 @@ enum At {
     Batch,
     /// In something that is no message.
     Junk,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Id,
-    Method,
-    Result,
-    Error,
-    Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -347,14 +336,14 @@ impl Scanner {
         self.over = true;
         if self.at == At::Tail {
             let tail = self.tail.get().unwrap_or_default();
-            self.at = match last_id(tail, |key| Field::of(key) == Field::Id) {
-                Some(id) => {
-                    self.id.push(id.unwrap_or_default());
-                    self.has_id = id.is_some();
-                    At::Closed
+            self.at = At::Junk;
+            if let Some(inside) = last_object(tail) {
+                self.at = At::Closed;
+                if let Some(id) = last_id(inside, |key| Field::of(key) == Field::Id) {
+                    self.id.push(id);
+                    self.has_id = true;
                 }
-                None => At::Junk,
-            };
+            }
         }
     }
 
@@ -596,54 +585,6 @@ impl Scanner {
 
 /// How most lines start; the same as walking over it byte by byte.
 const COMMON_START: &[u8] = br#"{"jsonrpc":"2.0","#;
-
-impl Field {
-    /// The usual keys, with nothing between them and their colon: the same as walking over them. With the index of
-    /// the colon.
-    #[inline]
-    fn at_a_glance(rest: &[u8]) -> Option<(Self, usize)> {
-        match rest.first_chunk::<8>()? {
-            b"method\":" => Some((Self::Method, 7)),
-            b"result\":" => Some((Self::Result, 7)),
-            b"params\":" => Some((Self::Other, 7)),
-            [b'i', b'd', b'"', b':', ..] => Some((Self::Id, 3)),
-            b"jsonrpc\"" if rest.get(8) == Some(&b':') => Some((Self::Other, 8)),
-            _ => None,
-        }
-    }
-
-    /// A key as written, without its quotes.
-    fn of(raw: &[u8]) -> Self {
-        match raw {
-            b"id" => Self::Id,
-            b"method" => Self::Method,
-            b"result" => Self::Result,
-            b"error" => Self::Error,
-            _ if (KEY_ESCAPED..=KEY_BYTES).contains(&raw.len()) && memchr(b'\\', raw).is_some() => {
-                Self::of_escaped(raw)
-            }
-            _ => Self::Other,
-        }
-    }
-
-    #[cold]
-    fn of_escaped(raw: &[u8]) -> Self {
-        let mut token = Kept::<{ KEY_BYTES + 2 }>::new();
-        token.push(b"\"");
-        token.push(raw);
-        token.push(b"\"");
-        let key = token
-            .get()
-            .and_then(|token| serde_json::from_slice::<String>(token).ok());
-        match key.as_deref() {
-            Some("id") => Self::Id,
-            Some("method") => Self::Method,
-            Some("result") => Self::Result,
-            Some("error") => Self::Error,
-            Some(_) | None => Self::Other,
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -88,6 +88,21 @@ impl Tracked {
         }
     }
 
+    /// Whether such a request may be sent twice without harm: it only reads, or sets what it set before.
+    pub fn is_repeatable(self) -> bool {
+        match self {
+            Self::Initialize
+            | Self::Discover
+            | Self::Ping
+            | Self::List
+            | Self::Read
+            | Self::SetLevel
+            | Self::Subscribe
+            | Self::Listen => true,
+            Self::ToolsCall | Self::Task | Self::Other => false,
+        }
+    }
+
     fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte)).copied()
     }

@@ -168,6 +168,50 @@ fn limits_are_exact() {
 }
 
 #[test]
+fn a_long_line_gives_its_id_from_the_end() {
+    let big = format!(r#"[{{"id":1,"x":"}}\""}},{}4]"#, "3,".repeat(3_000));
+    for (line, expected) in [
+        (r#"{"result":@,"jsonrpc":"2.0","id":7}"#, "Response 7 -"),
+        (
+            r#"{"result":@,"id":"a\"\\","jsonrpc":"2.0"}"#,
+            r#"Response "a\"\\" -"#,
+        ),
+        (
+            r#"{"result":{"x":@} , "\u0069d" : "b" , "jsonrpc":"2.0" } "#,
+            "Response \"b\" -",
+        ),
+        (r#"{"error":{"data":@},"id":null}"#, "Error null -"),
+        (
+            r#"{"method":"m","params":@,"jsonrpc":"2.0","id":-1.5e3}"#,
+            "Request -1.5e3 m",
+        ),
+        (r#"{"method":"m","params":@}"#, "Notification - m"),
+        (
+            r#"{"method":"m","params":@,"jsonrpc":"2.0"}"#,
+            "Notification - m",
+        ),
+        (
+            r#"{"method":"m","params":{"x":@,"id":5}}"#,
+            "Notification - m",
+        ),
+        (
+            r#"{"method":"m","x":@,"params":{"id":5}}"#,
+            "Notification - m",
+        ),
+        (r#"{"id":1,"x":@,"result":{}}"#, "Response 1 -"),
+        // The kind is not known before the long value: it is walked over.
+        (r#"{"x":@,"id":1,"y":@,"method":"m"}"#, "Request 1 m"),
+        // Torn.
+        (r#"{"result":@"#, "Junk - -"),
+        (r#"{"result":@,"id":7"#, "Junk - -"),
+        // What is given up: an id between two nested values.
+        (r#"{"result":@,"id":7,"x":{}}"#, "Response - -"),
+    ] {
+        assert_eq!(told(line.replace('@', &big).as_bytes()), expected, "{line}");
+    }
+}
+
+#[test]
 fn a_long_answer_is_known_before_its_end() {
     let mut scanner = Scanner::new();
     assert_eq!(scanner.known(), None);
@@ -237,4 +281,127 @@ fn lines_follow_each_other_in_one_piece() {
     );
     scanner.feed(b"od\":\"b\"}\n");
     assert_eq!(scanner.frame().method.as_deref(), Some("b"));
+}
+
+mod properties {
+    use super::*;
+    use crate::message::oracle;
+    use proptest::prelude::*;
+
+    fn blank() -> impl Strategy<Value = &'static str> {
+        prop_oneof![6 => Just(""), 1 => Just(" "), 1 => Just("\t \r")]
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            4 => "[a-z/]{0,12}",
+            1 => any::<String>(),
+            1 => r#"[\\"{}\[\],:idx]{0,20}"#,
+            1 => (95..140usize).prop_map(|n| "x".repeat(n)),
+        ]
+        .prop_map(|text| serde_json::to_string(&text).expect("a string"))
+    }
+
+    fn scalar() -> impl Strategy<Value = String> {
+        prop_oneof![
+            Just("null".to_owned()),
+            Just("true".to_owned()),
+            any::<i64>().prop_map(|n| n.to_string()),
+            any::<f32>()
+                .prop_filter("JSON has no such number", |n| n.is_finite())
+                .prop_map(|n| format!("{n:e}")),
+            text(),
+            Just(r#""\u0041\/\n\\""#.to_owned()),
+        ]
+    }
+
+    fn value() -> impl Strategy<Value = String> {
+        scalar().prop_recursive(4, 24, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec((blank(), inner.clone()), 0..5).prop_map(|items| {
+                    let items: Vec<String> = items.iter().map(|(b, v)| format!("{b}{v}")).collect();
+                    format!("[{}]", items.join(","))
+                }),
+                prop::collection::vec((key(), inner), 0..5).prop_map(|items| {
+                    let items: Vec<String> =
+                        items.iter().map(|(k, v)| format!("{k}:{v}")).collect();
+                    format!("{{{}}}", items.join(","))
+                }),
+            ]
+        })
+    }
+
+    fn key() -> impl Strategy<Value = String> {
+        prop_oneof![
+            4 => prop::sample::select(&[
+                r#""id""#, r#""method""#, r#""result""#, r#""error""#, r#""params""#, r#""jsonrpc""#,
+            ][..]).prop_map(str::to_owned),
+            1 => prop::sample::select(&[
+                r#""\u0069d""#, r#""i\u0064""#, r#""m\u0065thod""#, r#""\u0072\u0065\u0073\u0075\u006c\u0074""#,
+                r#""err\u006fr""#, r#""id\u0000""#, r#""ID""#, r#""i\/d""#,
+            ][..]).prop_map(str::to_owned),
+            1 => text(),
+        ]
+    }
+
+    /// Valid lines, short and long.
+    fn line() -> impl Strategy<Value = String> {
+        let long =
+            (3_900..4_300usize, blank()).prop_map(|(n, b)| format!("[{b}\"{}\"]", "y".repeat(n)));
+        let value = prop_oneof![12 => value(), 1 => long];
+        let member = (blank(), key(), blank(), blank(), value, blank());
+        (
+            prop_oneof![9 => Just(""), 1 => Just("\u{feff}")],
+            blank(),
+            prop::collection::vec(member, 0..7),
+            prop_oneof![3 => Just("\n"), 1 => Just("\r\n")],
+        )
+            .prop_map(|(mark, b, members, end)| {
+                let members: Vec<String> = members
+                    .iter()
+                    .map(|(b1, key, b2, b3, value, b4)| format!("{b1}{key}{b2}:{b3}{value}{b4}"))
+                    .collect();
+                format!("{mark}{b}{{{}}}{b}{end}", members.join(","))
+            })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        #[test]
+        fn valid_lines_are_read_as_serde_json_reads_them(
+            lines in prop::collection::vec(line(), 1..4),
+            cuts in prop::collection::vec(any::<u8>(), 0..6),
+        ) {
+            let lines = lines.concat();
+            oracle::check(lines.as_bytes(), &[]);
+            oracle::check(lines.as_bytes(), &[1]);
+            oracle::check(lines.as_bytes(), &cuts);
+        }
+
+        #[test]
+        fn damaged_lines_keep_every_promise(
+            line in line(),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cuts in prop::collection::vec(any::<u8>(), 0..6),
+        ) {
+            let mut bytes = line.into_bytes();
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            oracle::check(&bytes, &cuts);
+        }
+
+        #[test]
+        fn any_bytes_keep_every_promise(
+            pieces in prop::collection::vec(prop::sample::select(&[
+                "{", "}", "[", "]", "\"", "\\", ":", ",", "\n", " ", "\r", "\u{feff}", "\"id\"", "\"method\"", "\"result\"",
+                "\"error\"", "1", "null", "\"x\"", "\"jsonrpc\":\"2.0\"", "\u{feff}{", "\u{ff}",
+            ][..]), 0..60),
+            cuts in prop::collection::vec(1..9u8, 0..6),
+        ) {
+            oracle::check(pieces.concat().as_bytes(), &cuts);
+        }
+    }
 }

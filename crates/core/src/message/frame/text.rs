@@ -85,54 +85,51 @@ const NEAR: usize = 64;
 /// The first `"` or `\\`.
 #[inline]
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
+    let (words, _) = bytes.as_chunks::<8>();
     let mut at = 0;
-    while at < NEAR {
-        let Some(word) = bytes[at..].first_chunk::<8>() else {
-            let n = bytes[at..].iter().position(|&b| b == b'"' || b == b'\\')?;
-            return Some(at + n);
-        };
+    for word in words.iter().take(NEAR / 8) {
         let word = u64::from_le_bytes(*word);
-        let found = zeros(word ^ (ONES * b'"' as u64)) | zeros(word ^ (ONES * b'\\' as u64));
+        let found = zeros(word ^ QUOTES) | zeros(word ^ BACKSLASHES);
         if found != 0 {
             return Some(at + found.trailing_zeros() as usize / 8);
         }
         at += 8;
     }
+    far_quote_or_backslash(bytes, at)
+}
+
+#[inline(never)]
+fn far_quote_or_backslash(bytes: &[u8], at: usize) -> Option<usize> {
     memchr2(b'"', b'\\', &bytes[at..]).map(|n| at + n)
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;
+const QUOTES: u64 = u64::from_le_bytes([b'"'; 8]);
+const BACKSLASHES: u64 = u64::from_le_bytes([b'\\'; 8]);
 
 /// The top bit of each byte that is zero; above the lowest such byte there may be more bits, below it there are none.
 fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
-/// The value of the last top-level `id` among the plain members at the end of a line: walks backwards from the closing
-/// `}` over numbers, words and strings, up to the first value that is nested. `None` if the line does not end with
-/// `}`; the inner option is the token.
+/// The inside of the object that the line ends with, as far as `tail` reaches; none if it does not end with `}`.
+pub(super) fn last_object(tail: &[u8]) -> Option<&[u8]> {
+    trim(tail).strip_suffix(b"}")
+}
+
+/// The value of the last `id` among the plain members at the end of an object: walks backwards over numbers, words and
+/// strings, up to the first value that is nested.
 ///
 /// In valid JSON the last `}` closes the line's object, so the members before it are its own, and a quote outside of
 /// strings has no backslash before it: backwards is as certain as forwards.
-pub(super) fn last_id(tail: &[u8], is_id: impl Fn(&[u8]) -> bool) -> Option<Option<&[u8]>> {
-    let mut rest = trim(tail).strip_suffix(b"}")?;
+pub(super) fn last_id(mut inside: &[u8], is_id: impl Fn(&[u8]) -> bool) -> Option<&[u8]> {
     loop {
-        let Some((before, value)) = last_plain(trim(rest)) else {
-            return Some(None);
-        };
-        let key = trim(before)
-            .strip_suffix(b":")
-            .and_then(|before| last_string(trim(before)));
-        let Some((before, key)) = key else {
-            return Some(None);
-        };
+        let (before, value) = last_plain(trim(inside))?;
+        let (before, key) = last_string(trim(trim(before).strip_suffix(b":")?))?;
         if is_id(&key[1..key.len() - 1]) {
-            return Some(Some(value));
+            return Some(value);
         }
-        let Some(before) = trim(before).strip_suffix(b",") else {
-            return Some(None);
-        };
-        rest = before;
+        inside = trim(before).strip_suffix(b",")?;
     }
 }
 
