@@ -18,7 +18,7 @@ use crate::event::{
 use crate::limits::Limits;
 use crate::message::envelope::{self, Era};
 use crate::message::frame::{Frame, Id, Kind};
-use crate::message::inflight::{Inflight, Opened, Slot, Tracked};
+use crate::message::inflight::{Entry, Inflight, Opened, Slot, Tracked};
 use crate::message::settle::{self, Why};
 use crate::message::{batch, envelope::cancelled_id};
 use crate::record::{Head, Phase, Record};
@@ -190,9 +190,34 @@ struct Closing {
     tree: TreeState,
     explain: Option<Moment>,
     code: u8,
-    why: Why,
+    because: Because,
     client: Client,
     server: Server,
+}
+
+/// Why requests are answered by us.
+#[derive(Debug)]
+enum Because {
+    StartFailed { problem: String, hint: String },
+    ServerExit { status: Status, stderr_tail: Vec<String> },
+    KeeperLost,
+    OpeningSilent { ms: u64 },
+    Stopping,
+}
+
+impl Because {
+    fn why<'b>(&'b self, about: &'b About) -> Why<'b> {
+        let About { name, argv, .. } = about;
+        match self {
+            Self::StartFailed { problem, hint } => Why::StartFailed { argv, problem, hint },
+            Self::ServerExit { status, stderr_tail } => {
+                Why::ServerExit { name, status: *status, stderr_tail, restarted: false }
+            }
+            Self::KeeperLost => Why::KeeperLost { name },
+            Self::OpeningSilent { ms } => Why::OpeningSilent { name, ms: *ms, argv },
+            Self::Stopping => Why::ClientStopping { name },
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -235,7 +260,7 @@ impl<'a> Link<'a> {
     pub fn begin(&mut self, now: Moment, lost: Option<Lost>) {
         let resent = self.initialize_in_flight();
         let settled = match lost {
-            Some(_) => self.settle(&Why::KeeperLost { name: self.about.name.clone() }, resent),
+            Some(_) => self.settle(&Because::KeeperLost, resent),
             None => 0,
         };
         if let Some(lost) = lost {
@@ -245,8 +270,7 @@ impl<'a> Link<'a> {
             Phase::Fresh | Phase::Serving => self.push(Output::Spawn),
             // The killed keeper was on its way down, and its guard has finished the descent.
             Phase::Stopping | Phase::Finished => {
-                let why = Why::Stopping { name: self.about.name.clone() };
-                self.close(now, Cause::KeeperLost, TreeState::Empty, 128 + 9, why, Server::Gone);
+                self.close(now, TreeState::Empty, 128 + 9, Because::Stopping, Server::Gone);
                 self.finish_if_done();
             }
         }
@@ -341,13 +365,13 @@ impl<'a> Link<'a> {
         }
         let route = match frame.kind {
             Kind::Request | Kind::Notification => Route::Forward,
-            Kind::Response | Kind::Error => self.answered(now, frame),
+            Kind::Response | Kind::Error => self.answered(frame),
             Kind::Batch => {
-                for member in batch::members(line) {
+                batch::each_member(line, |member| {
                     if matches!(member.kind, Kind::Response | Kind::Error) {
-                        self.answered(now, &member);
+                        self.answered(&member);
                     }
-                }
+                });
                 Route::Forward
             }
             Kind::Blank => Route::Drop,
@@ -440,14 +464,14 @@ impl<'a> Link<'a> {
         }
         self.push(Output::Say(words));
         self.tell(What::StartFailed(StartFailed {
-            argv: argv.clone(),
+            argv,
             cwd,
             problem: problem.clone(),
             hint: hint.clone(),
         }));
-        let why = Why::StartFailed { argv, problem, hint };
-        self.settle(&why, false);
-        self.close(now, Cause::StartFailed, TreeState::Empty, code, why, Server::Gone);
+        let because = Because::StartFailed { problem, hint };
+        self.settle(&because, false);
+        self.close(now, TreeState::Empty, code, because, Server::Gone);
         self.explain(now);
     }
 
@@ -486,9 +510,9 @@ impl<'a> Link<'a> {
             in_flight: self.in_flight(),
             stderr_tail: stderr_tail.clone(),
         }));
-        let why = Why::ServerExit { name: self.about.name.clone(), status, stderr_tail, restarted: false };
+        let because = Because::ServerExit { status, stderr_tail };
         let opened = self.head.greeted != 0 || self.head.modern != 0;
-        let asked = self.settle(&why, false) > 0;
+        let asked = self.settle(&because, false) > 0;
         match &mut self.life {
             Life::Closing(closing) => {
                 closing.code = status.exit_code();
@@ -503,7 +527,7 @@ impl<'a> Link<'a> {
             Life::Absent | Life::Up(_) | Life::Finished => {
                 let (ladder, step) = Ladder::begin(Cause::ServerExit, Standing::Left, &self.limits, now);
                 let tree = if tree_empty { TreeState::Empty } else { TreeState::Descending(ladder) };
-                self.close(now, Cause::ServerExit, tree, status.exit_code(), why, Server::Gone);
+                self.close(now, tree, status.exit_code(), because, Server::Gone);
                 if let (false, Some(step)) = (tree_empty, step) {
                     self.push(Output::Stop(step));
                 }
@@ -553,9 +577,8 @@ impl<'a> Link<'a> {
             Life::Up(_) => {
                 let owing = cause == Cause::ClientEof && self.inflight.len() > 0;
                 let standing = if owing { Standing::Owing } else { Standing::Up };
-                let (ladder, step) = Ladder::begin(cause.clone(), standing, &self.limits, now);
-                let why = Why::Stopping { name: self.about.name.clone() };
-                self.close(now, cause, TreeState::Descending(ladder), 0, why, Server::Up);
+                let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
+                self.close(now, TreeState::Descending(ladder), 0, Because::Stopping, Server::Up);
                 if let Some(step) = step {
                     self.push(Output::Stop(step));
                 }
@@ -575,8 +598,7 @@ impl<'a> Link<'a> {
                 }
             }
             Life::Absent => {
-                let why = Why::Stopping { name: self.about.name.clone() };
-                self.close(now, cause, TreeState::Empty, 0, why, Server::Gone);
+                self.close(now, TreeState::Empty, 0, Because::Stopping, Server::Gone);
             }
             Life::Finished => {}
         }
@@ -612,12 +634,13 @@ impl<'a> Link<'a> {
     }
 
     fn opening_silent(&mut self, ms: u64) {
-        let About { name, argv, .. } = self.about.clone();
         self.tell(What::OpeningSilent(OpeningSilent { ms }));
-        let why = Why::OpeningSilent { name, ms, argv };
+        let why = Because::OpeningSilent { ms };
+        let why = why.why(&self.about);
         let modern = self.head.modern != 0;
-        for (id, tracked) in self.inflight.open_entries() {
-            self.outputs.push_back(Output::ToClient(settle::answer(&id, tracked, modern, &why)));
+        let open: Vec<_> = self.inflight.iter().map(|(id, entry)| (id.to_vec(), entry.method)).collect();
+        for (id, method) in open {
+            self.outputs.push_back(Output::ToClient(settle::answer(&id, method, modern, &why)));
             self.inflight.settle(&id);
         }
     }
@@ -647,12 +670,12 @@ impl<'a> Link<'a> {
                 Some(_) | None => {}
             },
             Kind::Batch => {
-                for member in batch::members(line) {
+                batch::each_member(line, |member| {
                     if let (Kind::Request, Id::Token(id)) = (member.kind, member.id) {
                         let tracked = Tracked::of(member.method.as_deref().unwrap_or_default());
                         self.open(now, id, tracked);
                     }
-                }
+                });
             }
             Kind::Response | Kind::Error | Kind::Blank | Kind::Junk => {}
         }
@@ -678,10 +701,10 @@ impl<'a> Link<'a> {
         }
     }
 
-    fn answered(&mut self, now: Moment, frame: &Frame<'_>) -> Route {
+    fn answered(&mut self, frame: &Frame<'_>) -> Route {
         let Id::Token(id) = frame.id else { return Route::Forward };
         if id == GREETING_ID {
-            self.greeted_again(now);
+            self.greeted_again();
             return Route::Drop;
         }
         if self.inflight.is_settled(id) {
@@ -689,7 +712,7 @@ impl<'a> Link<'a> {
             return Route::Drop;
         }
         if let Some(entry) = self.inflight.close(id)
-            && entry.tracked == Tracked::Initialize
+            && entry.method == Tracked::Initialize
             && frame.kind == Kind::Response
         {
             self.head.greeted = 1;
@@ -698,7 +721,7 @@ impl<'a> Link<'a> {
     }
 
     /// The replayed opening has its answer: the server is where the client believes it to be.
-    fn greeted_again(&mut self, _now: Moment) {
+    fn greeted_again(&mut self) {
         if let Life::Up(up) = &mut self.life
             && let Stage::Greeting { .. } = up.stage
         {
@@ -722,21 +745,27 @@ impl<'a> Link<'a> {
                 // The client has heard it where it matters; it need not be told twice.
                 closing.explain = None;
             }
-            self.outputs.push_back(Output::ToClient(settle::answer(id, tracked, modern, &closing.why)));
+            let why = closing.because.why(&self.about);
+            self.outputs.push_back(Output::ToClient(settle::answer(id, tracked, modern, &why)));
         }
     }
 
     /// Answers everything in flight; how many. The opening can be kept: it is sent again.
-    fn settle(&mut self, why: &Why, keep_opening: bool) -> u32 {
+    fn settle(&mut self, because: &Because, keep_opening: bool) -> u32 {
         let modern = self.head.modern != 0;
+        let why = because.why(&self.about);
+        let mut kept = None;
         let mut count = 0;
-        for (id, tracked) in self.inflight.open_entries() {
-            if keep_opening && tracked == Tracked::Initialize {
+        for (id, entry) in self.inflight.drain() {
+            if keep_opening && entry.method == Tracked::Initialize {
+                kept = Some((id, entry));
                 continue;
             }
-            self.inflight.close(&id);
-            self.outputs.push_back(Output::ToClient(settle::answer(&id, tracked, modern, why)));
+            self.outputs.push_back(Output::ToClient(settle::answer(&id, entry.method, modern, &why)));
             count += 1;
+        }
+        if let Some((id, Entry { method, generation, opened })) = kept {
+            self.inflight.open(&id, method, generation, opened);
         }
         count
     }
@@ -744,10 +773,10 @@ impl<'a> Link<'a> {
     fn initialize_in_flight(&self) -> bool {
         self.head.greeted == 0
             && self.head.opening_len > 0
-            && self.inflight.open_entries().iter().any(|(_, tracked)| *tracked == Tracked::Initialize)
+            && self.inflight.iter().any(|(_, entry)| entry.method == Tracked::Initialize)
     }
 
-    fn close(&mut self, now: Moment, _cause: Cause, tree: TreeState, code: u8, why: Why, server: Server) {
+    fn close(&mut self, now: Moment, tree: TreeState, code: u8, because: Because, server: Server) {
         self.head.set_phase(Phase::Stopping);
         let since = match &self.life {
             Life::Up(up) => up.since,
@@ -758,7 +787,7 @@ impl<'a> Link<'a> {
             tree,
             explain: None,
             code,
-            why,
+            because,
             client: Client::Reading,
             server,
         });

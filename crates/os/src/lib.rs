@@ -18,6 +18,7 @@ pub mod role;
 pub mod shim;
 pub mod signals;
 pub mod spawn;
+pub mod sweep;
 pub mod tier;
 pub mod title;
 pub mod tree;

@@ -50,7 +50,7 @@ fn leave(code: u8) -> ! {
 
 /// Starts a session of our own; a process that leads one already stays where it is.
 pub fn own_session() {
-    drop(rustix::process::setsid());
+    rustix::process::setsid().ok();
 }
 
 /// Adopts the orphans of our descendants from now on.
@@ -97,7 +97,7 @@ pub fn standard(fd: RawFd) -> BorrowedFd<'static> {
 /// Ends a child of ours that only waits, and reaps it.
 pub fn dismiss(child: i32) {
     if let Some(pid) = Pid::from_raw(child) {
-        drop(kill_process(pid, Signal::KILL));
+        kill_process(pid, Signal::KILL).ok();
         drop(wait(child));
     }
 }

@@ -14,6 +14,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::watch::registered;
+
 /// Which way the data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -70,7 +72,7 @@ impl Port {
     fn watched(fd: OwnedFd, way: Way, kind: fn(AsyncFd<OwnedFd>) -> Kind) -> io::Result<Self> {
         let interest = if way == Way::In { Interest::READABLE } else { Interest::WRITABLE };
         let spare = fd.try_clone()?;
-        match AsyncFd::with_interest(fd, interest) {
+        match registered(fd, interest) {
             Ok(fd) => Ok(Self { kind: kind(fd) }),
             // epoll refuses what is always ready, such as /dev/null.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(Self { kind: Kind::Ready(spare) }),

@@ -1,13 +1,19 @@
 //! Descriptors that only say "now": signals, the shim's words, and the deaths of shim, guard and client.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::task::{Context, Poll};
 
 use mainstay_core::ids::Identity;
 use mainstay_os::identity::Handle;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// Registers a descriptor with the runtime. Whoever is registered owns its descriptor for as long as it lives.
+#[expect(deprecated, reason = "its successor is unsafe for the sake of types that lie about their descriptor; ours do not")]
+pub fn registered<T: AsFd + AsRawFd>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(inner, interest)
+}
 
 /// A descriptor that is watched for reading.
 pub struct Watched<T: AsRawFd> {
@@ -16,10 +22,10 @@ pub struct Watched<T: AsRawFd> {
     closed: bool,
 }
 
-impl<T: AsRawFd> Watched<T> {
+impl<T: AsFd + AsRawFd> Watched<T> {
     /// Watches it.
     pub fn new(inner: T) -> io::Result<Self> {
-        Ok(Self { fd: AsyncFd::with_interest(inner, Interest::READABLE)?, ready: false, closed: false })
+        Ok(Self { fd: registered(inner, Interest::READABLE)?, ready: false, closed: false })
     }
 
     /// The thing itself.
@@ -115,7 +121,7 @@ impl Watcher {
 impl Watch {
     fn on(who: Identity) -> Self {
         match Handle::open(who) {
-            Ok(handle) => match AsyncFd::with_interest(handle.into_fd(), Interest::READABLE) {
+            Ok(handle) => match registered(handle.into_fd(), Interest::READABLE) {
                 Ok(fd) => Self::On(fd),
                 Err(_) => Self::Off,
             },
