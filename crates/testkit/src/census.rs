@@ -6,6 +6,7 @@
 //! alive; they are counted apart.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::thread;
@@ -25,13 +26,15 @@ pub const MARK_VARIABLE: &str = "MAINSTAY_TEST";
 
 /// Scans that may be spoilt by processes that come and go before an empty one is believed anyway. A fork-and-exit
 /// chain can hide from one scan; hiding from this many in a row it cannot.
-const SPOILT_SCANS: usize = 40;
+const SPOILT_SCANS: usize = 200;
 
 /// One test's processes. Dropping it asserts that there are none, and ends them in any case.
 #[derive(Debug)]
 pub struct Census {
     mark: String,
     spared: RefCell<Vec<Identity>>,
+    /// Zombies that earlier scans have met.
+    met: RefCell<BTreeSet<Identity>>,
 }
 
 /// One look at the process table.
@@ -39,7 +42,8 @@ pub struct Census {
 struct Scan {
     living: Vec<Stat>,
     zombies: Vec<Stat>,
-    /// Somebody that was listed had gone before we could read whose it was.
+    /// Somebody that was listed had ended before we could read whose it was, or is ours and has only just ended: it may
+    /// have had a child that the list does not know yet.
     spoilt: bool,
 }
 
@@ -60,6 +64,7 @@ impl Census {
         Self {
             mark,
             spared: RefCell::default(),
+            met: RefCell::default(),
         }
     }
 
@@ -156,7 +161,12 @@ impl Census {
         let mut scan = Scan::default();
         let me = std::process::id() as i32;
         let entry = format!("{MARK_VARIABLE}={}", self.mark);
-        for pid in census::pids().expect("/proc can be listed") {
+        // The newest first, while the list is fresh: that is where a fork-and-exit chain is.
+        for pid in census::pids()
+            .expect("/proc can be listed")
+            .into_iter()
+            .rev()
+        {
             let Ok(stat) = census::stat(pid) else {
                 scan.spoilt = true;
                 continue;
@@ -167,6 +177,7 @@ impl Census {
             let named = stat.comm.contains(&self.mark);
             if stat.dead() {
                 if named {
+                    scan.spoilt |= self.met.borrow_mut().insert(stat.who());
                     scan.zombies.push(stat);
                 }
             } else if named || holds(pid, "cmdline", &self.mark) || holds(pid, "environ", &entry) {
