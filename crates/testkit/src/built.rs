@@ -11,6 +11,12 @@ use std::sync::OnceLock;
 /// Set to a directory with the programs, nothing is built (packagers, machines without cargo).
 const VARIABLE: &str = "MAINSTAY_TESTKIT_BIN";
 
+/// The program that is tested: the one that cargo built for this test, or another one that the variable
+/// `MAINSTAY_UNDER_TEST` names (an installed one, a stand-in).
+pub fn under_test(built: &str) -> PathBuf {
+    env::var_os("MAINSTAY_UNDER_TEST").map_or_else(|| built.into(), PathBuf::from)
+}
+
 /// The unruly server.
 pub fn unruly() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();

@@ -51,6 +51,8 @@ pub struct Plan {
     pub own_group: bool,
     /// A leaked write end.
     pub leak: Leak,
+    /// What starts the client itself, if not the test: the words before its own. Its pids may then have another meaning.
+    pub behind: Vec<OsString>,
 }
 
 /// The test's end of a client process.
@@ -70,8 +72,12 @@ pub struct Puppet {
 impl Puppet {
     /// Starts the client; returns when every opening exchange is done. The census does not count it.
     pub fn start(stage: &Stage, plan: Plan, argv: &[OsString]) -> Self {
-        let mut command = stage.command(built::puppet());
-        command.args(["--mark", stage.census.mark()]);
+        let mut words = plan.behind.clone();
+        words.push(built::puppet().into());
+        let mut command = stage.command(&words[0]);
+        command
+            .args(&words[1..])
+            .args(["--mark", stage.census.mark()]);
         if plan.carrier == Carrier::Sockets {
             command.arg("--sockets");
         }
@@ -154,6 +160,11 @@ impl Puppet {
             .as_array()
             .map(|codes| codes.iter().filter_map(Value::as_i64).collect())
             .unwrap_or_default()
+    }
+
+    /// Has it start the same servers once more, after [`Self::wait_shims`].
+    pub fn again(&mut self) {
+        self.tell("again");
     }
 
     /// Has it end at once, closing nothing by hand, and waits for that.
@@ -286,6 +297,31 @@ fn play(args: Vec<OsString>) -> io::Result<()> {
         rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?,
         rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?,
     );
+    let (mut running, sibling) = start_all(&part)?;
+    let shims: Vec<Value> = running
+        .iter()
+        .filter_map(|one| identity::of(one.child.id() as i32).ok())
+        .map(write_identity)
+        .collect();
+    let sibling = sibling.and_then(|child| identity::of(child.id() as i32).ok());
+    strings.send(&json!({"shims": shims, "sibling": sibling.map(write_identity)}))?;
+    while let Some(command) =
+        strings.line_within(std::time::Duration::from_secs(EXPIRE_S.into()))?
+    {
+        if command == b"again" {
+            running = start_all(&part)?.0;
+            strings.send(&json!({}))?;
+            continue;
+        }
+        let said = obey(&String::from_utf8_lossy(&command), &mut running)?;
+        strings.send(&said)?;
+    }
+    drop(terminal);
+    Ok(())
+}
+
+/// Starts every server and does the opening exchanges.
+fn start_all(part: &Part) -> io::Result<(Vec<Running>, Option<Child>)> {
     let mut sibling = None;
     let mut running = Vec::new();
     for _ in 0..part.copies {
@@ -297,30 +333,16 @@ fn play(args: Vec<OsString>) -> io::Result<()> {
         if part.leak == Leak::Sibling {
             sibling = Some(start_sibling(&part.mark)?);
             drop(leaked);
-            running.push(start(&part, wire, their_in, their_out)?);
+            running.push(start(part, wire, their_in, their_out)?);
         } else {
-            running.push(start(&part, wire, their_in, their_out)?);
+            running.push(start(part, wire, their_in, their_out)?);
             drop(leaked);
         }
     }
     for one in &mut running {
         one.wire.initialize()?;
     }
-    let shims: Vec<Value> = running
-        .iter()
-        .filter_map(|one| identity::of(one.child.id() as i32).ok())
-        .map(write_identity)
-        .collect();
-    let sibling = sibling.and_then(|child: Child| identity::of(child.id() as i32).ok());
-    strings.send(&json!({"shims": shims, "sibling": sibling.map(write_identity)}))?;
-    while let Some(command) =
-        strings.line_within(std::time::Duration::from_secs(EXPIRE_S.into()))?
-    {
-        let said = obey(&String::from_utf8_lossy(&command), &mut running)?;
-        strings.send(&said)?;
-    }
-    drop(terminal);
-    Ok(())
+    Ok((running, sibling))
 }
 
 fn obey(command: &str, running: &mut [Running]) -> io::Result<Value> {

@@ -68,6 +68,8 @@ pub struct Flags {
     pub record: Option<PathBuf>,
     /// `--replay FILE`: written to stdout as it is, at the first message from the client.
     pub replay: Option<PathBuf>,
+    /// `--start-and-idle COMMAND…`: starts it with our own stdio, then lives on and never waits for anybody: a bad init.
+    pub start_and_idle: Vec<OsString>,
     args: Vec<OsString>,
 }
 
@@ -124,6 +126,7 @@ impl Flags {
                 "--keep-fds" => flags.keep_fds = true,
                 "--record" => flags.record = Some(value()?.into()),
                 "--replay" => flags.replay = Some(value()?.into()),
+                "--start-and-idle" => flags.start_and_idle = args.by_ref().collect(),
                 unknown => return Err(FlagError(format!("unknown flag {unknown}"))),
             }
         }

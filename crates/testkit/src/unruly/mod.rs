@@ -15,6 +15,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
 
 pub use flags::{FlagError, Flags};
+pub use tools::{notification, numbered};
 
 use crate::fork::{expire_after, ignore};
 use crate::wait::{idle, poll_for, span};
@@ -36,6 +37,18 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     name_ourselves(&flags.mark);
     if flags.ignore_term || flags.tree > 0 {
         ignore(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]);
+    }
+    if let [program, args @ ..] = flags.start_and_idle.as_slice() {
+        #[expect(clippy::disallowed_methods, reason = "a bad init starts one process")]
+        let started = Command::new(program).args(args).spawn();
+        if let Err(error) = started {
+            complain(&format!(
+                "unruly: cannot start {}: {error}",
+                program.display()
+            ));
+            return ExitCode::from(71);
+        }
+        linger();
     }
     if flags.role_idle {
         linger();

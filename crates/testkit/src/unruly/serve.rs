@@ -27,6 +27,7 @@ pub fn serve(flags: &Flags) -> io::Result<()> {
         due: Vec::new(),
         heard: false,
         calls: 0,
+        counted: Counted::default(),
     }
     .run()
 }
@@ -38,6 +39,16 @@ struct Server<'a> {
     due: Vec<(Moment, Value)>,
     heard: bool,
     calls: u64,
+    counted: Counted,
+}
+
+/// How many numbered notifications came, and whether each was the one that was due.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    /// How many.
+    pub count: u64,
+    /// How many came out of turn.
+    pub out_of_order: u64,
 }
 
 impl Server<'_> {
@@ -89,6 +100,11 @@ impl Server<'_> {
             if let Some(file) = &self.flags.replay {
                 write(&std::fs::read(file)?)?;
             }
+        }
+        if let Some(number) = tools::numbered(line) {
+            self.counted.out_of_order += u64::from(number != self.counted.count);
+            self.counted.count += 1;
+            return Ok(());
         }
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
             return Ok(());
@@ -146,17 +162,23 @@ impl Server<'_> {
                 "structuredContent": content,
             }})
         };
-        match tools::call(self.flags, params, self.calls)? {
+        match tools::call(self.flags, params, self.calls, self.counted)? {
             Outcome::Now(content) => self.answer(&message(content)),
             Outcome::After(time, content) => {
                 let at = clock::now().after_ms(time.as_millis() as u64);
                 self.due.push((at, message(content)));
                 Ok(())
             }
-            Outcome::Lines(lines) => {
-                for line in lines {
-                    write(line.as_bytes())?;
+            Outcome::Notify(count) => {
+                let mut lines = String::new();
+                for number in 0..count {
+                    lines.push_str(&tools::notification(number));
+                    if lines.len() > 32 * 1024 {
+                        write(lines.as_bytes())?;
+                        lines.clear();
+                    }
                 }
+                write(lines.as_bytes())?;
                 self.answer(&message(json!({"done": true})))
             }
             Outcome::Big(bytes) => big(id, bytes),

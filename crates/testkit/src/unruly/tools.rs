@@ -12,7 +12,8 @@ use rustix::stdio::stdout;
 use serde_json::{Value, json};
 
 use super::breed::{Breed, orphans};
-use super::{flood, serve};
+use super::flood;
+use super::serve::{self, Counted};
 use crate::fork::leave;
 use crate::unruly::Flags;
 use crate::wait::{poll_for, span};
@@ -23,8 +24,8 @@ pub enum Outcome {
     Now(Value),
     /// An answer later.
     After(Duration, Value),
-    /// These lines, then an answer.
-    Lines(Vec<String>),
+    /// So many numbered notifications, then an answer.
+    Notify(u64),
     /// A text of that many bytes.
     Big(u64),
     /// There is no such tool.
@@ -34,7 +35,7 @@ pub enum Outcome {
 /// How long stdout must take nothing before [`push`] calls it blocked.
 const STALL: Duration = Duration::from_millis(300);
 
-const TOOLS: [(&str, &str); 11] = [
+const TOOLS: [(&str, &str); 12] = [
     ("echo", "says what it was told"),
     ("pid", "who the server is"),
     ("sleep", "answers after {ms}"),
@@ -48,6 +49,10 @@ const TOOLS: [(&str, &str); 11] = [
     ("orphans", "makes {n} orphans that exit at once"),
     ("spawn", "makes a process of a {kind}"),
     ("notify", "sends {n} numbered notifications"),
+    (
+        "counted",
+        "how many numbered notifications came from the client",
+    ),
     (
         "push",
         "sends notifications until {bytes} are out or nobody takes them; tells the marker which",
@@ -65,7 +70,7 @@ pub fn list() -> Vec<Value> {
 }
 
 /// Calls a tool.
-pub fn call(flags: &Flags, params: &Value, calls: u64) -> io::Result<Outcome> {
+pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::Result<Outcome> {
     let none = json!({});
     let arguments = params.get("arguments").unwrap_or(&none);
     let number = |name: &str| arguments.get(name).and_then(Value::as_u64).unwrap_or(0);
@@ -116,7 +121,11 @@ pub fn call(flags: &Flags, params: &Value, calls: u64) -> io::Result<Outcome> {
                     Err(error) => Outcome::Unknown(error.to_string()),
                 }
             }
-            "notify" => Outcome::Lines((0..number("n")).map(notification).collect()),
+            "notify" => Outcome::Notify(number("n")),
+            "counted" => Outcome::Now(json!({
+                "count": counted.count,
+                "out_of_order": counted.out_of_order,
+            })),
             "push" => Outcome::Now(push(flags, number("bytes"))?),
             unknown => Outcome::Unknown(format!("no tool is called {unknown}")),
         },
@@ -183,10 +192,21 @@ fn crash(signal: Option<i64>, code: u64) -> ! {
     }
 }
 
-fn notification(number: u64) -> String {
-    let params = json!({"level": "info", "data": number});
-    json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}).to_string()
-        + "\n"
+const BEFORE: &str =
+    r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"#;
+const AFTER: &str = "}}";
+
+/// A numbered notification, with its newline. Either side sends and checks these, a million of them: no parser.
+pub fn notification(number: u64) -> String {
+    format!("{BEFORE}{number}{AFTER}\n")
+}
+
+/// The number of such a line, without its newline.
+pub fn numbered(line: &[u8]) -> Option<u64> {
+    let number = line
+        .strip_prefix(BEFORE.as_bytes())?
+        .strip_suffix(AFTER.as_bytes())?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Writes until `bytes` are out or the other side has stopped taking; the marker file then holds `stalled N` or `done N`.
