@@ -198,10 +198,18 @@ struct Closing {
 /// Why requests are answered by us.
 #[derive(Debug)]
 enum Because {
-    StartFailed { problem: String, hint: String },
-    ServerExit { status: Status, stderr_tail: Vec<String> },
+    StartFailed {
+        problem: String,
+        hint: String,
+    },
+    ServerExit {
+        status: Status,
+        stderr_tail: Vec<String>,
+    },
     KeeperLost,
-    OpeningSilent { ms: u64 },
+    OpeningSilent {
+        ms: u64,
+    },
     Stopping,
 }
 
@@ -209,12 +217,26 @@ impl Because {
     fn why<'b>(&'b self, about: &'b About) -> Why<'b> {
         let About { name, argv, .. } = about;
         match self {
-            Self::StartFailed { problem, hint } => Why::StartFailed { argv, problem, hint },
-            Self::ServerExit { status, stderr_tail } => {
-                Why::ServerExit { name, status: *status, stderr_tail, restarted: false }
-            }
+            Self::StartFailed { problem, hint } => Why::StartFailed {
+                argv,
+                problem,
+                hint,
+            },
+            Self::ServerExit {
+                status,
+                stderr_tail,
+            } => Why::ServerExit {
+                name,
+                status: *status,
+                stderr_tail,
+                restarted: false,
+            },
             Self::KeeperLost => Why::KeeperLost { name },
-            Self::OpeningSilent { ms } => Why::OpeningSilent { name, ms: *ms, argv },
+            Self::OpeningSilent { ms } => Why::OpeningSilent {
+                name,
+                ms: *ms,
+                argv,
+            },
             Self::Stopping => Why::ClientStopping { name },
         }
     }
@@ -243,7 +265,11 @@ enum Server {
 impl<'a> Link<'a> {
     /// A link over this record, which may be a killed keeper's.
     pub fn new(about: About, limits: Limits, record: Record<'a>) -> Self {
-        let Record { head, opening, slots } = record;
+        let Record {
+            head,
+            opening,
+            slots,
+        } = record;
         Self {
             about,
             limits,
@@ -270,7 +296,13 @@ impl<'a> Link<'a> {
             Phase::Fresh | Phase::Serving => self.push(Output::Spawn),
             // The killed keeper was on its way down, and its guard has finished the descent.
             Phase::Stopping | Phase::Finished => {
-                self.close(now, TreeState::Empty, 128 + 9, Because::Stopping, Server::Gone);
+                self.close(
+                    now,
+                    TreeState::Empty,
+                    128 + 9,
+                    Because::Stopping,
+                    Server::Gone,
+                );
                 self.finish_if_done();
             }
         }
@@ -280,7 +312,11 @@ impl<'a> Link<'a> {
     pub fn handle(&mut self, now: Moment, input: Input) {
         match input {
             Input::Started => self.started(now),
-            Input::StartFailed { problem, hint, code } => self.start_failed(now, problem, hint, code),
+            Input::StartFailed {
+                problem,
+                hint,
+                code,
+            } => self.start_failed(now, problem, hint, code),
             Input::Exited(exited) => self.exited(now, exited),
             Input::StdoutClosed { tree_empty } => self.stdout_closed(now, tree_empty),
             Input::TreeEmpty { ended, left } => self.tree_empty(now, ended, left),
@@ -292,7 +328,10 @@ impl<'a> Link<'a> {
     }
 
     /// The next thing to do.
-    #[expect(clippy::should_implement_trait, reason = "it is drained like one, but outputs come and go")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it is drained like one, but outputs come and go"
+    )]
     pub fn next(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -307,9 +346,10 @@ impl<'a> Link<'a> {
                     Stage::Serving => None,
                 };
                 let silence = match up.silence {
-                    Silence::Since(asked) => {
-                        Some((asked.after_ms(self.limits.opening_ms), Reason::OpeningSilent))
-                    }
+                    Silence::Since(asked) => Some((
+                        asked.after_ms(self.limits.opening_ms),
+                        Reason::OpeningSilent,
+                    )),
                     Silence::NothingAsked | Silence::Broken => None,
                 };
                 earliest(greeting, silence)
@@ -319,7 +359,10 @@ impl<'a> Link<'a> {
                     TreeState::Descending(ladder) => ladder.wake_at().map(|at| (at, Reason::Rung)),
                     TreeState::Empty => None,
                 };
-                earliest(rung, closing.explain.map(|until| (until, Reason::Explained)))
+                earliest(
+                    rung,
+                    closing.explain.map(|until| (until, Reason::Explained)),
+                )
             }
         }
     }
@@ -328,7 +371,10 @@ impl<'a> Link<'a> {
     pub fn client_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         match &self.life {
             Life::Absent => Route::Hold,
-            Life::Up(Up { stage: Stage::Greeting { .. }, .. }) => Route::Hold,
+            Life::Up(Up {
+                stage: Stage::Greeting { .. },
+                ..
+            }) => Route::Hold,
             Life::Up(_) => self.track(now, frame, line),
             Life::Closing(_) | Life::Finished => {
                 self.refuse(frame);
@@ -341,7 +387,11 @@ impl<'a> Link<'a> {
     /// May a line from the client that is too long to be held go on?
     pub fn client_cut(&self) -> Route {
         match &self.life {
-            Life::Absent | Life::Up(Up { stage: Stage::Greeting { .. }, .. }) => Route::Hold,
+            Life::Absent
+            | Life::Up(Up {
+                stage: Stage::Greeting { .. },
+                ..
+            }) => Route::Hold,
             Life::Up(_) => Route::Forward,
             Life::Closing(_) | Life::Finished => Route::Drop,
         }
@@ -405,8 +455,13 @@ impl<'a> Link<'a> {
         self.junk += 1;
         // Once per power of ten: a server that logs to stdout must not fill the event files.
         if power_of_ten(self.junk) {
-            let sample = String::from_utf8_lossy(&line[..line.len().min(120)]).trim_end().to_string();
-            self.tell(What::Junk(Junk { lines: self.junk, sample }));
+            let sample = String::from_utf8_lossy(&line[..line.len().min(120)])
+                .trim_end()
+                .to_string();
+            self.tell(What::Junk(Junk {
+                lines: self.junk,
+                sample,
+            }));
         }
     }
 
@@ -429,10 +484,15 @@ impl<'a> Link<'a> {
     pub fn word(&self) -> &'static str {
         match &self.life {
             Life::Absent => "starting",
-            Life::Up(Up { stage: Stage::Greeting { .. }, .. }) => "greeting",
+            Life::Up(Up {
+                stage: Stage::Greeting { .. },
+                ..
+            }) => "greeting",
             Life::Up(_) if self.head.greeted == 0 && self.head.modern == 0 => "opening",
             Life::Up(_) => "ready",
-            Life::Closing(Closing { explain: Some(_), .. }) => "failed",
+            Life::Closing(Closing {
+                explain: Some(_), ..
+            }) => "failed",
             Life::Closing(_) => "stopping",
             Life::Finished => "gone",
         }
@@ -442,17 +502,27 @@ impl<'a> Link<'a> {
         self.head.generation += 1;
         self.head.set_phase(Phase::Serving);
         let mut stage = Stage::Serving;
-        let opening = self.opening.get(..self.head.opening_len as usize).unwrap_or_default();
+        let opening = self
+            .opening
+            .get(..self.head.opening_len as usize)
+            .unwrap_or_default();
         if self.head.greeted != 0 {
             if let Some(line) = envelope::with_id(opening, GREETING_ID) {
                 self.outputs.push_back(Output::ToServer(line));
-                stage = Stage::Greeting { until: now.after_ms(self.limits.opening_ms) };
+                stage = Stage::Greeting {
+                    until: now.after_ms(self.limits.opening_ms),
+                };
             }
         } else if self.initialize_in_flight() {
             let line = opening.to_vec();
             self.push(Output::ToServer(line));
         }
-        self.life = Life::Up(Up { since: now, stage, left: None, silence: Silence::NothingAsked });
+        self.life = Life::Up(Up {
+            since: now,
+            stage,
+            left: None,
+            silence: Silence::NothingAsked,
+        });
     }
 
     fn start_failed(&mut self, now: Moment, problem: String, hint: String, code: u8) {
@@ -487,7 +557,13 @@ impl<'a> Link<'a> {
     fn stdout_closed(&mut self, now: Moment, tree_empty: bool) {
         match &mut self.life {
             Life::Up(up) => match up.left.take() {
-                Some(exited) => self.server_gone(now, Exited { tree_empty, ..exited }),
+                Some(exited) => self.server_gone(
+                    now,
+                    Exited {
+                        tree_empty,
+                        ..exited
+                    },
+                ),
                 // It can answer nobody any more: help it to end.
                 None => self.stop(now, Cause::ServerExit),
             },
@@ -496,7 +572,14 @@ impl<'a> Link<'a> {
     }
 
     fn server_gone(&mut self, now: Moment, exited: Exited) {
-        let Exited { pid, status, usage, stderr_tail, tree_empty, .. } = exited;
+        let Exited {
+            pid,
+            status,
+            usage,
+            stderr_tail,
+            tree_empty,
+            ..
+        } = exited;
         let since = match &self.life {
             Life::Up(Up { since, .. }) | Life::Closing(Closing { since, .. }) => *since,
             Life::Absent | Life::Finished => now,
@@ -510,7 +593,10 @@ impl<'a> Link<'a> {
             in_flight: self.in_flight(),
             stderr_tail: stderr_tail.clone(),
         }));
-        let because = Because::ServerExit { status, stderr_tail };
+        let because = Because::ServerExit {
+            status,
+            stderr_tail,
+        };
         let opened = self.head.greeted != 0 || self.head.modern != 0;
         let asked = self.settle(&because, false) > 0;
         match &mut self.life {
@@ -525,8 +611,13 @@ impl<'a> Link<'a> {
                 self.release();
             }
             Life::Absent | Life::Up(_) | Life::Finished => {
-                let (ladder, step) = Ladder::begin(Cause::ServerExit, Standing::Left, &self.limits, now);
-                let tree = if tree_empty { TreeState::Empty } else { TreeState::Descending(ladder) };
+                let (ladder, step) =
+                    Ladder::begin(Cause::ServerExit, Standing::Left, &self.limits, now);
+                let tree = if tree_empty {
+                    TreeState::Empty
+                } else {
+                    TreeState::Descending(ladder)
+                };
                 self.close(now, tree, status.exit_code(), because, Server::Gone);
                 if let (false, Some(step)) = (tree_empty, step) {
                     self.push(Output::Stop(step));
@@ -543,7 +634,8 @@ impl<'a> Link<'a> {
 
     fn tree_empty(&mut self, now: Moment, ended: u32, left: Vec<Seen>) {
         if let Life::Closing(closing) = &mut self.life
-            && let TreeState::Descending(ladder) = core::mem::replace(&mut closing.tree, TreeState::Empty)
+            && let TreeState::Descending(ladder) =
+                core::mem::replace(&mut closing.tree, TreeState::Empty)
         {
             if closing.server == Server::Up {
                 // Not even the kill ended it: the teardown names it.
@@ -578,7 +670,13 @@ impl<'a> Link<'a> {
                 let owing = cause == Cause::ClientEof && self.inflight.len() > 0;
                 let standing = if owing { Standing::Owing } else { Standing::Up };
                 let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
-                self.close(now, TreeState::Descending(ladder), 0, Because::Stopping, Server::Up);
+                self.close(
+                    now,
+                    TreeState::Descending(ladder),
+                    0,
+                    Because::Stopping,
+                    Server::Up,
+                );
                 if let Some(step) = step {
                     self.push(Output::Stop(step));
                 }
@@ -638,9 +736,14 @@ impl<'a> Link<'a> {
         let why = Because::OpeningSilent { ms };
         let why = why.why(&self.about);
         let modern = self.head.modern != 0;
-        let open: Vec<_> = self.inflight.iter().map(|(id, entry)| (id.to_vec(), entry.method)).collect();
+        let open: Vec<_> = self
+            .inflight
+            .iter()
+            .map(|(id, entry)| (id.to_vec(), entry.method))
+            .collect();
         for (id, method) in open {
-            self.outputs.push_back(Output::ToClient(settle::answer(&id, method, modern, &why)));
+            self.outputs
+                .push_back(Output::ToClient(settle::answer(&id, method, modern, &why)));
             self.inflight.settle(&id);
         }
     }
@@ -648,7 +751,9 @@ impl<'a> Link<'a> {
     fn track(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         match frame.kind {
             Kind::Request => {
-                let Id::Token(id) = frame.id else { return Route::Forward };
+                let Id::Token(id) = frame.id else {
+                    return Route::Forward;
+                };
                 let method = frame.method.as_deref().unwrap_or_default();
                 let tracked = Tracked::of(method);
                 if !self.open(now, id, tracked) {
@@ -684,7 +789,11 @@ impl<'a> Link<'a> {
 
     /// Opens an entry; `false` if there is no room and the client must wait.
     fn open(&mut self, now: Moment, id: &[u8], tracked: Tracked) -> bool {
-        if let Life::Up(Up { silence: silence @ Silence::NothingAsked, .. }) = &mut self.life {
+        if let Life::Up(Up {
+            silence: silence @ Silence::NothingAsked,
+            ..
+        }) = &mut self.life
+        {
             *silence = Silence::Since(now);
         }
         match self.inflight.open(id, tracked, self.head.generation, now) {
@@ -702,7 +811,9 @@ impl<'a> Link<'a> {
     }
 
     fn answered(&mut self, frame: &Frame<'_>) -> Route {
-        let Id::Token(id) = frame.id else { return Route::Forward };
+        let Id::Token(id) = frame.id else {
+            return Route::Forward;
+        };
         if id == GREETING_ID {
             self.greeted_again();
             return Route::Drop;
@@ -727,7 +838,8 @@ impl<'a> Link<'a> {
         {
             up.stage = Stage::Serving;
             if self.head.initialized != 0 {
-                let line = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n".to_vec();
+                let line =
+                    b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n".to_vec();
                 self.push(Output::ToServer(line));
             }
         }
@@ -746,7 +858,8 @@ impl<'a> Link<'a> {
                 closing.explain = None;
             }
             let why = closing.because.why(&self.about);
-            self.outputs.push_back(Output::ToClient(settle::answer(id, tracked, modern, &why)));
+            self.outputs
+                .push_back(Output::ToClient(settle::answer(id, tracked, modern, &why)));
         }
     }
 
@@ -761,10 +874,23 @@ impl<'a> Link<'a> {
                 kept = Some((id, entry));
                 continue;
             }
-            self.outputs.push_back(Output::ToClient(settle::answer(&id, entry.method, modern, &why)));
+            self.outputs.push_back(Output::ToClient(settle::answer(
+                &id,
+                entry.method,
+                modern,
+                &why,
+            )));
             count += 1;
         }
-        if let Some((id, Entry { method, generation, opened })) = kept {
+        if let Some((
+            id,
+            Entry {
+                method,
+                generation,
+                opened,
+            },
+        )) = kept
+        {
             self.inflight.open(&id, method, generation, opened);
         }
         count
@@ -773,7 +899,10 @@ impl<'a> Link<'a> {
     fn initialize_in_flight(&self) -> bool {
         self.head.greeted == 0
             && self.head.opening_len > 0
-            && self.inflight.iter().any(|(_, entry)| entry.method == Tracked::Initialize)
+            && self
+                .inflight
+                .iter()
+                .any(|(_, entry)| entry.method == Tracked::Initialize)
     }
 
     fn close(&mut self, now: Moment, tree: TreeState, code: u8, because: Because, server: Server) {
@@ -828,8 +957,13 @@ impl<'a> Link<'a> {
     }
 
     fn finish_if_done(&mut self) {
-        if let Life::Closing(Closing { tree: TreeState::Empty, explain: None, code, server: Server::Gone, .. }) =
-            &self.life
+        if let Life::Closing(Closing {
+            tree: TreeState::Empty,
+            explain: None,
+            code,
+            server: Server::Gone,
+            ..
+        }) = &self.life
         {
             let code = *code;
             self.release();

@@ -25,7 +25,9 @@ pub fn end_leftovers(paths: &Paths, spare: Option<LinkId>) -> Vec<Sweep> {
         .iter()
         .filter_map(|link| Some((link.tag.clone()?, link.members.clone())))
         .collect();
-    let Ok(realm) = mainstay_os::identity::realm() else { return Vec::new() };
+    let Ok(realm) = mainstay_os::identity::realm() else {
+        return Vec::new();
+    };
     let strays = sweep::find(&realm, &|link| Some(link) == spare, &recorded);
     let swept = strays.into_iter().map(end).collect();
     for link in dead {
@@ -43,12 +45,21 @@ pub fn end_link(plan: &Plan, entry: Option<&Entry>) -> u32 {
         .into_iter()
         .collect();
     let strays = sweep::find(&plan.realm, &|link| link != plan.id, &recorded);
-    strays.into_iter().map(|stray| end(stray).ended.len() as u32).sum()
+    strays
+        .into_iter()
+        .map(|stray| end(stray).ended.len() as u32)
+        .sum()
 }
 
 fn end(stray: Stray) -> Sweep {
     let (of, owner) = (stray.tag.link, stray.tag.owner);
     let by = stray.by();
     let (ended, left) = sweep::end(stray);
-    Sweep { of, owner, by, ended, left }
+    Sweep {
+        of,
+        owner,
+        by,
+        ended,
+        left,
+    }
 }

@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mainstay_core::ids::Identity;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
 
 use crate::signals::Received;
 
@@ -54,7 +56,9 @@ impl Channel {
         match recv(&self.0, &mut bytes, RecvFlags::empty()) {
             Ok((0, _)) => Heard::Closed,
             Ok((_, len)) => decode(&bytes[..len.min(PACKET)]).map_or(Heard::Nothing, Heard::Word),
-            Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR => Heard::Nothing,
+            Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR => {
+                Heard::Nothing
+            }
             Err(_) => Heard::Closed,
         }
     }
@@ -102,7 +106,12 @@ fn encode(word: Word) -> [u8; PACKET] {
             put(20, &keeper.start.to_le_bytes());
         }
         Word::Finished { code } => put(0, &[2, code]),
-        Word::Signalled(Received { number, code, pid, uid }) => {
+        Word::Signalled(Received {
+            number,
+            code,
+            pid,
+            uid,
+        }) => {
             put(0, &[3]);
             put(4, &number.to_le_bytes());
             put(8, &code.to_le_bytes());
@@ -116,12 +125,19 @@ fn encode(word: Word) -> [u8; PACKET] {
 
 fn decode(bytes: &[u8]) -> Option<Word> {
     let bytes: &[u8; PACKET] = bytes.try_into().ok()?;
-    let i32_at = |at: usize| i32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let i32_at =
+        |at: usize| i32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let u64_at = |at: usize| u64::from(i32_at(at) as u32) | u64::from(i32_at(at + 4) as u32) << 32;
     match bytes[0] {
         1 => Some(Word::Here {
-            guard: Identity { pid: i32_at(4), start: u64_at(8) },
-            keeper: Identity { pid: i32_at(16), start: u64_at(20) },
+            guard: Identity {
+                pid: i32_at(4),
+                start: u64_at(8),
+            },
+            keeper: Identity {
+                pid: i32_at(16),
+                start: u64_at(20),
+            },
         }),
         2 => Some(Word::Finished { code: bytes[1] }),
         3 => Some(Word::Signalled(Received {
@@ -144,11 +160,22 @@ mod tests {
         let (a, b) = Channel::pair().unwrap();
         let words = [
             Word::Here {
-                guard: Identity { pid: 7, start: u64::MAX - 1 },
-                keeper: Identity { pid: i32::MAX, start: 1 << 40 },
+                guard: Identity {
+                    pid: 7,
+                    start: u64::MAX - 1,
+                },
+                keeper: Identity {
+                    pid: i32::MAX,
+                    start: 1 << 40,
+                },
             },
             Word::Finished { code: 143 },
-            Word::Signalled(Received { number: 15, code: -1, pid: 42, uid: u32::MAX }),
+            Word::Signalled(Received {
+                number: 15,
+                code: -1,
+                pid: 42,
+                uid: u32::MAX,
+            }),
             Word::Release,
         ];
         for word in words {

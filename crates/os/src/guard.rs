@@ -66,7 +66,9 @@ const KILL_CONFIRM_MS: u64 = 5_000;
 
 /// Runs the guard's life in this process.
 pub fn run(region: &Region, to_shim: Channel, birth: Birth, roles: &mut dyn Roles) -> u8 {
-    let Ok(mut guard) = Guard::begin(region, to_shim, roles) else { return LOST };
+    let Ok(mut guard) = Guard::begin(region, to_shim, roles) else {
+        return LOST;
+    };
     guard.roles.prepare();
     if birth == Birth::Relit {
         let ended = guard.roles.end_strays();
@@ -78,8 +80,16 @@ pub fn run(region: &Region, to_shim: Channel, birth: Birth, roles: &mut dyn Role
 
 /// Runs a side guard's life: the guard was killed while its keeper lives on, and this process, forked from that keeper,
 /// stands beside it. Once the keeper is lost it is a guard like any other.
-pub fn run_beside(region: &Region, to_shim: Channel, keeper: Identity, words: &Channel, roles: &mut dyn Roles) -> u8 {
-    let Ok(mut guard) = Guard::begin(region, to_shim, roles) else { return LOST };
+pub fn run_beside(
+    region: &Region,
+    to_shim: Channel,
+    keeper: Identity,
+    words: &Channel,
+    roles: &mut dyn Roles,
+) -> u8 {
+    let Ok(mut guard) = Guard::begin(region, to_shim, roles) else {
+        return LOST;
+    };
     if guard.beside(keeper, words).is_err() || region.head().phase() == Phase::Finished {
         return 0;
     }
@@ -107,13 +117,23 @@ impl<'a> Guard<'a> {
         role::become_subreaper()?;
         let signals = Signals::open(&[libc::SIGCHLD])?;
         let me = identity::me()?;
-        Ok(Self { region, to_shim, roles, signals, me, losses: Default::default(), sweep_aside: false })
+        Ok(Self {
+            region,
+            to_shim,
+            roles,
+            signals,
+            me,
+            losses: Default::default(),
+            sweep_aside: false,
+        })
     }
 
     /// Keeper after keeper, until the work is done or the budget is spent.
     fn stand(&mut self, mut takeover: bool) -> u8 {
         loop {
-            let Ok((keeper, status)) = self.over_a_keeper(takeover) else { return self.give_up() };
+            let Ok((keeper, status)) = self.over_a_keeper(takeover) else {
+                return self.give_up();
+            };
             // Whatever is below us now was the keeper's: it is ours to end, however the keeper ended.
             let mut tree = Tree::inherited(&self.roles.tag(keeper));
             let ended = tree.kill(KILL_CONFIRM_MS, &mut |_, _, _| {});
@@ -143,10 +163,20 @@ impl<'a> Guard<'a> {
             // SAFETY: this process has just been forked to be the only keeper: the guard starts the next one only after
             // the death of the last.
             let parts = unsafe { region.lend() };
-            roles.keeper(Keeping { region, parts, to_shim, to_guard: theirs, guard: me, takeover })
+            roles.keeper(Keeping {
+                region,
+                parts,
+                to_shim,
+                to_guard: theirs,
+                guard: me,
+                takeover,
+            })
         })?;
         let who = identity::of(keeper)?;
-        self.to_shim.say(Word::Here { guard: self.me, keeper: who });
+        self.to_shim.say(Word::Here {
+            guard: self.me,
+            keeper: who,
+        });
         self.sweep();
         let mut below = Tree::inherited(&self.roles.tag(who));
         let mut deaf = false;
@@ -195,7 +225,10 @@ impl<'a> Guard<'a> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        self.to_shim.say(Word::Here { guard: self.me, keeper });
+        self.to_shim.say(Word::Here {
+            guard: self.me,
+            keeper,
+        });
         let mut deaf = false;
         while !handle.ended() {
             let mut fds = [

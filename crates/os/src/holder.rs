@@ -33,7 +33,10 @@ pub fn heir(stdin: &impl AsFd, dead: Identity) -> Option<Seen> {
         .filter(|stat| !stat.dead() && stat.who() != dead && stat.start <= dead.start)
         .filter(|stat| holds(stat.pid, &wanted))
         .max_by_key(|stat| stat.start)
-        .map(|stat| Seen { who: stat.who(), comm: stat.comm })
+        .map(|stat| Seen {
+            who: stat.who(),
+            comm: stat.comm,
+        })
 }
 
 enum Wanted {
@@ -42,7 +45,9 @@ enum Wanted {
 }
 
 fn holds(pid: i32, wanted: &Wanted) -> bool {
-    let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
     let (name, writer) = match wanted {
         Wanted::Writer(name) => (name, true),
         Wanted::Any(name) => (name, false),
@@ -62,7 +67,8 @@ fn peer(inode: u32) -> io::Result<Option<u32>> {
     const HEADER: usize = 16;
     let family = rustix::net::AddressFamily::NETLINK;
     let protocol = rustix::net::Protocol::from_raw(
-        std::num::NonZeroU32::new(libc::NETLINK_SOCK_DIAG as u32).ok_or(io::ErrorKind::Unsupported)?,
+        std::num::NonZeroU32::new(libc::NETLINK_SOCK_DIAG as u32)
+            .ok_or(io::ErrorKind::Unsupported)?,
     );
     let socket = rustix::net::socket_with(
         family,
@@ -84,8 +90,18 @@ fn peer(inode: u32) -> io::Result<Option<u32>> {
     rustix::net::send(&socket, &request, rustix::net::SendFlags::empty())?;
     let mut answer = [0u8; 1024];
     let (_, len) = rustix::net::recv(&socket, &mut answer[..], rustix::net::RecvFlags::empty())?;
-    let u32_at = |at: usize| answer.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
-    let u16_at = |at: usize| answer.get(at..at + 2).and_then(|b| b.try_into().ok()).map(u16::from_ne_bytes);
+    let u32_at = |at: usize| {
+        answer
+            .get(at..at + 4)
+            .and_then(|b| b.try_into().ok())
+            .map(u32::from_ne_bytes)
+    };
+    let u16_at = |at: usize| {
+        answer
+            .get(at..at + 2)
+            .and_then(|b| b.try_into().ok())
+            .map(u16::from_ne_bytes)
+    };
     if u16_at(4) != Some(SOCK_DIAG_BY_FAMILY) {
         return Ok(None);
     }
@@ -110,16 +126,31 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn me_as_if_started_by_a_launcher() -> Identity {
-        Identity { pid: i32::MAX, start: u64::MAX }
+        Identity {
+            pid: i32::MAX,
+            start: u64::MAX,
+        }
     }
 
     #[test]
     fn an_older_holder_of_a_pipe_is_the_heir() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let me = crate::identity::me().unwrap();
-        assert_eq!(heir(&reader, me_as_if_started_by_a_launcher()).unwrap().who, me);
+        assert_eq!(
+            heir(&reader, me_as_if_started_by_a_launcher()).unwrap().who,
+            me
+        );
         // Younger than the dead: a leak.
-        assert_eq!(heir(&reader, Identity { pid: i32::MAX, start: me.start - 1 }), None);
+        assert_eq!(
+            heir(
+                &reader,
+                Identity {
+                    pid: i32::MAX,
+                    start: me.start - 1
+                }
+            ),
+            None
+        );
         drop(writer);
         assert_eq!(heir(&reader, me_as_if_started_by_a_launcher()), None);
     }
@@ -128,7 +159,10 @@ mod tests {
     fn the_same_for_a_socket() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let me = crate::identity::me().unwrap();
-        assert_eq!(heir(&ours, me_as_if_started_by_a_launcher()).unwrap().who, me);
+        assert_eq!(
+            heir(&ours, me_as_if_started_by_a_launcher()).unwrap().who,
+            me
+        );
         assert!(theirs.as_raw_fd() > 0);
         drop(theirs);
         assert_eq!(heir(&ours, me_as_if_started_by_a_launcher()), None);

@@ -74,7 +74,12 @@ impl Inbox {
         // keep their order, so a successor sees either the old marks or the new ones.
         unsafe {
             let other = 1 - (ptr::read_volatile(&raw const (*board).in_force) & 1);
-            ptr::write_volatile((&raw mut (*board).marks).cast::<Marks>().add(other as usize), marks);
+            ptr::write_volatile(
+                (&raw mut (*board).marks)
+                    .cast::<Marks>()
+                    .add(other as usize),
+                marks,
+            );
             ptr::write_volatile(&raw mut (*board).in_force, other);
         }
     }
@@ -157,7 +162,10 @@ impl Notes {
         let status = match (self.lost_known, self.lost_signal) {
             (0, _) => None,
             (_, 0) => Some(Status::Code(self.lost_code)),
-            (_, number) => Some(Status::Signal { number, core: self.lost_code != 0 }),
+            (_, number) => Some(Status::Signal {
+                number,
+                core: self.lost_code != 0,
+            }),
         };
         (self.lost_count > 0).then_some((self.lost_pid, status))
     }
@@ -187,7 +195,14 @@ impl Region {
         ftruncate(&fd, TOTAL as u64)?;
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe {
-            mmap(ptr::null_mut(), TOTAL, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd.as_fd(), 0)?
+            mmap(
+                ptr::null_mut(),
+                TOTAL,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd.as_fd(),
+                0,
+            )?
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, fd })
@@ -207,7 +222,10 @@ impl Region {
                 record: Record {
                     head: &mut *base.add(HEAD).cast::<Head>(),
                     opening: std::slice::from_raw_parts_mut(base.add(OPENING), WHOLE_LINE_BYTES),
-                    slots: std::slice::from_raw_parts_mut(base.add(SLOTS).cast::<Slot>(), IN_FLIGHT_MAX),
+                    slots: std::slice::from_raw_parts_mut(
+                        base.add(SLOTS).cast::<Slot>(),
+                        IN_FLIGHT_MAX,
+                    ),
                 },
                 notes: &mut *base.add(NOTES).cast::<Notes>(),
                 inbox: Inbox {
@@ -255,10 +273,26 @@ mod tests {
         parts.record.head.generation = 3;
         let mut notes = region.notes();
         assert_eq!(notes.lost(), None);
-        notes.lose(42, Some(Status::Signal { number: 9, core: false }), 7);
+        notes.lose(
+            42,
+            Some(Status::Signal {
+                number: 9,
+                core: false,
+            }),
+            7,
+        );
         region.write_notes(notes);
         assert_eq!(region.head().generation, 3);
-        assert_eq!(region.notes().lost(), Some((42, Some(Status::Signal { number: 9, core: false }))));
+        assert_eq!(
+            region.notes().lost(),
+            Some((
+                42,
+                Some(Status::Signal {
+                    number: 9,
+                    core: false
+                })
+            ))
+        );
         assert_eq!(region.notes().lost_ended, 7);
     }
 
@@ -268,14 +302,39 @@ mod tests {
         // SAFETY: each is used after the other, as by a keeper and its successor.
         let (mut first, mut next) = unsafe { (region.lend().inbox, region.lend().inbox) };
         first.bytes_mut()[..6].copy_from_slice(b"{}\n{}\n");
-        first.mark(Marks { start: 0, routed: 3, end: 3 });
-        assert_eq!(next.recover(), Marks { start: 0, routed: 3, end: 6 });
-        first.moved(Marks { start: 0, routed: 0, end: 0 }, 6);
+        first.mark(Marks {
+            start: 0,
+            routed: 3,
+            end: 3,
+        });
+        assert_eq!(
+            next.recover(),
+            Marks {
+                start: 0,
+                routed: 3,
+                end: 6
+            }
+        );
+        first.moved(
+            Marks {
+                start: 0,
+                routed: 0,
+                end: 0,
+            },
+            6,
+        );
         assert_eq!(next.recover(), Marks::default());
     }
 
     #[test]
     fn the_parts_do_not_overlap() {
-        const { assert!(size_of::<Head>() <= PAGE && size_of::<Notes>() <= PAGE && size_of::<Board>() <= PAGE && size_of::<Slot>() == 128) };
+        const {
+            assert!(
+                size_of::<Head>() <= PAGE
+                    && size_of::<Notes>() <= PAGE
+                    && size_of::<Board>() <= PAGE
+                    && size_of::<Slot>() == 128
+            )
+        };
     }
 }

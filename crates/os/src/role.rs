@@ -104,7 +104,11 @@ pub fn dismiss(child: i32) {
 
 /// Lets go of the client's pipes: 0, 1 and 2 become `/dev/null`.
 pub fn release_stdio() {
-    let Ok(null) = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()) else {
+    let Ok(null) = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR,
+        rustix::fs::Mode::empty(),
+    ) else {
         return;
     };
     for fd in 0..3 {

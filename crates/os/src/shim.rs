@@ -42,7 +42,13 @@ const RELIGHTS: u32 = 3;
 /// Starts the guard and keeps the place until all is done.
 pub fn run(region: &Region, detach: Detach, roles: &mut dyn Roles) -> io::Result<Ending> {
     let signals = Signals::open(&ENDING)?;
-    let mut shim = Shim { signals, detach, pair: None, child: None, channel: None };
+    let mut shim = Shim {
+        signals,
+        detach,
+        pair: None,
+        child: None,
+        channel: None,
+    };
     shim.light(region, Birth::First, roles)?;
     let mut relights = 0;
     loop {
@@ -90,7 +96,9 @@ impl Shim {
 
     fn wait(&mut self) -> io::Result<Wake> {
         loop {
-            let Some(channel) = &self.channel else { return Ok(Wake::Lost) };
+            let Some(channel) = &self.channel else {
+                return Ok(Wake::Lost);
+            };
             let mut fds = [
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN),
@@ -112,7 +120,9 @@ impl Shim {
             // Words before signals: a "finished" that is already here is the truer end.
             loop {
                 match channel.hear() {
-                    Heard::Word(Word::Finished { code }) => return Ok(Wake::Ending(Ending::Code(code))),
+                    Heard::Word(Word::Finished { code }) => {
+                        return Ok(Wake::Ending(Ending::Code(code)));
+                    }
                     Heard::Word(Word::Here { guard, keeper }) => self.pair = watch(guard, keeper),
                     Heard::Word(Word::Signalled(_) | Word::Release) => {}
                     Heard::Nothing => break,
@@ -125,7 +135,11 @@ impl Shim {
                     return Ok(Wake::Ending(Ending::Signal(received.number)));
                 }
             }
-            if self.pair.as_ref().is_some_and(|(guard, keeper)| guard.ended() && keeper.ended()) {
+            if self
+                .pair
+                .as_ref()
+                .is_some_and(|(guard, keeper)| guard.ended() && keeper.ended())
+            {
                 return Ok(Wake::Lost);
             }
         }

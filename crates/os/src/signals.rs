@@ -5,8 +5,14 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// What ends a process unless it is caught: the shim passes these on, the keeper stops by them.
-pub const ENDING: [i32; 6] =
-    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+pub const ENDING: [i32; 6] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
 
 /// A signal that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +36,13 @@ impl Signals {
     pub fn open(numbers: &[i32]) -> io::Result<Self> {
         let set = set_of(numbers);
         // SAFETY: `set` is initialised; the old mask is not asked for.
-        if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } != 0 {
+        if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } != 0
+        {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: as above; -1 asks for a new descriptor.
-        let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        let fd =
+            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -47,11 +55,19 @@ impl Signals {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
         // SAFETY: the buffer is exactly one record long and writable.
         let n = unsafe {
-            libc::read(self.0.as_raw_fd(), info.as_mut_ptr().cast(), size_of::<libc::signalfd_siginfo>())
+            libc::read(
+                self.0.as_raw_fd(),
+                info.as_mut_ptr().cast(),
+                size_of::<libc::signalfd_siginfo>(),
+            )
         };
         if n < 0 {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+            return if error.kind() == io::ErrorKind::WouldBlock {
+                Ok(None)
+            } else {
+                Err(error)
+            };
         }
         // SAFETY: zeroed at first and then filled by the kernel: every bit pattern is valid for its integer fields.
         let info = unsafe { info.assume_init() };
@@ -116,6 +132,9 @@ mod tests {
         // SAFETY: SIGUSR1 is blocked in this thread, so it stays pending until it is read.
         unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
         let got = signals.read().unwrap().unwrap();
-        assert_eq!((got.number, got.pid), (libc::SIGUSR1, std::process::id() as i32));
+        assert_eq!(
+            (got.number, got.pid),
+            (libc::SIGUSR1, std::process::id() as i32)
+        );
     }
 }

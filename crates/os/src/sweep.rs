@@ -18,18 +18,33 @@ impl Stray {
     }
 }
 /// Finds strays.
-pub fn find(realm: &Realm, skip: &dyn Fn(LinkId) -> bool, _recorded: &[(Tag, Vec<Identity>)]) -> Vec<Stray> {
+pub fn find(
+    realm: &Realm,
+    skip: &dyn Fn(LinkId) -> bool,
+    _recorded: &[(Tag, Vec<Identity>)],
+) -> Vec<Stray> {
     let mut out: Vec<Stray> = Vec::new();
     for pid in census::pids().unwrap_or_default() {
-        let Some(tag) = census::variable(pid, TAG_VARIABLE).and_then(|t| t.parse::<Tag>().ok()) else { continue };
+        let Some(tag) = census::variable(pid, TAG_VARIABLE).and_then(|t| t.parse::<Tag>().ok())
+        else {
+            continue;
+        };
         if tag.realm != *realm || skip(tag.link) || identity::alive(tag.owner) {
             continue;
         }
-        let Ok(stat) = census::stat(pid) else { continue };
-        let seen = Seen { who: stat.who(), comm: stat.comm };
+        let Ok(stat) = census::stat(pid) else {
+            continue;
+        };
+        let seen = Seen {
+            who: stat.who(),
+            comm: stat.comm,
+        };
         match out.iter_mut().find(|s| s.tag == tag) {
             Some(s) => s.members.push(seen),
-            None => out.push(Stray { tag, members: vec![seen] }),
+            None => out.push(Stray {
+                tag,
+                members: vec![seen],
+            }),
         }
     }
     out

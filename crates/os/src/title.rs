@@ -12,7 +12,9 @@ pub fn set(name: &str) {
         // SAFETY: PR_SET_NAME reads a NUL-terminated string of any length and keeps 15 bytes of it.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
-    let Some((start, end)) = argument_area() else { return };
+    let Some((start, end)) = argument_area() else {
+        return;
+    };
     // SAFETY: the kernel says that [start, end) is the argument area of this very process: mapped, writable, and
     // used by nobody else any more (the arguments were copied by std at start, and this is the only thread).
     let area = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, end - start) };

@@ -51,12 +51,19 @@ enum At {
 
 impl Ladder {
     /// Begins; the first step, if there is one yet.
-    pub fn begin(cause: Cause, standing: Standing, limits: &Limits, now: Moment) -> (Self, Option<Step>) {
+    pub fn begin(
+        cause: Cause,
+        standing: Standing,
+        limits: &Limits,
+        now: Moment,
+    ) -> (Self, Option<Step>) {
         let mut ladder = Self {
             cause,
             began: now,
             rungs: Vec::new(),
-            at: At::Drain { until: now.after_ms(limits.grace_eof_ms) },
+            at: At::Drain {
+                until: now.after_ms(limits.grace_eof_ms),
+            },
             grace_eof_ms: limits.grace_eof_ms,
             grace_term_ms: limits.grace_term_ms,
         };
@@ -108,12 +115,20 @@ impl Ladder {
 
     /// The descent is over.
     pub fn finish(self, ended: u32, left: Vec<Seen>, now: Moment) -> Teardown {
-        Teardown { cause: self.cause, rungs: self.rungs, ms: now.ms_since(self.began), ended, left }
+        Teardown {
+            cause: self.cause,
+            rungs: self.rungs,
+            ms: now.ms_since(self.began),
+            ended,
+            left,
+        }
     }
 
     fn eof(&mut self, now: Moment) -> Step {
         // However long the drain took, drain and EOF together stay within one and a half graces.
-        let latest = self.began.after_ms(self.grace_eof_ms + self.grace_eof_ms / 2);
+        let latest = self
+            .began
+            .after_ms(self.grace_eof_ms + self.grace_eof_ms / 2);
         let until = now.after_ms(self.grace_eof_ms).min(latest);
         self.at = At::Eof { until };
         self.rungs.push(Rung::Eof);
@@ -121,7 +136,9 @@ impl Ladder {
     }
 
     fn term(&mut self, now: Moment) -> Step {
-        self.at = At::Term { until: now.after_ms(self.grace_term_ms) };
+        self.at = At::Term {
+            until: now.after_ms(self.grace_term_ms),
+        };
         self.rungs.push(Rung::Term);
         Step::Terminate
     }
@@ -132,7 +149,11 @@ mod tests {
     use super::*;
 
     fn limits() -> Limits {
-        Limits { grace_eof_ms: 2_000, grace_term_ms: 1_000, ..Limits::default() }
+        Limits {
+            grace_eof_ms: 2_000,
+            grace_term_ms: 1_000,
+            ..Limits::default()
+        }
     }
 
     fn at(ms: u64) -> Moment {
@@ -150,7 +171,10 @@ mod tests {
         assert_eq!(ladder.tick(at(3_000)), Some(Step::Kill));
         assert_eq!((ladder.wake_at(), ladder.tick(at(9_000))), (None, None));
         let told = ladder.finish(3, Vec::new(), at(3_004));
-        assert_eq!((told.ms, told.rungs), (3_004, Vec::from([Rung::Eof, Rung::Term, Rung::Kill])));
+        assert_eq!(
+            (told.ms, told.rungs),
+            (3_004, Vec::from([Rung::Eof, Rung::Term, Rung::Kill]))
+        );
     }
 
     #[test]

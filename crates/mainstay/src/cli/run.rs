@@ -6,10 +6,10 @@ use std::io;
 
 use mainstay_core::event::{Detached, Seen, Status};
 use mainstay_core::ids::LinkId;
-use mainstay_os::shim::{self, Detach, Ending};
-use mainstay_os::{adopter, census, identity, role, signals};
 use mainstay_os::record::Region;
+use mainstay_os::shim::{self, Detach, Ending};
 use mainstay_os::tier::Wish;
+use mainstay_os::{adopter, census, identity, role, signals};
 
 use super::run_options::RunOptions;
 use crate::config::{Config, Settled, resolve};
@@ -30,7 +30,11 @@ pub fn run(options: RunOptions) -> Result<Exit, Report> {
     drop(options);
     let verdict = adopter::judge(INIT);
     let plan = plan(settled, paths, &verdict).map_err(|error| failed(&error))?;
-    let detach = if verdict.reaps { Detach::Yes } else { Detach::No };
+    let detach = if verdict.reaps {
+        Detach::Yes
+    } else {
+        Detach::No
+    };
     let ending = Region::create()
         .and_then(|region| shim::run(&region, detach, &mut Session::new(&plan)))
         .map_err(|error| failed(&error))?;
@@ -38,15 +42,29 @@ pub fn run(options: RunOptions) -> Result<Exit, Report> {
         Ending::Code(code) => Ok(Exit::Server(Status::Code(i32::from(code)))),
         Ending::Signal(number) => {
             signals::die_by(number);
-            Ok(Exit::Server(Status::Signal { number, core: false }))
+            Ok(Exit::Server(Status::Signal {
+                number,
+                core: false,
+            }))
         }
-        Ending::Lost => Err(Report::new(Exit::Failed, "guard and keeper were killed again and again")
-            .hint("see who does it: mainstay events --since 5m")),
+        Ending::Lost => Err(Report::new(
+            Exit::Failed,
+            "guard and keeper were killed again and again",
+        )
+        .hint("see who does it: mainstay events --since 5m")),
     }
 }
 
 fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Result<Plan> {
-    let Settled { name, argv, env, cwd, limits, tier, require_tier } = settled;
+    let Settled {
+        name,
+        argv,
+        env,
+        cwd,
+        limits,
+        tier,
+        require_tier,
+    } = settled;
     let wish = match (tier, require_tier) {
         (Some(tier), _) => Wish::Exactly(tier),
         (None, Some(tier)) => Wish::AtLeast(tier),
@@ -54,9 +72,17 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
     };
     let client = rustix::process::getppid()
         .and_then(|pid| census::stat(pid.as_raw_nonzero().get()).ok())
-        .map(|stat| Seen { who: stat.who(), comm: stat.comm });
-    let detached =
-        if verdict.reaps { Detached::Yes } else { Detached::No { why: verdict.why.clone() } };
+        .map(|stat| Seen {
+            who: stat.who(),
+            comm: stat.comm,
+        });
+    let detached = if verdict.reaps {
+        Detached::Yes
+    } else {
+        Detached::No {
+            why: verdict.why.clone(),
+        }
+    };
     Ok(Plan {
         id: random_id()?,
         name,
@@ -81,5 +107,7 @@ fn random_id() -> io::Result<LinkId> {
 }
 
 fn failed(error: &io::Error) -> Report {
-    Report::new(Exit::Failed, "cannot set up the guard").because(plain(error)).hint("mainstay doctor looks for the reason")
+    Report::new(Exit::Failed, "cannot set up the guard")
+        .because(plain(error))
+        .hint("mainstay doctor looks for the reason")
 }

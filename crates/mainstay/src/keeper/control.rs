@@ -68,7 +68,12 @@ impl Control {
 
     /// Answers everybody who asked for the end.
     pub fn answer_stops(&mut self, answer: &Answer) {
-        for peer in self.peers.drain(..).flatten().filter(|peer| peer.wants_stop) {
+        for peer in self
+            .peers
+            .drain(..)
+            .flatten()
+            .filter(|peer| peer.wants_stop)
+        {
             send(peer.stream.get(), answer);
         }
     }
@@ -78,16 +83,32 @@ impl Control {
             return;
         }
         if !same_user(&stream) {
-            send(&stream, &Answer::Refused { error: "only for the user who runs this server".into() });
+            send(
+                &stream,
+                &Answer::Refused {
+                    error: "only for the user who runs this server".into(),
+                },
+            );
             return;
         }
         let free = self.peers.iter().position(Option::is_none);
         if free.is_none() && self.peers.len() >= CONNECTIONS {
-            send(&stream, &Answer::Refused { error: format!("{CONNECTIONS} connections are open already") });
+            send(
+                &stream,
+                &Answer::Refused {
+                    error: format!("{CONNECTIONS} connections are open already"),
+                },
+            );
             return;
         }
-        let Ok(stream) = Watched::new(stream) else { return };
-        let peer = Some(Peer { stream, request: Vec::new(), wants_stop: false });
+        let Ok(stream) = Watched::new(stream) else {
+            return;
+        };
+        let peer = Some(Peer {
+            stream,
+            request: Vec::new(),
+            wants_stop: false,
+        });
         match free {
             Some(index) => self.peers[index] = peer,
             None => self.peers.push(peer),
@@ -117,7 +138,12 @@ impl Control {
         }
         let Some(end) = peer.request.iter().position(|&b| b == b'\n') else {
             if peer.request.len() >= REQUEST_BYTES {
-                self.answer(index, &Answer::Refused { error: format!("a request has {REQUEST_BYTES} bytes at most") });
+                self.answer(
+                    index,
+                    &Answer::Refused {
+                        error: format!("a request has {REQUEST_BYTES} bytes at most"),
+                    },
+                );
             }
             return Some(Outcome::Busy);
         };

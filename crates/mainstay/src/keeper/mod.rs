@@ -52,7 +52,11 @@ const NOTE_AGAIN_MS: u64 = 5_000;
 /// Runs a keeper's life; the exit code of its process.
 pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     mainstay_os::signals::ignore_pipe();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(_) => return mainstay_os::guard::LOST,
     };
@@ -111,13 +115,26 @@ struct Keeper<'p> {
 
 impl<'p> Keeper<'p> {
     fn new(plan: &'p Plan, entry: Option<&'p Entry>, keeping: Keeping<'p>) -> io::Result<Self> {
-        let Keeping { region, parts, to_shim, to_guard, guard, takeover } = keeping;
+        let Keeping {
+            region,
+            parts,
+            to_shim,
+            to_guard,
+            guard,
+            takeover,
+        } = keeping;
         let me = identity::me()?;
         let signals = [&ENDING[..], &[libc::SIGCHLD]].concat();
         let mid_line = parts.record.head.client_mid_line != 0;
         let lost = takeover.then(|| {
             let (pid, status) = parts.notes.lost().unwrap_or_default();
-            Lost { pid, status, ended: parts.notes.lost_ended, settled: 0, successor: Some(me.pid) }
+            Lost {
+                pid,
+                status,
+                ended: parts.notes.lost_ended,
+                settled: 0,
+                successor: Some(me.pid),
+            }
         });
         let limits = plan.limits.clone();
         let client_err = Port::of_client(standard(2), Way::Out).ok();
@@ -130,7 +147,11 @@ impl<'p> Keeper<'p> {
             ledger: Ledger::open(&plan.paths),
             client_in: Some(Port::of_client(standard(0), Way::In)?),
             client_out: Some(Port::of_client(standard(1), Way::Out)?),
-            stderr: Stderr::new(client_err, limits.stderr_tail_lines, limits.stderr_tail_bytes),
+            stderr: Stderr::new(
+                client_err,
+                limits.stderr_tail_lines,
+                limits.stderr_tail_bytes,
+            ),
             up: Pump::recorded(parts.inbox, mid_line),
             down: Pump::own(),
             to_client: VecDeque::new(),
@@ -196,11 +217,21 @@ impl<'p> Keeper<'p> {
         let mut moved = false;
         loop {
             let mut step = false;
-            if let Some(stdout) = self.server.as_ref().and_then(|server| server.stdout.as_ref()) {
+            if let Some(stdout) = self
+                .server
+                .as_ref()
+                .and_then(|server| server.stdout.as_ref())
+            {
                 // A broken pipe on our reading side is an end like any other.
                 step |= self.down.fill(stdout, cx).unwrap_or(true);
             }
-            let Self { down, link, now, to_client, .. } = self;
+            let Self {
+                down,
+                link,
+                now,
+                to_client,
+                ..
+            } = self;
             // Our own lines wait for the end of the line that is on its way, and nothing new is routed before them.
             if to_client.is_empty() || down.mid_line() {
                 step |= down.route(&mut |show| route_down(link, *now, show));
@@ -219,7 +250,9 @@ impl<'p> Keeper<'p> {
             && let Some(server) = &mut self.server
             && server.stdout.take().is_some()
         {
-            let Self { down, link, now, .. } = self;
+            let Self {
+                down, link, now, ..
+            } = self;
             down.finish(&mut |show| route_down(link, *now, show));
             self.write_client(cx);
             let tree_empty = self.tree_is_empty();
@@ -241,7 +274,11 @@ impl<'p> Keeper<'p> {
         };
         let mut moved = false;
         let mut result = self.down.drain(out, cx).map(|drained| moved |= drained);
-        while result.is_ok() && self.down.flushed() && !self.down.mid_line() && !self.to_client.is_empty() {
+        while result.is_ok()
+            && self.down.flushed()
+            && !self.down.mid_line()
+            && !self.to_client.is_empty()
+        {
             match out.poll_write(cx, self.to_client.make_contiguous()) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
@@ -287,14 +324,20 @@ impl<'p> Keeper<'p> {
             self.eof_told = true;
             self.client_in = None;
             let gone = self.client.is_some_and(|client| !identity::alive(client));
-            self.handle(if gone { Input::Stop(Cause::ClientGone) } else { Input::ClientEof });
+            self.handle(if gone {
+                Input::Stop(Cause::ClientGone)
+            } else {
+                Input::ClientEof
+            });
             moved = true;
         }
         moved
     }
 
     fn write_server(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(server) = &mut self.server else { return false };
+        let Some(server) = &mut self.server else {
+            return false;
+        };
         let Some(stdin) = &server.stdin else {
             self.up.discard_routed();
             self.to_server.clear();
@@ -326,7 +369,11 @@ impl<'p> Keeper<'p> {
             // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.
             if !self.stdin_closing && server.exit.is_none() {
                 self.reap();
-                if self.server.as_ref().is_some_and(|server| server.exit.is_none()) {
+                if self
+                    .server
+                    .as_ref()
+                    .is_some_and(|server| server.exit.is_none())
+                {
                     self.handle(Input::Stop(Cause::ServerExit));
                 }
             }
@@ -344,7 +391,9 @@ impl<'p> Keeper<'p> {
                     if received.number == libc::SIGCHLD {
                         self.reap();
                     } else {
-                        self.handle(Input::Stop(Cause::KeeperSignal { number: received.number }));
+                        self.handle(Input::Stop(Cause::KeeperSignal {
+                            number: received.number,
+                        }));
                     }
                 }
                 Ok(None) | Err(_) => self.signals.clear(),
@@ -355,14 +404,27 @@ impl<'p> Keeper<'p> {
 
     /// Reaps whoever has ended; the server's own end is noted, and the tree is looked at if it is being stopped.
     fn reap(&mut self) {
-        let Some(server) = &mut self.server else { return };
-        let Running { who, tree, exit, seen, .. } = server;
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let Running {
+            who,
+            tree,
+            exit,
+            seen,
+            ..
+        } = server;
         let (root, now) = (who.pid, self.now);
         let mut side_guard_died = false;
         let side_guard = self.side_guard;
         tree.reap(&mut |pid, status, usage| {
             if pid == root {
-                *exit = Some(Ended { status, usage, at: now, told: false });
+                *exit = Some(Ended {
+                    status,
+                    usage,
+                    at: now,
+                    told: false,
+                });
             } else if Some(pid) == side_guard {
                 side_guard_died = true;
             }
@@ -379,7 +441,9 @@ impl<'p> Keeper<'p> {
     fn tell_exit(&mut self) {
         let dry = self.down.ended() || self.down.dry() || self.client_out.is_none();
         let grace = self.plan.limits.grace_term_ms;
-        let Some(server) = &mut self.server else { return };
+        let Some(server) = &mut self.server else {
+            return;
+        };
         if let Some(ended) = &mut server.exit
             && !ended.told
             && (dry || self.now >= ended.at.after_ms(grace))
@@ -394,7 +458,14 @@ impl<'p> Keeper<'p> {
                 self.end_torn_line();
             }
             let stderr_tail = self.stderr.tail();
-            self.handle(Input::Exited(Exited { pid, status, usage, stderr_tail, served_on, tree_empty }));
+            self.handle(Input::Exited(Exited {
+                pid,
+                status,
+                usage,
+                stderr_tail,
+                served_on,
+                tree_empty,
+            }));
         }
         self.tell_empty();
     }
@@ -402,26 +473,38 @@ impl<'p> Keeper<'p> {
     /// While the tree is being stopped: is anybody left?
     fn tell_empty(&mut self) {
         let stopping = matches!(self.link.word(), "stopping" | "failed");
-        let told = self.server.as_ref().is_some_and(|server| server.exit.is_some_and(|ended| ended.told));
+        let told = self
+            .server
+            .as_ref()
+            .is_some_and(|server| server.exit.is_some_and(|ended| ended.told));
         if stopping && told && self.tree_is_empty() {
             self.end_tree();
         }
     }
 
     fn tree_is_empty(&self) -> bool {
-        self.server.as_ref().is_none_or(|server| server.tree.members().is_empty())
+        self.server
+            .as_ref()
+            .is_none_or(|server| server.tree.members().is_empty())
     }
 
     /// Kills whatever is left of the tree, confirms, and tells.
     fn end_tree(&mut self) {
         let confirm = self.plan.limits.kill_confirm_ms;
-        let Some(server) = &mut self.server else { return };
+        let Some(server) = &mut self.server else {
+            return;
+        };
         let root = server.who.pid;
         let mut exit = server.exit;
         let now = self.now;
         let ended = server.tree.kill(confirm, &mut |pid, status, usage| {
             if pid == root && exit.is_none() {
-                exit = Some(Ended { status, usage, at: now, told: false });
+                exit = Some(Ended {
+                    status,
+                    usage,
+                    at: now,
+                    told: false,
+                });
             }
         });
         server.exit = exit;
@@ -436,7 +519,14 @@ impl<'p> Keeper<'p> {
 
     /// After the kill rung: the server's end, if the link does not know it yet.
     fn tell_last_exit(&mut self) {
-        let Some(Running { who, exit: Some(ended), .. }) = &mut self.server else { return };
+        let Some(Running {
+            who,
+            exit: Some(ended),
+            ..
+        }) = &mut self.server
+        else {
+            return;
+        };
         if ended.told {
             return;
         }
@@ -445,7 +535,14 @@ impl<'p> Keeper<'p> {
         self.down.forget_partial();
         self.end_torn_line();
         let stderr_tail = self.stderr.tail();
-        let gone = Exited { pid, status, usage, stderr_tail, served_on: false, tree_empty: true };
+        let gone = Exited {
+            pid,
+            status,
+            usage,
+            stderr_tail,
+            served_on: false,
+            tree_empty: true,
+        };
         self.handle(Input::Exited(gone));
     }
 
@@ -477,7 +574,9 @@ impl<'p> Keeper<'p> {
                         uid: received.uid,
                         comm,
                     }));
-                    self.handle(Input::Stop(Cause::ShimSignal { number: received.number }));
+                    self.handle(Input::Stop(Cause::ShimSignal {
+                        number: received.number,
+                    }));
                 }
                 Heard::Word(Word::Here { .. } | Word::Finished { .. } | Word::Release) => {}
                 Heard::Nothing => self.to_shim.clear(),
@@ -510,7 +609,10 @@ impl<'p> Keeper<'p> {
     /// Who started us is gone. Is somebody else the client?
     fn client_lost(&mut self) {
         let Some(from) = self.client else { return };
-        let heir = self.client_in.as_ref().and_then(|port| holder::heir(port, from));
+        let heir = self
+            .client_in
+            .as_ref()
+            .and_then(|port| holder::heir(port, from));
         match heir {
             Some(to) => {
                 self.client = Some(to.who);
@@ -541,10 +643,18 @@ impl<'p> Keeper<'p> {
             let ended = server.exit.filter(|ended| !ended.told)?;
             Some(ended.at.after_ms(self.plan.limits.grace_term_ms))
         });
-        let due = [self.link.wake_at().map(|(at, _)| at), self.note_at, exit_due, self.patience];
+        let due = [
+            self.link.wake_at().map(|(at, _)| at),
+            self.note_at,
+            exit_due,
+            self.patience,
+        ];
         if let Some(at) = due.into_iter().flatten().min() {
             let wait = Duration::from_nanos(at - self.now);
-            #[expect(clippy::disallowed_methods, reason = "tokio's timer speaks only Instant; decisions use os::clock")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "tokio's timer speaks only Instant; decisions use os::clock"
+            )]
             let deadline = tokio::time::Instant::now() + wait;
             if self.timer.deadline() != deadline {
                 self.timer.as_mut().reset(deadline);
@@ -558,8 +668,12 @@ impl<'p> Keeper<'p> {
         self.note_at = None;
         self.noted_at = self.now;
         if let (Some(server), Some(entry)) = (&self.server, self.entry) {
-            let members: Vec<Identity> =
-                server.tree.members().iter().map(mainstay_os::census::Stat::who).collect();
+            let members: Vec<Identity> = server
+                .tree
+                .members()
+                .iter()
+                .map(mainstay_os::census::Stat::who)
+                .collect();
             // Best effort: without it only the sweep after a double kill sees less.
             drop(entry.members(&members));
         }
@@ -574,7 +688,8 @@ impl<'p> Keeper<'p> {
         if self.finished.is_none() {
             return false;
         }
-        let flushed = self.client_out.is_none() || (self.down.flushed() && self.to_client.is_empty());
+        let flushed =
+            self.client_out.is_none() || (self.down.flushed() && self.to_client.is_empty());
         let grace = self.plan.limits.grace_term_ms;
         let until = *self.patience.get_or_insert(self.now.after_ms(grace));
         flushed || self.now >= until

@@ -67,8 +67,16 @@ impl Keeper<'_> {
                 self.write_card();
                 self.listen();
             }
-            Err(server::Failure { problem, hint, code }) => {
-                self.handle(Input::StartFailed { problem, hint, code: code.code() });
+            Err(server::Failure {
+                problem,
+                hint,
+                code,
+            }) => {
+                self.handle(Input::StartFailed {
+                    problem,
+                    hint,
+                    code: code.code(),
+                });
             }
         }
     }
@@ -105,8 +113,17 @@ impl Keeper<'_> {
 
     /// The guard (or the side guard) is gone: a new one stands beside us.
     pub(super) fn guard_lost(&mut self) {
-        let lost = self.side_guard.take().unwrap_or_else(|| self.watcher.guard().pid);
-        let successor = session::stand_beside(self.plan, self.entry, self.region, self.to_shim.get(), self.me);
+        let lost = self
+            .side_guard
+            .take()
+            .unwrap_or_else(|| self.watcher.guard().pid);
+        let successor = session::stand_beside(
+            self.plan,
+            self.entry,
+            self.region,
+            self.to_shim.get(),
+            self.me,
+        );
         if let Some((pid, to_guard)) = successor {
             self.side_guard = Some(pid);
             self.to_guard = to_guard;
@@ -118,7 +135,13 @@ impl Keeper<'_> {
             }
         }
         let successor = self.side_guard;
-        self.tell(What::GuardLost(Lost { pid: lost, status: None, ended: 0, settled: 0, successor }));
+        self.tell(What::GuardLost(Lost {
+            pid: lost,
+            status: None,
+            ended: 0,
+            settled: 0,
+            successor,
+        }));
         self.write_card();
     }
 
@@ -126,7 +149,10 @@ impl Keeper<'_> {
     pub(super) fn card(&self) -> Option<Card> {
         let server = self.server.as_ref()?;
         let seen = |pid: i32| {
-            census::stat(pid).ok().map(|stat| Seen { who: stat.who(), comm: stat.comm })
+            census::stat(pid).ok().map(|stat| Seen {
+                who: stat.who(),
+                comm: stat.comm,
+            })
         };
         let guard = self.side_guard.unwrap_or(self.watcher.guard().pid);
         let limits = &self.plan.limits;
@@ -147,7 +173,10 @@ impl Keeper<'_> {
             client: self.client.and_then(|client| seen(client.pid)),
             tier: server.tier,
             why_not: server.why_not.clone(),
-            leaf: server.tree.leaf().map(|path| path.to_string_lossy().into_owned()),
+            leaf: server
+                .tree
+                .leaf()
+                .map(|path| path.to_string_lossy().into_owned()),
             detached: self.plan.detached.clone(),
             ladder_ms: 2 * limits.grace_eof_ms + limits.grace_term_ms + limits.kill_confirm_ms,
             members: Vec::new(),
@@ -174,7 +203,9 @@ impl Keeper<'_> {
             Outcome::Status(who) => {
                 let answer = match self.card() {
                     Some(card) => Answer::Status(Box::new(card)),
-                    None => Answer::Refused { error: "no server was started".into() },
+                    None => Answer::Refused {
+                        error: "no server was started".into(),
+                    },
                 };
                 self.control.answer(who, &answer);
                 true
@@ -200,6 +231,8 @@ impl Keeper<'_> {
         if let Some(entry) = self.entry {
             drop(entry.clear());
         }
-        self.to_shim.get().say(Word::Finished { code: self.finished.unwrap_or_default() });
+        self.to_shim.get().say(Word::Finished {
+            code: self.finished.unwrap_or_default(),
+        });
     }
 }

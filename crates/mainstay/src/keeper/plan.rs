@@ -46,23 +46,35 @@ pub struct Plan {
 impl Plan {
     /// The tag of the tree that this keeper starts.
     pub fn tag(&self, keeper: Identity) -> Tag {
-        Tag { realm: self.realm.clone(), owner: keeper, link: self.id }
+        Tag {
+            realm: self.realm.clone(),
+            owner: keeper,
+            link: self.id,
+        }
     }
 
     /// What the link machine needs to know.
     pub fn about(&self) -> About {
-        About { name: self.name.clone(), argv: self.words(), cwd: self.directory() }
+        About {
+            name: self.name.clone(),
+            argv: self.words(),
+            cwd: self.directory(),
+        }
     }
 
     /// The command for people to read.
     pub fn words(&self) -> Vec<String> {
-        self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+        self.argv
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect()
     }
 
     /// The directory that the server runs in, for people to read.
     pub fn directory(&self) -> String {
         let cwd = self.cwd.clone().or_else(|| std::env::current_dir().ok());
-        cwd.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
+        cwd.map(|path| path.to_string_lossy().into_owned())
+            .unwrap_or_default()
     }
 
     /// The command for `exec`; a word with a NUL inside cannot have come from an `exec`, so it is cut there.
@@ -80,7 +92,11 @@ impl Plan {
             .collect();
         std::env::vars_os()
             .filter(|(name, _)| !added.iter().any(|(other, _)| other == name))
-            .chain(added.iter().map(|(name, value)| (name.to_os_string(), value.clone())))
+            .chain(
+                added
+                    .iter()
+                    .map(|(name, value)| (name.to_os_string(), value.clone())),
+            )
             .map(|(name, value)| {
                 let mut entry = name.into_vec();
                 entry.push(b'=');

@@ -46,9 +46,15 @@ impl Port {
             return Self::watched(fd.try_clone_to_owned()?, way, Kind::Socket);
         }
         if kind == FileType::RegularFile {
-            return Ok(Self { kind: Kind::Ready(fd.try_clone_to_owned()?) });
+            return Ok(Self {
+                kind: Kind::Ready(fd.try_clone_to_owned()?),
+            });
         }
-        let access = if way == Way::In { OFlags::RDONLY } else { OFlags::WRONLY };
+        let access = if way == Way::In {
+            OFlags::RDONLY
+        } else {
+            OFlags::WRONLY
+        };
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
         let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let own = match open(path, flags, Mode::empty()) {
@@ -70,12 +76,18 @@ impl Port {
     }
 
     fn watched(fd: OwnedFd, way: Way, kind: fn(AsyncFd<OwnedFd>) -> Kind) -> io::Result<Self> {
-        let interest = if way == Way::In { Interest::READABLE } else { Interest::WRITABLE };
+        let interest = if way == Way::In {
+            Interest::READABLE
+        } else {
+            Interest::WRITABLE
+        };
         let spare = fd.try_clone()?;
         match registered(fd, interest) {
             Ok(fd) => Ok(Self { kind: kind(fd) }),
             // epoll refuses what is always ready, such as /dev/null.
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(Self { kind: Kind::Ready(spare) }),
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(Self {
+                kind: Kind::Ready(spare),
+            }),
             Err(error) => Err(error),
         }
     }
@@ -120,7 +132,11 @@ impl Port {
         loop {
             let mut guard = ready!(fd.poll_write_ready(cx))?;
             let put = if socket {
-                send(fd.get_ref(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+                send(
+                    fd.get_ref(),
+                    bytes,
+                    SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+                )
             } else {
                 rustix::io::write(fd.get_ref(), bytes)
             };

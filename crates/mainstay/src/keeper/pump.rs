@@ -288,7 +288,11 @@ impl Pump {
                 let frame = self.scanner.known();
                 let known = frame.is_some();
                 let junk = self.scanner.certain_junk();
-                let route = if junk { Route::Drop } else { decide(Show::Cut(frame.as_ref())) };
+                let route = if junk {
+                    Route::Drop
+                } else {
+                    decide(Show::Cut(frame.as_ref()))
+                };
                 if let (Some(frame), Route::Forward) = (&frame, route) {
                     decide(Show::Known(frame));
                 }
@@ -352,7 +356,11 @@ impl Pump {
         bytes.copy_within(routed..end, 0);
         self.scanned -= routed;
         self.held = self.held.map(|line_end| line_end - routed);
-        self.at = Marks { start: 0, routed: 0, end: rest as u32 };
+        self.at = Marks {
+            start: 0,
+            routed: 0,
+            end: rest as u32,
+        };
         match &mut self.room {
             Room::Own(_) => {}
             // The marks are switched first (source and copy do not overlap), then the stale bytes are cleared.

@@ -97,9 +97,14 @@ pub fn start(plan: &Plan, argv: &[OsString], keeper: Identity) -> Result<(Runnin
 impl Running {
     /// Whether somebody still reads the server's stdin.
     pub fn stdin_has_readers(&self) -> bool {
-        let Some(stdin) = &self.stdin else { return false };
+        let Some(stdin) = &self.stdin else {
+            return false;
+        };
         let mut fds = [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::OUT)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().contains(PollFlags::ERR)
     }
 
@@ -121,11 +126,18 @@ fn pipes() -> io::Result<(Ends, Ends, Ends)> {
         fcntl_setfl(ours(&ends), flags | OFlags::NONBLOCK)?;
         Ok(ends)
     };
-    Ok((pipe(|ends| &ends.1)?, pipe(|ends| &ends.0)?, pipe(|ends| &ends.0)?))
+    Ok((
+        pipe(|ends| &ends.1)?,
+        pipe(|ends| &ends.0)?,
+        pipe(|ends| &ends.0)?,
+    ))
 }
 
 fn no_tier(why_not: &[WhyNot]) -> Failure {
-    let reasons: Vec<String> = why_not.iter().map(|why| format!("{}: {}", why.tier, why.reason)).collect();
+    let reasons: Vec<String> = why_not
+        .iter()
+        .map(|why| format!("{}: {}", why.tier, why.reason))
+        .collect();
     Failure {
         problem: format!("the required tier is not there ({})", reasons.join("; ")),
         hint: "ask for a weaker tier, or leave --tier and --require-tier out".into(),
@@ -147,5 +159,9 @@ fn not_spawned(error: &SpawnError) -> Failure {
         (Stage::Exec | Stage::Interpreter, _) => Exit::NotExecutable,
         (Stage::Clone | Stage::Place | Stage::Stdio | Stage::Cwd, _) => Exit::Failed,
     };
-    Failure { problem: error.problem(), hint: error.hint().into(), code }
+    Failure {
+        problem: error.problem(),
+        hint: error.hint().into(),
+        code,
+    }
 }

@@ -28,7 +28,12 @@ impl<'p> Session<'p> {
 impl Roles for Session<'_> {
     fn prepare(&mut self) {
         // Without a directory the server runs all the same; it is only not listed.
-        self.entry = self.plan.paths.make().ok().and_then(|()| Entry::take(&self.plan.paths, self.plan.id).ok());
+        self.entry = self
+            .plan
+            .paths
+            .make()
+            .ok()
+            .and_then(|()| Entry::take(&self.plan.paths, self.plan.id).ok());
     }
 
     fn keeper(&mut self, keeping: Keeping<'_>) -> u8 {
@@ -66,7 +71,10 @@ pub(super) fn stand_beside(
         // This is a fork of a keeper in full swing: nothing of its runtime may be touched, and its copies of the
         // server's pipes must go.
         role::close_all_but(&mut kept);
-        let mut session = Session { plan, entry: entry.and_then(|entry| entry.try_clone().ok()) };
+        let mut session = Session {
+            plan,
+            entry: entry.and_then(|entry| entry.try_clone().ok()),
+        };
         guard::run_beside(region, to_shim, keeper, &theirs, &mut session)
     })
     .ok()?;

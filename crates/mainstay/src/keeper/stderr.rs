@@ -25,8 +25,20 @@ pub struct Stderr {
 impl Stderr {
     /// Remembers so many lines and bytes, and passes on to `to`.
     pub fn new(to: Option<Port>, lines: u64, bytes: u64) -> Self {
-        let tail = Tail { lines: VecDeque::new(), partial: Vec::new(), max: (lines as usize, bytes as usize), held: 0 };
-        Self { from: None, to, tail, skipping: false, dropped: 0, told: 0 }
+        let tail = Tail {
+            lines: VecDeque::new(),
+            partial: Vec::new(),
+            max: (lines as usize, bytes as usize),
+            held: 0,
+        };
+        Self {
+            from: None,
+            to,
+            tail,
+            skipping: false,
+            dropped: 0,
+            told: 0,
+        }
     }
 
     /// A new generation's stderr.
@@ -113,7 +125,8 @@ impl Tail {
     fn push(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|&b| b == b'\n') {
             let room = self.max.1.saturating_sub(self.partial.len());
-            self.partial.extend_from_slice(&piece[..piece.len().min(room)]);
+            self.partial
+                .extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") {
                 self.end_line();
             }
@@ -121,7 +134,9 @@ impl Tail {
     }
 
     fn end_line(&mut self) {
-        let line = String::from_utf8_lossy(&self.partial).trim_end().to_string();
+        let line = String::from_utf8_lossy(&self.partial)
+            .trim_end()
+            .to_string();
         self.partial.clear();
         self.held += line.len();
         self.lines.push_back(line);
@@ -134,8 +149,14 @@ impl Tail {
     }
 
     fn lines(&self) -> Vec<String> {
-        let partial = String::from_utf8_lossy(&self.partial).trim_end().to_string();
-        self.lines.iter().cloned().chain((!partial.is_empty()).then_some(partial)).collect()
+        let partial = String::from_utf8_lossy(&self.partial)
+            .trim_end()
+            .to_string();
+        self.lines
+            .iter()
+            .cloned()
+            .chain((!partial.is_empty()).then_some(partial))
+            .collect()
     }
 }
 
@@ -144,7 +165,12 @@ mod tests {
     use super::*;
 
     fn tail(lines: usize, bytes: usize) -> Tail {
-        Tail { lines: VecDeque::new(), partial: Vec::new(), max: (lines, bytes), held: 0 }
+        Tail {
+            lines: VecDeque::new(),
+            partial: Vec::new(),
+            max: (lines, bytes),
+            held: 0,
+        }
     }
 
     #[test]

@@ -10,7 +10,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Registers a descriptor with the runtime. Whoever is registered owns its descriptor for as long as it lives.
-#[expect(deprecated, reason = "its successor is unsafe for the sake of types that lie about their descriptor; ours do not")]
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe for the sake of types that lie about their descriptor; ours do not"
+)]
 pub fn registered<T: AsFd + AsRawFd>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(inner, interest)
 }
@@ -25,7 +28,11 @@ pub struct Watched<T: AsRawFd> {
 impl<T: AsFd + AsRawFd> Watched<T> {
     /// Watches it.
     pub fn new(inner: T) -> io::Result<Self> {
-        Ok(Self { fd: registered(inner, Interest::READABLE)?, ready: false, closed: false })
+        Ok(Self {
+            fd: registered(inner, Interest::READABLE)?,
+            ready: false,
+            closed: false,
+        })
     }
 
     /// The thing itself.
@@ -114,7 +121,11 @@ impl Watcher {
 
     /// Who has died since the last time.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Dead {
-        Dead { shim: self.shim.poll(cx), guard: self.guard.poll(cx), client: self.client.poll(cx) }
+        Dead {
+            shim: self.shim.poll(cx),
+            guard: self.guard.poll(cx),
+            client: self.client.poll(cx),
+        }
     }
 }
 
@@ -125,7 +136,10 @@ impl Watch {
                 Ok(fd) => Self::On(fd),
                 Err(_) => Self::Off,
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    || error.raw_os_error() == Some(libc::ESRCH) =>
+            {
                 Self::Gone
             }
             // It cannot be watched (another user's process in a hidden /proc): EOF must do.
