@@ -21,7 +21,7 @@ use crate::clock::Moment;
 use crate::event::{Lost, StartFailed, What};
 use crate::limits::Limits;
 use crate::message::envelope;
-use crate::message::inflight::{Inflight, Slot};
+use crate::message::inflight::{Inflight, Slot, Tracked};
 use crate::record::{Head, Phase, Record};
 
 pub use io::{About, Exited, Input, Output, Reason, Route};
@@ -42,6 +42,8 @@ pub struct Link<'a> {
     inflight: Inflight<&'a mut [Slot]>,
     life: Life,
     outputs: VecDeque<Output>,
+    /// Answers of ours for this generation and older are on their way to the client.
+    owed: Option<u32>,
     junk: u64,
 }
 
@@ -61,13 +63,14 @@ impl<'a> Link<'a> {
             inflight: Inflight::new(slots),
             life: Life::Absent,
             outputs: VecDeque::new(),
+            owed: None,
             junk: 0,
         }
     }
 
     /// Begins, or goes on where a killed keeper stopped.
     pub fn begin(&mut self, now: Moment, lost: Option<Lost>) {
-        let resent = self.initialize_in_flight();
+        let resent = self.initialize_in_flight().is_some();
         let settled = match lost {
             Some(_) => self.settle(&Because::KeeperLost, resent),
             None => 0,
@@ -198,9 +201,12 @@ impl<'a> Link<'a> {
                     until: now.after_ms(self.limits.opening_ms),
                 };
             }
-        } else if self.initialize_in_flight() {
-            let line = opening.to_vec();
-            self.push(Output::ToServer(line));
+        } else if let Some(id) = self.initialize_in_flight() {
+            self.outputs.push_back(Output::ToServer(opening.to_vec()));
+            // It is this generation's to answer now.
+            let generation = self.head.generation;
+            self.inflight
+                .open(&id, Tracked::Initialize, generation, now);
         }
         self.life = Life::Up(Up {
             since: now,

@@ -10,7 +10,7 @@ use crate::event::{Junk, OpeningSilent, What};
 use crate::message::batch;
 use crate::message::envelope::{self, Era, cancelled_id};
 use crate::message::frame::{Frame, Id, Kind};
-use crate::message::inflight::{Entry, Opened, Tracked};
+use crate::message::inflight::{Opened, Token, Tracked};
 use crate::message::settle;
 
 impl Link<'_> {
@@ -228,45 +228,52 @@ impl Link<'_> {
     }
 
     /// Answers everything in flight; how many. The opening can be kept: it is sent again.
+    ///
+    /// The entries stay until the answers are written ([`Link::written`]): a keeper that is killed in between is
+    /// followed by one that answers again, and a second answer does no harm where a missing one would.
     pub(super) fn settle(&mut self, because: &Because, keep_opening: bool) -> u32 {
         let modern = self.head.modern != 0;
         let why = because.why(&self.about);
-        let mut kept = None;
         let mut count = 0;
-        for (id, entry) in self.inflight.drain() {
+        for (id, entry) in self.inflight.iter() {
             if keep_opening && entry.method == Tracked::Initialize {
-                kept = Some((id, entry));
                 continue;
             }
-            self.outputs.push_back(Output::ToClient(settle::answer(
-                &id,
-                entry.method,
-                modern,
-                &why,
-            )));
+            let answer = settle::answer(id, entry.method, modern, &why);
+            self.outputs.push_back(Output::ToClient(answer));
             count += 1;
         }
-        if let Some((
-            id,
-            Entry {
-                method,
-                generation,
-                opened,
-            },
-        )) = kept
-        {
-            self.inflight.open(&id, method, generation, opened);
+        if count > 0 {
+            self.owed = Some(self.head.generation);
         }
         count
     }
 
-    pub(super) fn initialize_in_flight(&self) -> bool {
-        self.head.greeted == 0
-            && self.head.opening_len > 0
-            && self
+    /// All lines of ours have reached the client: what they answered is closed.
+    pub fn written(&mut self) {
+        if let Some(generation) = self.owed.take() {
+            let answered: Vec<Token> = self
                 .inflight
                 .iter()
-                .any(|(_, entry)| entry.method == Tracked::Initialize)
+                .filter(|(_, entry)| entry.generation <= generation)
+                .filter_map(|(id, _)| Token::new(id))
+                .collect();
+            for id in answered {
+                self.inflight.close(&id);
+            }
+        }
+    }
+
+    /// The client's `initialize`, if it waits for its answer and can be sent again.
+    pub(super) fn initialize_in_flight(&self) -> Option<Token> {
+        if self.head.greeted != 0 || self.head.opening_len == 0 {
+            return None;
+        }
+        let (id, _) = self
+            .inflight
+            .iter()
+            .find(|(_, entry)| entry.method == Tracked::Initialize)?;
+        Token::new(id)
     }
 
     pub(super) fn opening_silent(&mut self, ms: u64) {

@@ -458,8 +458,24 @@ fn an_opening_in_flight_is_sent_again_as_it_was() {
     assert_eq!(next.drain(), ["tell keeper_lost", "spawn"]);
     next.input(Input::Started);
     assert_eq!(next.drain(), [format!("to server {INITIALIZE}")]);
+    next.link.written();
+    assert_eq!(next.link.in_flight(), 1);
     assert_eq!(next.server(&answer("1")), Route::Forward);
     assert_eq!(next.link.in_flight(), 0);
+}
+
+#[test]
+fn an_answer_of_ours_is_owed_until_it_is_written() {
+    let mut first = World::up();
+    first.client(&ask(4, "tools/call"));
+    first.exits(Status::Code(1), true);
+    // Killed before the answer was written: the next keeper answers again.
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(next.drain()[0], "result for 4");
+    // Killed after it: not again.
+    first.link.written();
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(next.drain()[0], "tell keeper_lost");
 }
 
 #[test]

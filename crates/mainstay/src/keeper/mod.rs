@@ -91,6 +91,8 @@ struct Keeper<'p> {
     to_client: VecDeque<u8>,
     to_server: VecDeque<u8>,
     server: Option<Running>,
+    /// The state that the card shows.
+    shown: &'static str,
     stdin_closing: bool,
     releasing: bool,
     signals: Watched<Signals>,
@@ -157,6 +159,7 @@ impl<'p> Keeper<'p> {
             to_client: VecDeque::new(),
             to_server: VecDeque::new(),
             server: None,
+            shown: "",
             stdin_closing: false,
             releasing: false,
             signals: Watched::new(Signals::open(&signals)?)?,
@@ -198,6 +201,9 @@ impl<'p> Keeper<'p> {
             again |= self.poll_control(cx);
             self.tell_exit();
             again |= self.perform(cx);
+            if self.shown != self.link.word() {
+                self.write_card();
+            }
             if self.done() {
                 return Poll::Ready(());
             }
@@ -284,6 +290,9 @@ impl<'p> Keeper<'p> {
                 Poll::Ready(Ok(len)) => {
                     self.to_client.drain(..len);
                     moved = true;
+                    if self.to_client.is_empty() {
+                        self.link.written();
+                    }
                 }
                 Poll::Ready(Err(error)) => result = Err(error),
             }
@@ -497,6 +506,9 @@ impl<'p> Keeper<'p> {
         let root = server.who.pid;
         let mut exit = server.exit;
         let now = self.now;
+        if let Some(kill) = server.container_to_kill() {
+            run_to_its_end(&kill, confirm);
+        }
         let ended = server.tree.kill(confirm, &mut |pid, status, usage| {
             if pid == root && exit.is_none() {
                 exit = Some(Ended {
@@ -693,6 +705,15 @@ impl<'p> Keeper<'p> {
         let grace = self.plan.limits.grace_term_ms;
         let until = *self.patience.get_or_insert(self.now.after_ms(grace));
         flushed || self.now >= until
+    }
+}
+
+/// Runs an engine's command and waits for its end, but not for ever.
+fn run_to_its_end(argv: &[std::ffi::OsString], within_ms: u64) {
+    if let Some(pid) = crate::container::start(argv)
+        && let Ok(handle) = identity::of(pid).and_then(identity::Handle::open)
+    {
+        handle.wait_ended(within_ms);
     }
 }
 

@@ -10,7 +10,9 @@ use mainstay_os::channel::Word;
 use rustix::process::Signal;
 
 use super::control::Outcome;
+use super::run_to_its_end;
 use super::{Keeper, NOTE_FIRST_MS, server, session};
+use crate::container::{self, Container};
 use crate::registry::card::{self, Card};
 use crate::registry::control::Answer;
 
@@ -45,7 +47,19 @@ impl Keeper<'_> {
     }
 
     fn spawn(&mut self) {
-        match server::start(self.plan, &self.plan.argv, self.me) {
+        let directory = self.entry.map(|entry| entry.path().to_path_buf());
+        let next = self.link.generation() + 1;
+        if let (Some(directory), true) = (&directory, next > 1) {
+            // The last generation's container lives on if its keeper was killed.
+            if let Some((container, _)) = Container::of(&self.plan.argv, directory, next - 1)
+                && let Some(kill) = container.kill()
+            {
+                run_to_its_end(&kill, self.plan.limits.kill_confirm_ms);
+            }
+        }
+        let container =
+            directory.and_then(|directory| Container::of(&self.plan.argv, &directory, next));
+        match server::start(self.plan, container, self.me) {
             Ok((running, stderr)) => {
                 self.stderr.attach(stderr);
                 let pid = running.who.pid;
@@ -92,6 +106,15 @@ impl Keeper<'_> {
                 self.stdin_closing = true;
                 if let Some(server) = &self.server {
                     server.tree.signal(Signal::TERM);
+                    // It counts as a member of the tree until it is done, so the rung waits for it.
+                    let seconds = self.plan.limits.grace_term_ms.div_ceil(1_000);
+                    if let Some(stop) = server
+                        .container
+                        .as_ref()
+                        .and_then(|container| container.stop(seconds))
+                    {
+                        container::start(&stop);
+                    }
                 }
             }
             Step::Kill => self.end_tree(),
@@ -183,7 +206,8 @@ impl Keeper<'_> {
         })
     }
 
-    pub(super) fn write_card(&self) {
+    pub(super) fn write_card(&mut self) {
+        self.shown = self.link.word();
         if let (Some(card), Some(entry)) = (self.card(), self.entry) {
             // Best effort: `ps` shows an older state.
             drop(entry.write(&card));
