@@ -15,4 +15,8 @@ pub mod report;
 pub mod view;
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod scratch;
