@@ -41,13 +41,10 @@ impl Finding {
     }
 }
 
-fn problem(check: &'static str, report: &Report) -> Finding {
-    Finding {
-        check,
-        status: Status::Problem,
-        what: report.problem(),
-        hint: report.advice().map(Into::into),
-    }
+/// A problem with the report's own hint, or with this one.
+fn problem(check: &'static str, report: &Report, hint: String) -> Finding {
+    let hint = report.advice().map_or(hint, Into::into);
+    finding(check, Status::Problem, report.problem()).hint(hint)
 }
 
 /// The tier in force, why no stronger one, and whether the guard leaves the client's tree.
@@ -99,7 +96,11 @@ pub fn paths(paths: &Paths) -> Vec<Finding> {
         })
         .collect();
     if let Err(report) = paths.make() {
-        return vec![problem("paths", &report)];
+        return vec![problem(
+            "paths",
+            &report,
+            format!("look at {}", state.display()),
+        )];
     }
     let mut findings = vec![if loose.is_empty() {
         finding(
@@ -138,7 +139,7 @@ pub fn paths(paths: &Paths) -> Vec<Finding> {
 pub fn config(paths: &Paths) -> Finding {
     let file = paths.config_file();
     match Config::load(paths) {
-        Err(report) => problem("config", &report),
+        Err(report) => problem("config", &report, "correct that line of the file".into()),
         Ok(_) if !file.exists() => {
             finding("config", Status::Ok, "no config file, nothing is needed")
         }
@@ -161,7 +162,11 @@ pub fn links(paths: &Paths) -> Vec<Finding> {
         Err(error) => {
             let report = Report::new(crate::exit::Exit::State, "cannot read the registry")
                 .because(plain(&error));
-            return vec![problem("links", &report)];
+            return vec![problem(
+                "links",
+                &report,
+                format!("look at {}", paths.run().display()),
+            )];
         }
     };
     let (alive, dead): (Vec<Listed>, Vec<Listed>) =
