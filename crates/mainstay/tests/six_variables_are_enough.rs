@@ -1,6 +1,8 @@
 //! Clients pass six variables, a login shell many more: both look at the same files.
 
 mod support;
+use std::os::unix::fs::MetadataExt;
+
 use support::Home;
 
 #[test]
@@ -33,6 +35,27 @@ fn the_paths_agree() {
         })
     );
     assert!(!elsewhere.exists());
+}
+
+#[test]
+fn root_writes_nothing_into_the_home_of_the_user_behind_sudo() {
+    // Only root can be in that place; for others there is nothing to see here.
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return;
+    }
+    let home = Home::new();
+    std::os::unix::fs::chown(home.path(), Some(12_345), None).unwrap();
+    let mut through_sudo = home.command(&["events", "--follow"]);
+    through_sudo.env("SUDO_UID", "12345");
+    let told = home.outcome(&mut through_sudo);
+    assert_eq!(
+        (told.stderr.as_str(), told.code),
+        (
+            "error: HOME is ~, which belongs to uid 12345, but this is root\nhint: run it as yourself, or with `sudo -H`\n",
+            Some(73)
+        )
+    );
+    assert!(!home.path().join(".local").exists());
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub fn events(options: &Options) -> Result<Exit, Report> {
     // Watched before the first reading, so that nothing falls between.
     let watch = if options.follow {
         paths.make()?;
-        Some(Watch::open(&paths).map_err(unreadable)?)
+        Some(Watch::open(&paths).map_err(|error| unwatchable(&paths, &error))?)
     } else {
         None
     };
@@ -92,6 +92,16 @@ pub fn events(options: &Options) -> Result<Exit, Report> {
     }
     talk(&closing(options, show.shown, events.skipped()));
     Ok(Exit::Ok)
+}
+
+/// The kernel's limits on watches have error texts that speak of disks and files.
+fn unwatchable(paths: &Paths, error: &std::io::Error) -> Report {
+    Report::new(
+        Exit::State,
+        format!("cannot watch {}", paths.events().display()),
+    )
+    .because(plain(error))
+    .hint("the limits are /proc/sys/fs/inotify/max_user_{instances,watches}")
 }
 
 struct Show {
