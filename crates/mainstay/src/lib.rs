@@ -18,4 +18,8 @@ pub mod sweeper;
 pub mod view;
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod scratch;
