@@ -1,0 +1,15 @@
+//! `mainstay doctor`.
+
+use clap::Args;
+
+use crate::exit::Exit;
+use crate::report::Report;
+
+/// What `doctor` was told.
+#[derive(Debug, Args)]
+pub struct Options {}
+
+/// Not there yet.
+pub fn doctor(_options: &Options) -> Result<Exit, Report> {
+    Err(Report::new(Exit::Failed, "not there yet"))
+}

@@ -1,0 +1,15 @@
+//! `mainstay events`.
+
+use clap::Args;
+
+use crate::exit::Exit;
+use crate::report::Report;
+
+/// What `events` was told.
+#[derive(Debug, Args)]
+pub struct Options {}
+
+/// Not there yet.
+pub fn events(_options: &Options) -> Result<Exit, Report> {
+    Err(Report::new(Exit::Failed, "not there yet"))
+}

@@ -1,0 +1,1 @@
+//! An event as one readable line.

@@ -1,0 +1,330 @@
+//! Starting a server: one clone, everything prepared before it, the exact reason when it fails.
+//!
+//! The child gets a session of its own, the default signal state, the descriptors 0, 1 and 2 that it was given and
+//! nothing else; it dies with the thread that spawned it; it is in its leaf before its first instruction runs. What
+//! it keeps of ours: umask, limits and, if none is given, the directory.
+//!
+//! Invariants: the caller has one thread and is the sole reaper of its children. No memory is allocated between the
+//! clone and the exec. A failed spawn leaves no process, no zombie and no leaf.
+
+use std::ffi::{CString, OsStr};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use mainstay_core::ids::Identity;
+use mainstay_core::tier::{Tier, WhyNot};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::identity;
+use crate::tier::{Choice, Leaf, Place};
+use crate::tree::{Hold, Tree};
+
+mod child;
+mod clone;
+
+use child::Image;
+use clone::Born;
+
+/// How much a server's `oom_score_adj` is raised above ours, so that the kernel takes it before it takes us.
+pub const OOM_RAISE: i32 = 200;
+
+/// What to start, and how.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// The command and its arguments; must not be empty.
+    pub argv: &'a [CString],
+    /// The complete environment, tag included.
+    pub env: &'a [CString],
+    /// The directory to run in; ours if none is given.
+    pub cwd: Option<&'a Path>,
+    /// The server's fd 0.
+    pub stdin: BorrowedFd<'a>,
+    /// The server's fd 1.
+    pub stdout: BorrowedFd<'a>,
+    /// The server's fd 2.
+    pub stderr: BorrowedFd<'a>,
+    /// Where it goes, from [`crate::tier::choose`].
+    pub choice: Choice,
+    /// Usually [`OOM_RAISE`].
+    pub oom_score_adj_raise: i32,
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Spawned {
+    /// The server process, in our own pid namespace.
+    pub who: Identity,
+    /// Its pidfd: readable once it has ended. Its status comes from [`Tree::reap`].
+    pub pidfd: OwnedFd,
+    /// Everything that it and its descendants will be.
+    pub tree: Tree,
+    /// The tier in force; weaker than the chosen one if the place refused the process itself.
+    pub tier: Tier,
+    /// Why no stronger one.
+    pub why_not: Vec<WhyNot>,
+}
+
+/// How far a spawn came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing was started: no pipe, no memory, no process.
+    Clone,
+    /// The process could not be put into the tier that was required.
+    Place,
+    /// The descriptors could not be put in place.
+    Stdio,
+    /// The directory could not be entered.
+    Cwd,
+    /// The file is there, but the interpreter or loader that it names is not.
+    Interpreter,
+    /// The command could not be executed.
+    Exec,
+}
+
+/// Why a server could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpawnError {
+    /// How far it came.
+    pub stage: Stage,
+    /// The kernel's reason.
+    pub errno: i32,
+    /// The file or directory it is about: for `Exec`, what was tried.
+    pub path: PathBuf,
+    /// For [`Stage::Place`]: the tiers that were refused, and why.
+    pub why_not: Vec<WhyNot>,
+}
+
+impl SpawnError {
+    /// What was wrong, as a fragment.
+    pub fn problem(&self) -> String {
+        let path = self.path.display();
+        let reason = io::Error::from_raw_os_error(self.errno);
+        match (self.stage, self.errno) {
+            (Stage::Exec, libc::ENOENT) => format!("command not found: {path}"),
+            (Stage::Exec, libc::EACCES) => format!("not executable: {path}"),
+            (Stage::Exec, libc::E2BIG) => format!("arguments and environment too long for {path}"),
+            (Stage::Exec, _) => format!("cannot execute {path}: {reason}"),
+            (Stage::Interpreter, _) => {
+                format!("{path} is there, but the interpreter that it names is not")
+            }
+            (Stage::Cwd, libc::ENOENT) => format!("no such directory: {path}"),
+            (Stage::Cwd, _) => format!("cannot enter {path}: {reason}"),
+            (Stage::Clone, _) => format!("no new process: {reason}"),
+            (Stage::Stdio, _) => format!("the server's pipes could not be set up: {reason}"),
+            (Stage::Place, _) => {
+                let reasons: Vec<String> = self
+                    .why_not
+                    .iter()
+                    .map(|why| format!("{}: {}", why.tier, why.reason))
+                    .collect();
+                format!("the required tier is not there ({})", reasons.join("; "))
+            }
+        }
+    }
+
+    /// What to do about it, as a fragment.
+    pub fn hint(&self) -> &'static str {
+        match (self.stage, self.errno) {
+            (Stage::Exec, libc::ENOENT) => {
+                "install it, or give its full path: a client may pass a shorter PATH than your shell has"
+            }
+            (Stage::Exec, libc::EACCES) => "make it executable (chmod +x), or name a file",
+            (Stage::Exec, _) => "run the command by hand to see what it needs",
+            (Stage::Interpreter, _) => "correct its first line (#!), or install the interpreter",
+            (Stage::Cwd, _) => "correct the directory in the client's configuration",
+            (Stage::Clone | Stage::Stdio, _) => {
+                "the machine or this user is out of processes, descriptors or memory: end some"
+            }
+            (Stage::Place, _) => "ask for a weaker tier, or leave --require-tier out",
+        }
+    }
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem())
+    }
+}
+
+impl std::error::Error for SpawnError {}
+
+/// Starts a server. Blocks until it runs, that is until its exec was done or failed.
+pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
+    let image = Image::of(&plan).map_err(|errno| before(&plan, errno))?;
+    let (verdict, report) =
+        pipe_with(PipeFlags::CLOEXEC).map_err(|errno| before(&plan, errno.raw_os_error()))?;
+    let Plan { argv, choice, .. } = plan;
+    let program = Path::new(OsStr::from_bytes(
+        argv.first().map_or(b"", |a| a.to_bytes()),
+    ));
+    let placed = launch(&image, &report, choice).map_err(|refusal| refusal.at(program))?;
+    drop(report);
+    let Placed {
+        born,
+        hold,
+        tier,
+        why_not,
+    } = placed;
+    if let Some(failure) = child::read_failure(verdict) {
+        reap_now(born.pid);
+        return Err(failure.into_error(&image, program));
+    }
+    // Nobody but us reaps it, so the entry is there even if it has ended already.
+    let who = identity::of(born.pid).unwrap_or(Identity {
+        pid: born.pid,
+        start: 0,
+    });
+    Ok(Spawned {
+        who,
+        pidfd: born.pidfd,
+        tree: Tree::new(who, hold),
+        tier,
+        why_not,
+    })
+}
+
+struct Placed {
+    born: Born,
+    hold: Hold,
+    tier: Tier,
+    why_not: Vec<WhyNot>,
+}
+
+struct Refusal {
+    stage: Stage,
+    errno: i32,
+    why_not: Vec<WhyNot>,
+}
+
+impl Refusal {
+    fn clone(error: &io::Error) -> Self {
+        Self {
+            stage: Stage::Clone,
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+            why_not: Vec::new(),
+        }
+    }
+
+    fn at(self, program: &Path) -> SpawnError {
+        SpawnError {
+            stage: self.stage,
+            errno: self.errno,
+            path: program.to_owned(),
+            why_not: self.why_not,
+        }
+    }
+}
+
+/// Starts the child in its place, or in the next weaker one that the wish allows.
+fn launch(image: &Image, report: &OwnedFd, choice: Choice) -> Result<Placed, Refusal> {
+    let Choice {
+        tier,
+        mut why_not,
+        place,
+        wish,
+        tag: _,
+    } = choice;
+    match place {
+        Place::Subreaper => {
+            let born = clone::start(image, report, None, None).map_err(|e| Refusal::clone(&e))?;
+            Ok(Placed {
+                born,
+                hold: Hold::Parenthood,
+                tier,
+                why_not,
+            })
+        }
+        Place::Cgroup(leaf) => {
+            if let Ok(born) = clone::start(image, report, Some(leaf.as_fd()), None) {
+                return Ok(Placed {
+                    born,
+                    hold: Hold::Leaf(leaf),
+                    tier,
+                    why_not,
+                });
+            }
+            // No clone3 (seccomp) or none into a cgroup (before Linux 5.7): the child waits while we move it.
+            let (born, gate) = gated(image, report)?;
+            let (hold, tier) = match enter(leaf, born.pid) {
+                Ok(hold) => (hold, tier),
+                Err(reason) => {
+                    why_not.push(WhyNot { tier, reason });
+                    (Hold::Parenthood, Tier::Subreaper)
+                }
+            };
+            admit(born, gate, wish.allows(tier), hold, tier, why_not)
+        }
+    }
+}
+
+/// A child that waits before anything else until its gate is opened; if the gate is dropped instead, it exits.
+fn gated(image: &Image, report: &OwnedFd) -> Result<(Born, OwnedFd), Refusal> {
+    let (wait, gate) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| Refusal::clone(&e.into()))?;
+    let born =
+        clone::start(image, report, None, Some((&wait, &gate))).map_err(|e| Refusal::clone(&e))?;
+    Ok((born, gate))
+}
+
+fn enter(leaf: Leaf, pid: i32) -> Result<Hold, String> {
+    match leaf.add(pid) {
+        Ok(()) => Ok(Hold::Leaf(leaf)),
+        Err(error) => Err(format!(
+            "the server could not be moved into {} ({error})",
+            leaf.path().display()
+        )),
+    }
+}
+
+/// Opens the gate, or turns the child away if it ended up in a weaker place than the wish allows.
+fn admit(
+    born: Born,
+    gate: OwnedFd,
+    allowed: bool,
+    hold: Hold,
+    tier: Tier,
+    why_not: Vec<WhyNot>,
+) -> Result<Placed, Refusal> {
+    if !allowed {
+        drop(gate);
+        reap_now(born.pid);
+        return Err(Refusal {
+            stage: Stage::Place,
+            errno: libc::EPERM,
+            why_not,
+        });
+    }
+    // A child that died at the gate is seen as any other death: by its status.
+    drop(File::from(gate).write_all(b"!"));
+    Ok(Placed {
+        born,
+        hold,
+        tier,
+        why_not,
+    })
+}
+
+/// Waits for one child of ours that is about to exit.
+fn reap_now(pid: i32) {
+    let mut status = 0;
+    // SAFETY: `status` is a valid place for the answer.
+    while unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) } == -1
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
+
+fn before(plan: &Plan<'_>, errno: i32) -> SpawnError {
+    SpawnError {
+        stage: if plan.argv.is_empty() {
+            Stage::Exec
+        } else {
+            Stage::Clone
+        },
+        errno,
+        path: PathBuf::new(),
+        why_not: Vec::new(),
+    }
+}

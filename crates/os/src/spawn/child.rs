@@ -1,0 +1,381 @@
+//! What happens between clone and exec, on the child's side.
+//!
+//! Everything here was allocated before the clone; the child only makes system calls. If one fails, the child
+//! writes which and why into the report pipe and exits; the pipe's close-on-exec end tells success.
+
+use std::cell::Cell;
+use std::ffi::{CString, OsStr, c_char};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::{Plan, SpawnError, Stage};
+
+/// Where a command without a slash is looked for if the environment has no PATH (as execvp does).
+const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
+const SHELL: &std::ffi::CStr = c"/bin/sh";
+
+/// Everything the child needs, laid out as the kernel wants it.
+pub struct Image {
+    /// Where the command may be, in order.
+    candidates: Vec<CString>,
+    /// Null-terminated, pointing into the plan's strings.
+    argv: Vec<*const c_char>,
+    /// `/bin/sh CANDIDATE ARGS…`, for a script without `#!`; the second place is filled in by the child.
+    script: Vec<Cell<*const c_char>>,
+    env: Vec<*const c_char>,
+    cwd: Option<CString>,
+    stdio: [RawFd; 3],
+    oom_score_adj: Vec<u8>,
+}
+
+impl Image {
+    /// Lays out a plan, which must outlive the image.
+    pub fn of(plan: &Plan<'_>) -> Result<Self, i32> {
+        let program = plan.argv.first().ok_or(libc::ENOENT)?;
+        let null = std::ptr::null();
+        let argv: Vec<_> = plan
+            .argv
+            .iter()
+            .map(|arg| arg.as_ptr())
+            .chain([null])
+            .collect();
+        let script = [SHELL.as_ptr(), null]
+            .into_iter()
+            .chain(argv.iter().copied().skip(1))
+            .map(Cell::new)
+            .collect();
+        let cwd = plan.cwd.map(|dir| CString::new(dir.as_os_str().as_bytes()));
+        Ok(Self {
+            candidates: candidates(program.as_bytes(), plan.env),
+            argv,
+            script,
+            env: plan
+                .env
+                .iter()
+                .map(|entry| entry.as_ptr())
+                .chain([null])
+                .collect(),
+            cwd: cwd.transpose().map_err(|_| libc::EINVAL)?,
+            stdio: [
+                plan.stdin.as_raw_fd(),
+                plan.stdout.as_raw_fd(),
+                plan.stderr.as_raw_fd(),
+            ],
+            oom_score_adj: oom_score_adj(plan.oom_score_adj_raise),
+        })
+    }
+}
+
+/// A failure, as the child reports it: stage, errno, and which candidate.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    stage: Stage,
+    errno: i32,
+    candidate: usize,
+}
+
+impl Failure {
+    /// The same in words for the caller.
+    pub fn into_error(self, image: &Image, program: &Path) -> SpawnError {
+        let path = match self.stage {
+            Stage::Cwd => image.cwd.as_ref(),
+            // Not found in any of several places: the name says more than the last place.
+            Stage::Exec if self.errno == libc::ENOENT => None,
+            Stage::Exec | Stage::Interpreter => image.candidates.get(self.candidate),
+            Stage::Clone | Stage::Place | Stage::Stdio => None,
+        };
+        SpawnError {
+            stage: self.stage,
+            errno: self.errno,
+            path: path.map_or_else(
+                || program.to_owned(),
+                |path| PathBuf::from(OsStr::from_bytes(path.as_bytes())),
+            ),
+            why_not: Vec::new(),
+        }
+    }
+}
+
+/// Waits for the child's verdict: nothing if it was executed.
+pub fn read_failure(verdict: OwnedFd) -> Option<Failure> {
+    let mut words = Vec::with_capacity(12);
+    // A read error is impossible on our own pipe; whatever came is judged.
+    if File::from(verdict).read_to_end(&mut words).is_err() {
+        words.clear();
+    }
+    let word = |at: usize| {
+        words
+            .get(at * 4..at * 4 + 4)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(i32::from_ne_bytes)
+    };
+    let stage = match word(0)? {
+        0 => Stage::Stdio,
+        1 => Stage::Cwd,
+        2 => Stage::Interpreter,
+        3 => Stage::Exec,
+        _ => Stage::Clone,
+    };
+    Some(Failure {
+        stage,
+        errno: word(1)?,
+        candidate: word(2)? as usize,
+    })
+}
+
+/// Turns this process, a fresh clone, into the server. `gate` is the pipe to wait at first: its read end, and its
+/// write end, which is not ours.
+pub fn become_server(image: &Image, report: RawFd, gate: Option<(RawFd, RawFd)>, parent: i32) -> ! {
+    let failure = match prepare(image, report, gate, parent) {
+        Ok(report) => (report, execute(image)),
+        Err(failure) => (report, failure),
+    };
+    let (
+        report,
+        Failure {
+            stage,
+            errno,
+            candidate,
+        },
+    ) = failure;
+    let stage = match stage {
+        Stage::Stdio => 0i32,
+        Stage::Cwd => 1,
+        Stage::Interpreter => 2,
+        Stage::Exec => 3,
+        Stage::Clone | Stage::Place => 4,
+    };
+    let words = [stage, errno, candidate as i32];
+    // SAFETY: plain system calls on valid memory; `_exit` runs nothing of the parent's.
+    unsafe {
+        libc::write(report, words.as_ptr().cast(), size_of_val(&words));
+        libc::_exit(127)
+    }
+}
+
+/// All but the exec. Gives back where the report pipe is now.
+fn prepare(
+    image: &Image,
+    report: RawFd,
+    gate: Option<(RawFd, RawFd)>,
+    parent: i32,
+) -> Result<RawFd, Failure> {
+    // SAFETY: system calls only, on memory that was prepared before the clone and is ours alone now.
+    unsafe {
+        // Before anything else: whoever started us may be dead already, then nobody would tell us.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent {
+            libc::_exit(127);
+        }
+        if let Some((wait, open)) = gate {
+            libc::close(open);
+            let mut go = 0u8;
+            if libc::read(wait, (&raw mut go).cast(), 1) != 1 {
+                libc::_exit(127);
+            }
+        }
+        libc::setsid();
+        default_signals();
+        raise_oom_score(&image.oom_score_adj);
+
+        // First everything above 2, so that putting one in place cannot overwrite another.
+        let report = above_stdio(report)?;
+        let stdio = [
+            above_stdio(image.stdio[0])?,
+            above_stdio(image.stdio[1])?,
+            above_stdio(image.stdio[2])?,
+        ];
+        for (at, fd) in stdio.into_iter().enumerate() {
+            if libc::dup2(fd, at as RawFd) == -1 {
+                return Err(failure(Stage::Stdio));
+            }
+        }
+        close_at_exec();
+
+        if let Some(cwd) = &image.cwd
+            && libc::chdir(cwd.as_ptr()) == -1
+        {
+            return Err(failure(Stage::Cwd));
+        }
+        Ok(report)
+    }
+}
+
+/// Tries each candidate as execvpe does. Comes back only if none could be executed.
+fn execute(image: &Image) -> Failure {
+    let mut worst = Failure {
+        stage: Stage::Exec,
+        errno: libc::ENOENT,
+        candidate: 0,
+    };
+    // SAFETY: all pointers were prepared before the clone and end in null; the mask is opened last, when every
+    // disposition is the default.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+
+        for (candidate, path) in image.candidates.iter().enumerate() {
+            libc::execve(path.as_ptr(), image.argv.as_ptr(), image.env.as_ptr());
+            let mut errno = *libc::__errno_location();
+            if errno == libc::ENOEXEC {
+                if let Some(slot) = image.script.get(1) {
+                    slot.set(path.as_ptr());
+                }
+                libc::execve(
+                    SHELL.as_ptr(),
+                    image.script.as_ptr().cast(),
+                    image.env.as_ptr(),
+                );
+                errno = libc::ENOEXEC;
+            }
+            let stage = if errno == libc::ENOENT && libc::access(path.as_ptr(), libc::F_OK) == 0 {
+                Stage::Interpreter
+            } else {
+                Stage::Exec
+            };
+            let found = Failure {
+                stage,
+                errno,
+                candidate,
+            };
+            match errno {
+                libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {
+                    if stage == Stage::Interpreter && worst.errno == libc::ENOENT {
+                        worst = found;
+                    }
+                }
+                // A file that we may not execute is remembered, and the search goes on.
+                libc::EACCES => worst = found,
+                _ => return found,
+            }
+        }
+    }
+    worst
+}
+
+/// Resets every signal that is ignored or handled; ignored ones would survive the exec.
+unsafe fn default_signals() {
+    // The kernel's own structure: handler (0 is the default), flags, restorer, mask.
+    let default = [0u64; 4];
+    for signal in 1..=64 {
+        // SAFETY: the structure is valid for reading; libc's wrapper would hide the two signals it uses itself.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                8usize,
+            );
+        }
+    }
+}
+
+/// Best effort: a refused write changes nothing but the odds.
+unsafe fn raise_oom_score(value: &[u8]) {
+    // SAFETY: plain system calls on valid memory.
+    unsafe {
+        let fd = libc::open(
+            c"/proc/self/oom_score_adj".as_ptr(),
+            libc::O_WRONLY | libc::O_CLOEXEC,
+        );
+        if fd != -1 {
+            libc::write(fd, value.as_ptr().cast(), value.len());
+            libc::close(fd);
+        }
+    }
+}
+
+unsafe fn above_stdio(fd: RawFd) -> Result<RawFd, Failure> {
+    if fd > 2 {
+        return Ok(fd);
+    }
+    // SAFETY: a plain system call.
+    match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) } {
+        -1 => Err(failure(Stage::Stdio)),
+        fd => Ok(fd),
+    }
+}
+
+/// Whatever is still open above 2 goes at the exec, should one of ours ever lack the flag.
+unsafe fn close_at_exec() {
+    const CLOSE_RANGE_CLOEXEC: u32 = 4;
+    // SAFETY: plain system calls; no descriptor is closed here, only marked.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, CLOSE_RANGE_CLOEXEC) == -1 {
+            for fd in 3..1024 {
+                libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            }
+        }
+    }
+}
+
+fn failure(stage: Stage) -> Failure {
+    Failure {
+        stage,
+        // SAFETY: errno is this thread's own.
+        errno: unsafe { *libc::__errno_location() },
+        candidate: 0,
+    }
+}
+
+/// Where a command may be: itself if it has a slash, else in each directory of the *given* PATH.
+fn candidates(program: &[u8], env: &[CString]) -> Vec<CString> {
+    if program.is_empty() {
+        return Vec::new();
+    }
+    if program.contains(&b'/') {
+        return CString::new(program).into_iter().collect();
+    }
+    let path = env
+        .iter()
+        .find_map(|entry| entry.as_bytes().strip_prefix(b"PATH="))
+        .unwrap_or(PATH_DEFAULT);
+    path.split(|&byte| byte == b':')
+        .filter_map(|dir| {
+            // An empty element is the current directory, which is the one the server runs in.
+            let mut whole = dir.to_vec();
+            if !dir.is_empty() {
+                whole.push(b'/');
+            }
+            whole.extend_from_slice(program);
+            CString::new(whole).ok()
+        })
+        .collect()
+}
+
+fn oom_score_adj(raise: i32) -> Vec<u8> {
+    let ours: i32 = std::fs::read_to_string("/proc/self/oom_score_adj")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0);
+    (ours + raise).clamp(ours, 1000).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(found: &[CString]) -> Vec<&str> {
+        found.iter().map(|path| path.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_command_is_looked_for_in_the_given_path_only() {
+        let env = [c"A=1".to_owned(), c"PATH=/x::y".to_owned()];
+        assert_eq!(
+            texts(&candidates(b"tool", &env)),
+            ["/x/tool", "tool", "y/tool"]
+        );
+        assert_eq!(texts(&candidates(b"./tool", &env)), ["./tool"]);
+        assert_eq!(
+            texts(&candidates(b"tool", &[])),
+            ["/bin/tool", "/usr/bin/tool"]
+        );
+        assert!(candidates(b"", &env).is_empty());
+    }
+}

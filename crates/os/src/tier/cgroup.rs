@@ -1,0 +1,436 @@
+//! The cgroup tier: a cgroup2 leaf of our own for each tree, ended by one write to `cgroup.kill`.
+//!
+//! A leaf is made *below our own cgroup* (`<own>/mainstay/<leaf>`), so that a server stays inside whatever limits
+//! its client lives under, and so that a tree inside a tree is ended with the outer one. Only the server is in the
+//! leaf, never one of our own processes: we must survive `cgroup.kill` to tell what happened.
+//!
+//! It knows names, files and pids. It never decides whether a leaf should be ended.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use mainstay_core::clock::Moment;
+use mainstay_core::ids::Tag;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use crate::clock;
+
+/// The directory below our own cgroup that holds the leaves.
+pub const NEST: &str = "mainstay";
+
+/// Directories that a search for leaves looks at, at most.
+const SEARCH_MAX: usize = 4_096;
+
+/// One tree's cgroup.
+#[derive(Debug)]
+pub struct Leaf {
+    path: PathBuf,
+    dir: File,
+    kill: File,
+    ours: bool,
+}
+
+impl Leaf {
+    /// Makes the leaf for a tag below our own cgroup, or says why there cannot be one. A leaf that is there already
+    /// (an earlier generation of the same link) is taken.
+    pub fn create(tag: &Tag) -> Result<Self, String> {
+        let own = own()?;
+        let nest = own.join(NEST);
+        let path = nest.join(tag.leaf());
+        // Whoever leaves last removes the nest, perhaps between our two steps: hence the second and third try.
+        let mut made = Ok(());
+        for _ in 0..3 {
+            made = make(&nest).and_then(|()| make(&path));
+            if !matches!(&made, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+                break;
+            }
+        }
+        if let Err(error) = made {
+            return Err(refusal(&own, &error));
+        }
+        // Entering a leaf needs write access to `cgroup.procs` of the common ancestor, which is our own cgroup.
+        let procs = own.join("cgroup.procs");
+        let entered = accessat(CWD, &procs, Access::WRITE_OK, AtFlags::EACCESS);
+        let leaf = Self::open(path.clone()).map(|mut leaf| {
+            leaf.ours = true;
+            leaf
+        });
+        match (entered, leaf) {
+            (Ok(()), Ok(leaf)) => Ok(leaf),
+            (Err(error), leaf) => {
+                drop(leaf);
+                Err(refusal(&procs, &error.into()))
+            }
+            (Ok(()), Err(error)) => {
+                // Best effort: an empty directory that stays behind harms nobody.
+                drop(fs::remove_dir(&path));
+                Err(if error.kind() == io::ErrorKind::NotFound {
+                    "no cgroup.kill (it needs Linux 5.14)".into()
+                } else {
+                    refusal(&path.join("cgroup.kill"), &error)
+                })
+            }
+        }
+    }
+
+    /// Opens a leaf that is there, with the right to kill it.
+    pub fn open(path: PathBuf) -> io::Result<Self> {
+        let dir = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY | libc::O_PATH)
+            .open(&path)?;
+        let kill = OpenOptions::new()
+            .write(true)
+            .open(path.join("cgroup.kill"))?;
+        Ok(Self {
+            path,
+            dir,
+            kill,
+            ours: false,
+        })
+    }
+
+    /// The leaf whose name is the tag's, below our own cgroup or wherever the search finds it.
+    pub fn of(tag: &Tag) -> Option<Self> {
+        if let Ok(own) = own()
+            && let Ok(leaf) = Self::open(own.join(NEST).join(tag.leaf()))
+        {
+            return Some(leaf);
+        }
+        search()
+            .into_iter()
+            .find(|(found, _)| found == tag)
+            .and_then(|(_, path)| Self::open(path).ok())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves a process into the leaf.
+    pub fn add(&self, pid: i32) -> io::Result<()> {
+        write(&self.path.join("cgroup.procs"), &pid.to_string())
+    }
+
+    /// Sends SIGKILL to every member at once, forks in flight included. Returns before they are gone.
+    pub fn kill(&self) -> io::Result<()> {
+        (&self.kill).write_all(b"1")
+    }
+
+    /// Whether anybody alive is in it or below it. A leaf that is gone is empty.
+    pub fn populated(&self) -> bool {
+        self.events().is_ok_and(|(_, populated)| populated)
+    }
+
+    /// The members' pids, of cgroups below it too.
+    pub fn members(&self) -> Vec<i32> {
+        let mut found = Vec::new();
+        let mut queue = vec![self.path.clone()];
+        while let Some(dir) = queue.pop() {
+            found.extend(procs(&dir));
+            queue.extend(below(&dir));
+        }
+        found
+    }
+
+    /// Whether this process is in it or below it now.
+    pub fn holds(&self, pid: i32) -> bool {
+        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let name = self.path.file_name().and_then(OsStr::to_str);
+        // The name is unique: it bears the tag.
+        text.lines()
+            .find_map(|line| line.strip_prefix("0::"))
+            .is_some_and(|within| within.split('/').any(|part| Some(part) == name))
+    }
+
+    /// Waits until nobody alive is in it, woken by the kernel; false if the deadline came first.
+    pub fn wait_empty(&self, deadline: Moment) -> bool {
+        loop {
+            // The file is read after it was opened and before we poll: a change in between is seen by the poll.
+            let Ok((file, true)) = self.events() else {
+                return true;
+            };
+            let left = deadline - clock::now();
+            if left == 0 {
+                return false;
+            }
+            let mut fds = [PollFd::new(&file, PollFlags::PRI)];
+            if poll(&mut fds, Some(&timespec(left))).is_err() {
+                // A signal: look again.
+            }
+        }
+    }
+
+    /// Removes the leaf with everything empty below it, and the nest if nobody else uses it.
+    pub fn remove(&self) -> io::Result<()> {
+        remove(&self.path)
+    }
+
+    fn events(&self) -> io::Result<(File, bool)> {
+        let mut file = File::open(self.path.join("cgroup.events"))?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let populated = text.lines().any(|line| line == "populated 1");
+        Ok((file, populated))
+    }
+}
+
+impl AsFd for Leaf {
+    /// The directory, as `CLONE_INTO_CGROUP` wants it.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        // The kernel refuses to remove a leaf that holds anybody, so this can never lose a tree.
+        if self.ours {
+            drop(self.remove());
+        }
+    }
+}
+
+/// Our own cgroup's directory, or why there is none.
+pub fn own() -> Result<PathBuf, String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(|error| format!("/proc/self/mountinfo cannot be read ({error})"))?;
+    let cgroups = fs::read_to_string("/proc/self/cgroup")
+        .map_err(|error| format!("/proc/self/cgroup cannot be read ({error})"))?;
+    locate(&mounts, &cgroups)
+}
+
+/// The cgroup2 directory of another process.
+pub fn of_process(pid: i32) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    locate(&mounts, &cgroups).ok()
+}
+
+/// All leaves that bear a tag, wherever we can see them: below our own topmost writable cgroup and below our user's
+/// slice. The names are not judged here.
+pub fn search() -> Vec<(Tag, PathBuf)> {
+    let Ok(own) = own() else {
+        return Vec::new();
+    };
+    let uid = rustix::process::geteuid().as_raw();
+    let mut top = own.clone();
+    let mut slice = None;
+    for dir in own.ancestors() {
+        if !dir.join("cgroup.procs").exists() {
+            break;
+        }
+        if fs::metadata(dir).is_ok_and(|meta| meta.uid() == uid) {
+            dir.clone_into(&mut top);
+        }
+        slice = Some(dir.join(format!("user.slice/user-{uid}.slice")));
+    }
+    let mut queue = vec![top];
+    if let Some(slice) = slice
+        && !slice.starts_with(&queue[0])
+    {
+        queue.push(slice);
+    }
+    let mut found = Vec::new();
+    let mut looked = 0;
+    while let Some(dir) = queue.pop()
+        && looked < SEARCH_MAX
+    {
+        looked += 1;
+        for dir in below(&dir) {
+            let name = dir.file_name().and_then(OsStr::to_str);
+            if let Some(tag) = name.and_then(Tag::from_leaf) {
+                found.push((tag, dir.clone()));
+            }
+            queue.push(dir);
+        }
+    }
+    found
+}
+
+/// The pids in one cgroup, not in those below it.
+pub fn procs(dir: &Path) -> Vec<i32> {
+    fs::read_to_string(dir.join("cgroup.procs"))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.parse().ok())
+        // A process outside our pid namespace is shown as 0.
+        .filter(|&pid| pid > 0)
+        .collect()
+}
+
+/// The cgroups directly below one.
+pub fn below(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// Removes an empty cgroup with everything below it, and its nest if that is empty then.
+pub fn remove(path: &Path) -> io::Result<()> {
+    for dir in below(path) {
+        remove(&dir)?;
+    }
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    if let Some(nest) = path.parent()
+        && nest.file_name() == Some(OsStr::new(NEST))
+    {
+        // Fails while another leaf is in it, as it should.
+        drop(fs::remove_dir(nest));
+    }
+    Ok(())
+}
+
+/// What `poll` wants, from nanoseconds.
+pub(crate) fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    }
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    OpenOptions::new()
+        .write(true)
+        .open(path)?
+        .write_all(text.as_bytes())
+}
+
+fn refusal(path: &Path, error: &io::Error) -> String {
+    let whose = match fs::metadata(path).map(|meta| meta.uid()) {
+        Ok(0) => "is owned by root",
+        Ok(uid) if uid != rustix::process::geteuid().as_raw() => "is owned by another user",
+        Ok(_) | Err(_) => "is not writable",
+    };
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            format!("no writable cgroup2 ({} {whose})", path.display())
+        }
+        Some(libc::EROFS) => format!("no writable cgroup2 ({} is read-only)", path.display()),
+        Some(_) | None => format!("no leaf below {} ({error})", path.display()),
+    }
+}
+
+/// Where a process's cgroup is: the `0::` line of its cgroup file, below the cgroup2 mount.
+fn locate(mounts: &str, cgroups: &str) -> Result<PathBuf, String> {
+    let mount = mounts
+        .lines()
+        .find_map(mount)
+        .ok_or("no cgroup2 is mounted")?;
+    let within = cgroups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .ok_or("this process is in no cgroup2")?;
+    // In a container that sees a part of the tree only, the mount shows the part below its root.
+    let below = Path::new(within)
+        .strip_prefix(&mount.root)
+        .map_err(|_| format!("our cgroup {within} is outside of the mounted cgroup2"))?;
+    if below.components().any(|part| part.as_os_str() == "..") {
+        return Err(format!("our cgroup {within} is outside of its namespace"));
+    }
+    Ok(mount.dir.join(below))
+}
+
+struct Mount {
+    root: PathBuf,
+    dir: PathBuf,
+}
+
+/// One line of mountinfo, if it mounts cgroup2.
+fn mount(line: &str) -> Option<Mount> {
+    let (place, kind) = line.split_once(" - ")?;
+    if kind.split(' ').next()? != "cgroup2" {
+        return None;
+    }
+    let mut fields = place.split(' ').skip(3);
+    let root = PathBuf::from(unescape(fields.next()?));
+    let dir = PathBuf::from(unescape(fields.next()?));
+    Some(Mount { root, dir })
+}
+
+/// Mountinfo writes blanks and the like as `\040`.
+fn unescape(field: &str) -> std::ffi::OsString {
+    let bytes = field.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let code = (byte == b'\\')
+            .then(|| field.get(at + 1..at + 4))
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        plain.push(code.unwrap_or(byte));
+        at += if code.is_some() { 4 } else { 1 };
+    }
+    OsStr::from_bytes(&plain).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
+
+    #[test]
+    fn our_own_cgroup_is_found_on_a_hybrid_and_on_a_unified_system() {
+        assert_eq!(
+            locate(HYBRID, "4:memory:/x\n0::/\n").unwrap(),
+            Path::new("/sys/fs/cgroup/unified")
+        );
+        let unified = "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw";
+        assert_eq!(
+            locate(unified, "0::/user.slice/user-1000.slice/session-2.scope\n").unwrap(),
+            Path::new("/sys/fs/cgroup/user.slice/user-1000.slice/session-2.scope")
+        );
+    }
+
+    #[test]
+    fn a_container_that_sees_a_part_of_the_tree_is_understood() {
+        let part = "30 24 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw";
+        assert_eq!(
+            locate(part, "0::/docker/abc/init\n").unwrap(),
+            Path::new("/sys/fs/cgroup/init")
+        );
+        assert!(locate(part, "0::/elsewhere\n").is_err());
+        assert!(locate(HYBRID, "0::/../other\n").is_err());
+    }
+
+    #[test]
+    fn no_cgroup2_is_said_in_words() {
+        assert_eq!(
+            locate("", "0::/").unwrap_err(),
+            "no cgroup2 is mounted".to_owned()
+        );
+        assert!(locate(HYBRID, "4:memory:/x\n").is_err());
+    }
+
+    #[test]
+    fn escaped_blanks_in_a_mount_point_are_read() {
+        assert_eq!(unescape(r"/a\040b\134c"), OsStr::new(r"/a b\c"));
+        assert_eq!(unescape(r"/a\0"), OsStr::new(r"/a\0"));
+    }
+}

@@ -1,0 +1,435 @@
+//! A tree: the server process and all its descendants, however they detach, held by this process.
+//!
+//! The caller is a subreaper with one thread and the sole reaper of everything below it: then whoever loses its
+//! parent becomes our child, and a walk from ourselves finds everybody. A leaf, where there is one, finds them too.
+//!
+//! Invariants: SIGKILL first, never SIGSTOP first (stopping is asynchronous, measured to be worse). Whoever is
+//! excluded is never signalled, never counted, and not looked behind; it is still reaped if it dies. Everything is
+//! bounded by a deadline and woken by the kernel.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use mainstay_core::clock::Moment;
+use mainstay_core::event::{Seen, Status, Usage};
+use mainstay_core::ids::{Identity, Tag};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::census::{self, Stat};
+use crate::clock;
+use crate::tier::Leaf;
+use crate::tier::cgroup::timespec;
+
+/// Pidfds that are held at once while we wait for members to end; the others are looked at by the next walk.
+const HELD_MAX: usize = 256;
+
+/// What is told of each process that was reaped: its pid, how it ended, what it used.
+pub type OnReaped<'a> = &'a mut dyn FnMut(i32, Status, Usage);
+
+/// How a tree is held.
+#[derive(Debug)]
+pub enum Hold {
+    /// By being its ancestor, and that is all.
+    Parenthood,
+    /// By a cgroup leaf as well.
+    Leaf(Leaf),
+}
+
+/// One server's tree.
+#[derive(Debug)]
+pub struct Tree {
+    root: Option<Identity>,
+    hold: Hold,
+    excluded: BTreeSet<i32>,
+}
+
+/// How an end came out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Processes that were ended, or that ended while we were at it.
+    pub count: u32,
+    /// Who is still there when the time is up; empty means "0 left".
+    pub left: Vec<Seen>,
+}
+
+impl Tree {
+    /// The tree of a server that was just spawned.
+    pub(crate) fn new(root: Identity, hold: Hold) -> Self {
+        Self {
+            root: Some(root),
+            hold,
+            excluded: BTreeSet::new(),
+        }
+    }
+
+    /// What a dead keeper's tag names, held by its heir: the guard, to whom all orphans come.
+    pub fn inherited(tag: &Tag) -> Self {
+        Self {
+            root: None,
+            hold: Leaf::of(tag).map_or(Hold::Parenthood, Hold::Leaf),
+            excluded: BTreeSet::new(),
+        }
+    }
+
+    /// The server process; nobody for an inherited tree.
+    pub fn root(&self) -> Option<Identity> {
+        self.root
+    }
+
+    /// The leaf's directory, if there is one.
+    pub fn leaf(&self) -> Option<&std::path::Path> {
+        match &self.hold {
+            Hold::Parenthood => None,
+            Hold::Leaf(leaf) => Some(leaf.path()),
+        }
+    }
+
+    /// Declares a child of ours to be no member (a side guard).
+    pub fn exclude(&mut self, pid: i32) {
+        self.excluded.insert(pid);
+    }
+
+    /// Everybody who is alive: descendants of this process, and who is in the leaf.
+    pub fn members(&self) -> Vec<Stat> {
+        let mut found = Vec::new();
+        self.visit(&mut |member| found.push(member.stat));
+        found
+    }
+
+    /// Sends a signal to every member; SIGTERM also wakes those that are stopped, so that they can obey. Says how
+    /// many got it.
+    pub fn signal(&self, signal: Signal) -> u32 {
+        let mut count = 0;
+        self.visit(&mut |member| {
+            if pidfd_send_signal(&member.pidfd, signal).is_ok() {
+                count += 1;
+                let stopped = matches!(member.stat.state, b'T' | b't');
+                if signal == Signal::TERM && stopped {
+                    // If it is gone by now, all the better.
+                    pidfd_send_signal(&member.pidfd, Signal::CONT).ok();
+                }
+            }
+        });
+        count
+    }
+
+    /// Reaps whatever children have ended, without waiting; to be called whenever SIGCHLD came. Says how many.
+    pub fn reap(&mut self, on_reaped: OnReaped<'_>) -> u32 {
+        let mut count = 0;
+        while let Waited::Reaped(pid, status, usage) = wait_any() {
+            self.excluded.remove(&pid);
+            count += 1;
+            on_reaped(pid, status, usage);
+        }
+        count
+    }
+
+    /// Ends every member, reaps whoever becomes our child, and confirms that nobody is left. An empty leaf is
+    /// removed. Meant to be called at the end of every tree, also of one that seems empty: this is the proof.
+    pub fn kill(&mut self, confirm_ms: u64, on_reaped: OnReaped<'_>) -> Ended {
+        let deadline = clock::now().after_ms(confirm_ms);
+        let mut seen: BTreeSet<i32> = BTreeSet::new();
+        let mut known: BTreeSet<Identity> = BTreeSet::new();
+        let mut quiet = 0;
+        if let Hold::Leaf(leaf) = &self.hold {
+            seen.extend(leaf.members());
+        }
+        loop {
+            if let Hold::Leaf(leaf) = &self.hold
+                && leaf.populated()
+            {
+                // Refused only if the leaf is gone, and then it is empty.
+                drop(leaf.kill());
+            }
+            let pass = self.kill_pass(&mut known);
+            let childless = self.reap_members(&mut seen, on_reaped);
+            if pass.found == 0 {
+                quiet += 1;
+                // To have no child is proof. With an excluded one we cannot have it, so we look twice: the kernel's
+                // list of children may skip one while another ends.
+                let proven = childless || (quiet > 1 && !self.excluded.is_empty());
+                if proven && self.leaf_empty(deadline) {
+                    break;
+                }
+            } else {
+                quiet = 0;
+                if pass.found == pass.refused {
+                    break;
+                }
+                // As long as new ones turn up we go on at once: to wait would give them time to fork.
+                if !pass.fresh {
+                    wait_ended(&pass.held, deadline);
+                }
+            }
+            if clock::now() >= deadline {
+                break;
+            }
+        }
+        self.reap_members(&mut seen, on_reaped);
+        let left = self.members();
+        seen.extend(known.iter().map(|who| who.pid));
+        if left.is_empty()
+            && let Hold::Leaf(leaf) = &self.hold
+        {
+            // Fails only while somebody is in it.
+            drop(leaf.remove());
+        }
+        Ended {
+            count: seen.len().saturating_sub(left.len()) as u32,
+            left: left.into_iter().map(seen_now).collect(),
+        }
+    }
+
+    /// One walk that sends SIGKILL to everybody it meets.
+    fn kill_pass(&self, known: &mut BTreeSet<Identity>) -> Pass {
+        let mut pass = Pass::default();
+        self.visit(&mut |member| {
+            pass.found += 1;
+            pass.fresh |= known.insert(member.stat.who());
+            match pidfd_send_signal(&member.pidfd, Signal::KILL) {
+                Err(rustix::io::Errno::PERM) => pass.refused += 1,
+                Ok(()) | Err(_) => {
+                    if pass.held.len() < HELD_MAX {
+                        pass.held.push(member.pidfd);
+                    }
+                }
+            }
+        });
+        pass
+    }
+
+    /// Reaps and remembers the members among the reaped. True if we have no child any more.
+    fn reap_members(&mut self, seen: &mut BTreeSet<i32>, on_reaped: OnReaped<'_>) -> bool {
+        loop {
+            match wait_any() {
+                Waited::Reaped(pid, status, usage) => {
+                    if !self.excluded.remove(&pid) {
+                        seen.insert(pid);
+                    }
+                    on_reaped(pid, status, usage);
+                }
+                Waited::NobodyYet => return false,
+                Waited::Childless => return true,
+            }
+        }
+    }
+
+    fn leaf_empty(&self, deadline: Moment) -> bool {
+        match &self.hold {
+            Hold::Parenthood => true,
+            // Nobody alive was seen in it a moment ago: whoever is left is on the way out.
+            Hold::Leaf(leaf) => leaf.wait_empty(deadline),
+        }
+    }
+
+    /// Walks over everybody alive, parents first.
+    fn visit(&self, each: &mut dyn FnMut(Member)) {
+        let me = std::process::id() as i32;
+        let kin = Kin::now();
+        let mut walked = BTreeSet::from([me]);
+        let mut queue = Vec::new();
+        kin.children(me, &mut queue);
+        let own = queue.len();
+        let mut next = 0;
+        while let Some(&pid) = queue.get(next) {
+            next += 1;
+            if self.excluded.contains(&pid) || walked.contains(&pid) {
+                continue;
+            }
+            let hidden = || (next <= own).then(|| Member::hidden(pid, me)).flatten();
+            let Some(member) = Member::look(pid).or_else(hidden) else {
+                continue;
+            };
+            // Another parent: the pid was reused since we read the list. If it is ours, the next walk finds it.
+            if !walked.contains(&member.stat.ppid) {
+                continue;
+            }
+            walked.insert(pid);
+            kin.children(pid, &mut queue);
+            if member.alive() {
+                each(member);
+            }
+        }
+        if let Hold::Leaf(leaf) = &self.hold {
+            for pid in leaf.members() {
+                if !walked.contains(&pid)
+                    && !self.excluded.contains(&pid)
+                    && let Some(member) = Member::look(pid)
+                    && member.alive()
+                    // Read after its pidfd was opened: then it is the one.
+                    && leaf.holds(pid)
+                {
+                    each(member);
+                }
+            }
+        }
+    }
+}
+
+/// What one killing walk met.
+#[derive(Default)]
+struct Pass {
+    found: u32,
+    refused: u32,
+    /// Whether anybody was met for the first time.
+    fresh: bool,
+    held: Vec<OwnedFd>,
+}
+
+/// Somebody met on a walk.
+struct Member {
+    stat: Stat,
+    pidfd: OwnedFd,
+}
+
+impl Member {
+    /// The pidfd is opened before the table is read: what is read is about that process, or the pidfd is dead.
+    fn look(pid: i32) -> Option<Self> {
+        let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        let stat = census::stat(pid).ok()?;
+        Some(Self { stat, pidfd })
+    }
+
+    /// A child of ours whose entry we may not read (another user's, with /proc mounted `hidepid`): it is there all
+    /// the same, and will be named as left.
+    fn hidden(pid: i32, parent: i32) -> Option<Self> {
+        let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        let stat = Stat {
+            pid,
+            comm: "?".into(),
+            state: b'?',
+            ppid: parent,
+            pgrp: 0,
+            session: 0,
+            cpu_ticks: 0,
+            waited_ticks: 0,
+            waited_faults: 0,
+            start: 0,
+            rss_pages: 0,
+        };
+        (!ended(&pidfd, 0)).then_some(Self { stat, pidfd })
+    }
+
+    /// A process whose first thread has ended looks like a zombie while the others go on: the pidfd knows better.
+    fn alive(&self) -> bool {
+        !self.stat.dead() || !ended(&self.pidfd, 0)
+    }
+}
+
+fn seen_now(stat: Stat) -> Seen {
+    Seen {
+        who: stat.who(),
+        comm: stat.comm,
+    }
+}
+
+/// Whether a process has ended, waiting up to so many nanoseconds for it.
+fn ended(pidfd: &OwnedFd, ns: u64) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    poll(&mut fds, Some(&timespec(ns))).is_ok_and(|n| n > 0)
+}
+
+/// Waits until all of them have ended. One after another: that is one wake-up each, not one per pair.
+fn wait_ended(held: &[OwnedFd], deadline: Moment) {
+    for pidfd in held {
+        loop {
+            let left = deadline - clock::now();
+            if ended(pidfd, left) || left == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// Who is whose child: by the kernel's own lists, or by one reading of the whole table where it has none.
+enum Kin {
+    Lists,
+    Table(Vec<(i32, i32)>),
+}
+
+impl Kin {
+    fn now() -> Self {
+        if std::path::Path::new("/proc/thread-self/children").exists() {
+            return Self::Lists;
+        }
+        let table = census::all().unwrap_or_default();
+        Self::Table(table.iter().map(|stat| (stat.ppid, stat.pid)).collect())
+    }
+
+    fn children(&self, pid: i32, into: &mut Vec<i32>) {
+        match self {
+            Self::Table(table) => into.extend(
+                table
+                    .iter()
+                    .filter_map(|&(parent, child)| (parent == pid).then_some(child)),
+            ),
+            Self::Lists => {
+                let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+                    return;
+                };
+                for task in tasks.filter_map(Result::ok) {
+                    let text = fs::read_to_string(task.path().join("children"));
+                    into.extend(
+                        text.unwrap_or_default()
+                            .split_ascii_whitespace()
+                            .filter_map(|pid| pid.parse::<i32>().ok()),
+                    );
+                }
+            }
+        }
+    }
+}
+
+enum Waited {
+    Reaped(i32, Status, Usage),
+    NobodyYet,
+    Childless,
+}
+
+/// One `wait4` for any child, without waiting.
+fn wait_any() -> Waited {
+    let mut status = 0;
+    // SAFETY: a zeroed rusage is a valid one.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: both places are valid for the answer.
+        let pid = unsafe {
+            libc::wait4(
+                -1,
+                &raw mut status,
+                libc::WNOHANG | libc::__WALL,
+                &raw mut usage,
+            )
+        };
+        match pid {
+            0 => return Waited::NobodyYet,
+            1.. => return Waited::Reaped(pid, status_of(status), usage_of(&usage)),
+            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return Waited::Childless,
+        }
+    }
+}
+
+/// A wait status in our words.
+pub(crate) fn status_of(status: i32) -> Status {
+    if libc::WIFSIGNALED(status) {
+        Status::Signal {
+            number: libc::WTERMSIG(status),
+            core: libc::WCOREDUMP(status),
+        }
+    } else {
+        Status::Code(libc::WEXITSTATUS(status))
+    }
+}
+
+fn usage_of(usage: &libc::rusage) -> Usage {
+    let ms = |time: libc::timeval| time.tv_sec as u64 * 1_000 + time.tv_usec as u64 / 1_000;
+    Usage {
+        user_ms: ms(usage.ru_utime),
+        system_ms: ms(usage.ru_stime),
+        max_rss_kib: usage.ru_maxrss as u64,
+    }
+}

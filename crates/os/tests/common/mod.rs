@@ -1,0 +1,160 @@
+//! What the tests with real processes share: a process of one's own for each test, and small servers.
+//!
+//! A tree is "everybody below this process", so each test runs in a copy of the test program that it has for itself
+//! and that is a subreaper. At its end nobody may be alive below it.
+
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+
+use mainstay_core::ids::{LinkId, TAG_VARIABLE, Tag};
+use mainstay_core::tier::Tier;
+use mainstay_os::spawn::{OOM_RAISE, Plan, SpawnError, Spawned, spawn};
+use mainstay_os::tier::{Wish, choose};
+use mainstay_os::{census, identity};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+const INNER: &str = "MAINSTAY_TEST_INNER";
+
+/// Runs the test in a process of its own. `name` is the test's full name.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test program starts a copy of itself, no server"
+)]
+pub fn alone(name: &str, test: impl FnOnce()) {
+    if std::env::var(INNER).as_deref() == Ok(name) {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+        test();
+        let me = std::process::id() as i32;
+        let left: Vec<_> = census::descendants(me)
+            .into_iter()
+            .filter(|stat| !stat.dead())
+            .collect();
+        assert!(left.is_empty(), "somebody was left behind: {left:?}");
+        return;
+    }
+    let out = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(INNER, name)
+        .output()
+        .unwrap();
+    let text =
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "no test of that name: {text}");
+}
+
+/// The tag of a tree that this process owns.
+pub fn tag() -> Tag {
+    Tag {
+        realm: identity::realm().unwrap(),
+        owner: identity::me().unwrap(),
+        link: LinkId(std::process::id()),
+    }
+}
+
+/// Whether this machine gives us a cgroup leaf; said loudly if not.
+pub fn tiers() -> Vec<Tier> {
+    [Tier::Subreaper, Tier::Cgroup]
+        .into_iter()
+        .filter(|&tier| match choose(Wish::Exactly(tier), &tag()) {
+            Ok(_) => true,
+            Err(why) => {
+                println!("tier {tier} is not tested here: {why:?}");
+                false
+            }
+        })
+        .collect()
+}
+
+/// A server with its output.
+pub struct Running {
+    pub spawned: Spawned,
+    pub stdin: OwnedFd,
+    pub stdout: File,
+}
+
+impl Running {
+    /// Reads until everybody has closed the server's stdout.
+    pub fn output(&mut self) -> String {
+        let mut text = String::new();
+        self.stdout.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Waits until the server process has ended.
+    pub fn wait(&self) {
+        let mut fds = [PollFd::new(&self.spawned.pidfd, PollFlags::IN)];
+        assert_eq!(poll(&mut fds, None), Ok(1));
+    }
+
+    /// Reads one line, byte by byte: no more than that is taken.
+    pub fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let mut byte = [0u8];
+        while self.stdout.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    }
+}
+
+/// What to start.
+pub struct Server {
+    pub argv: Vec<CString>,
+    pub env: Vec<CString>,
+    pub cwd: Option<std::path::PathBuf>,
+    pub tier: Tier,
+}
+
+impl Server {
+    pub fn new(argv: &[&str]) -> Self {
+        let path = std::env::var("PATH").unwrap();
+        Self {
+            argv: argv.iter().map(|arg| CString::new(*arg).unwrap()).collect(),
+            env: vec![
+                CString::new(format!("PATH={path}")).unwrap(),
+                CString::new(format!("{TAG_VARIABLE}={}", tag())).unwrap(),
+            ],
+            cwd: None,
+            tier: Tier::Subreaper,
+        }
+    }
+
+    pub fn sh(script: &str) -> Self {
+        Self::new(&["/bin/sh", "-c", script])
+    }
+
+    pub fn python(script: &str) -> Self {
+        Self::new(&["/usr/bin/env", "python3", "-c", script])
+    }
+
+    pub fn on(mut self, tier: Tier) -> Self {
+        self.tier = tier;
+        self
+    }
+
+    pub fn start(&self) -> Result<Running, SpawnError> {
+        let (server_in, stdin) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let (stdout, server_out) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let spawned = spawn(Plan {
+            argv: &self.argv,
+            env: &self.env,
+            cwd: self.cwd.as_deref(),
+            stdin: server_in.as_fd(),
+            stdout: server_out.as_fd(),
+            stderr: std::io::stderr().as_fd(),
+            choice: choose(Wish::Exactly(self.tier), &tag()).unwrap(),
+            oom_score_adj_raise: OOM_RAISE,
+        })?;
+        Ok(Running {
+            spawned,
+            stdin,
+            stdout: stdout.into(),
+        })
+    }
+}

@@ -1,0 +1,313 @@
+//! What a server finds when it starts, seen by real children, and what a failed start says.
+
+mod common;
+
+use common::{Server, alone, tiers};
+use mainstay_core::event::Status;
+use mainstay_core::tier::Tier;
+use mainstay_os::identity;
+use mainstay_os::spawn::Stage;
+use std::ffi::CString;
+use std::os::unix::fs::PermissionsExt;
+
+/// Starts it, returns what it wrote, and confirms its end.
+fn says(server: &Server) -> String {
+    let mut running = server.start().unwrap();
+    let text = running.output();
+    running.wait();
+    let mut ends = Vec::new();
+    let ended = running
+        .spawned
+        .tree
+        .kill(5_000, &mut |pid, status, _| ends.push((pid, status)));
+    assert!(ended.left.is_empty());
+    assert_eq!(
+        ends,
+        [(running.spawned.who.pid, Status::Code(0))],
+        "it said: {text}"
+    );
+    text
+}
+
+#[test]
+fn arguments_environment_and_directory_are_exactly_those_given() {
+    alone(
+        "arguments_environment_and_directory_are_exactly_those_given",
+        || {
+            for tier in tiers() {
+                let mut server = Server::new(&["/usr/bin/env", "-0"]).on(tier);
+                server.env.push(c"EMPTY=".to_owned());
+                let env = says(&server);
+                let given: Vec<_> = server.env.iter().map(|e| e.to_str().unwrap()).collect();
+                let got: Vec<_> = env.split_terminator('\0').collect();
+                assert_eq!(got, given);
+
+                let mut server = Server::new(&[
+                    "/bin/sh",
+                    "-c",
+                    "pwd; printf '<%s>' \"$@\"",
+                    "x",
+                    "a b",
+                    "",
+                    "ü",
+                ]);
+                server.cwd = Some("/usr".into());
+                assert_eq!(says(&server.on(tier)), "/usr\n<a b><><ü>");
+            }
+        },
+    );
+}
+
+#[test]
+fn the_umask_and_the_limits_are_ours_and_the_oom_score_is_raised() {
+    alone(
+        "the_umask_and_the_limits_are_ours_and_the_oom_score_is_raised",
+        || {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o027));
+            let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+            let ours: i32 = std::fs::read_to_string("/proc/self/oom_score_adj")
+                .unwrap()
+                .trim()
+                .parse()
+                .unwrap();
+            let text = says(&Server::sh(
+                "umask; ulimit -n; read o < /proc/self/oom_score_adj; echo $o",
+            ));
+            let want = format!("0027\n{}\n{}\n", files.unwrap(), (ours + 200).min(1000));
+            assert_eq!(text, want);
+        },
+    );
+}
+
+#[test]
+fn signal_mask_and_dispositions_are_the_defaults() {
+    alone("signal_mask_and_dispositions_are_the_defaults", || {
+        // SAFETY: changes this process's own signal state only; it has the process for itself.
+        unsafe {
+            for signal in [libc::SIGPIPE, libc::SIGHUP, libc::SIGUSR1, libc::SIGCHLD] {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+            let mut some: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&raw mut some, libc::SIGTERM);
+            libc::sigaddset(&raw mut some, libc::SIGRTMIN());
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const some, std::ptr::null_mut());
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        }
+        let text = says(&Server::new(&["/bin/cat", "/proc/self/status"]));
+        for field in ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt"] {
+            assert!(
+                text.contains(&format!("{field}:\t0000000000000000\n")),
+                "{text}"
+            );
+        }
+        // And our own mask is as it was.
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert!(status.contains("SigBlk:\t0000000200004000"), "{status}");
+    });
+}
+
+#[test]
+fn a_server_has_three_descriptors_and_a_session_of_its_own() {
+    alone(
+        "a_server_has_three_descriptors_and_a_session_of_its_own",
+        || {
+            // A descriptor without close-on-exec, as a careless library would leave it.
+            let (leaky, _other) = rustix::pipe::pipe().unwrap();
+            for tier in tiers() {
+                let text = says(&Server::python("import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:3]); print([n for n in os.listdir('/proc/self/fd') if int(n) > 3]); print(os.getsid(0) == os.getpid() == os.getpgrp())").on(tier));
+                // 3 is the directory that it reads just then.
+                assert_eq!(text, "[0, 1, 2]\n[]\nTrue\n");
+            }
+            drop(leaky);
+        },
+    );
+}
+
+#[test]
+fn descriptors_that_are_in_each_others_place_arrive_right() {
+    alone(
+        "descriptors_that_are_in_each_others_place_arrive_right",
+        || {
+            use mainstay_os::spawn::{OOM_RAISE, Plan, spawn};
+            use mainstay_os::tier::{Wish, choose};
+            use std::io::{Read, Write};
+            use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+            let (into, feed) = rustix::pipe::pipe().unwrap();
+            let (read, out) = rustix::pipe::pipe().unwrap();
+            let (read_err, err) = rustix::pipe::pipe().unwrap();
+            // stdin of the server is our 1, stdout our 2, stderr our 0.
+            // SAFETY: the process is ours alone; its own output is restored below.
+            let saved: Vec<i32> = unsafe {
+                let saved = (0..3)
+                    .map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 10))
+                    .collect();
+                libc::dup2(into.as_raw_fd(), 1);
+                libc::dup2(out.as_raw_fd(), 2);
+                libc::dup2(err.as_raw_fd(), 0);
+                saved
+            };
+            let argv = [
+                c"/bin/sh".to_owned(),
+                c"-c".to_owned(),
+                c"cat; echo err >&2".to_owned(),
+            ];
+            // SAFETY: 0, 1 and 2 are open.
+            let fds = unsafe { [0, 1, 2].map(|fd| BorrowedFd::borrow_raw(fd)) };
+            let spawned = spawn(Plan {
+                argv: &argv,
+                env: &[],
+                cwd: None,
+                stdin: fds[1].as_fd(),
+                stdout: fds[2].as_fd(),
+                stderr: fds[0].as_fd(),
+                choice: choose(Wish::Exactly(Tier::Subreaper), &common::tag()).unwrap(),
+                oom_score_adj_raise: OOM_RAISE,
+            });
+            // SAFETY: puts back what was there.
+            unsafe {
+                for (fd, saved) in saved.into_iter().enumerate() {
+                    libc::dup2(saved, fd as i32);
+                    drop(OwnedFd::from_raw_fd(saved));
+                }
+            }
+            drop((into, out, err));
+            let mut tree = spawned.unwrap().tree;
+            std::fs::File::from(feed).write_all(b"through\n").unwrap();
+            let (mut text, mut talk) = (String::new(), String::new());
+            std::fs::File::from(read).read_to_string(&mut text).unwrap();
+            std::fs::File::from(read_err)
+                .read_to_string(&mut talk)
+                .unwrap();
+            assert_eq!((text.as_str(), talk.as_str()), ("through\n", "err\n"));
+            tree.kill(5_000, &mut |_, status, _| {
+                assert_eq!(status, Status::Code(0))
+            });
+        },
+    );
+}
+
+#[test]
+fn a_server_dies_with_the_process_that_spawned_it() {
+    alone("a_server_dies_with_the_process_that_spawned_it", || {
+        // The kernel watches the spawning thread: one that ends stands for a keeper that is killed.
+        let running = std::thread::scope(|scope| {
+            let spawner = scope.spawn(|| {
+                let mut running = Server::sh("echo $$; exec sleep 600").start().unwrap();
+                let pid: i32 = running.line().parse().unwrap();
+                assert_eq!(identity::of(pid).unwrap(), running.spawned.who);
+                running
+            });
+            spawner.join().unwrap()
+        });
+        running.wait();
+        let mut ends = Vec::new();
+        let mut tree = running.spawned.tree;
+        tree.kill(5_000, &mut |_, status, _| ends.push(status));
+        assert_eq!(
+            ends,
+            [Status::Signal {
+                number: libc::SIGKILL,
+                core: false
+            }]
+        );
+    });
+}
+
+#[test]
+fn scripts_without_a_first_line_run_as_execvp_runs_them() {
+    alone(
+        "scripts_without_a_first_line_run_as_execvp_runs_them",
+        || {
+            let dir = scratch("plain-script");
+            let file = dir.join("tool");
+            std::fs::write(&file, "echo \"$0 $1\"\n").unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+            let mut server = Server::new(&["tool", "one"]);
+            server.env =
+                vec![CString::new(format!("PATH=/nowhere:{}:/bin", dir.display())).unwrap()];
+            assert_eq!(says(&server), format!("{} one\n", file.display()));
+            std::fs::remove_dir_all(dir).unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_failed_start_says_exactly_why_and_leaves_nothing() {
+    alone("a_failed_start_says_exactly_why_and_leaves_nothing", || {
+        let dir = scratch("failures");
+        let write = |name: &str, text: &str, mode: u32| {
+            let file = dir.join(name);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            file.to_str().unwrap().to_owned()
+        };
+        let plain = write("plain", "text", 0o644);
+        let lost = write("lost", "#!/no/such/interpreter\n", 0o755);
+        let missing = format!("{}/missing", dir.display());
+        for tier in tiers() {
+            let try_it = |argv: &[&str], path: Option<&str>, cwd: Option<&str>| {
+                let mut server = Server::new(argv).on(tier);
+                if let Some(path) = path {
+                    server.env = vec![CString::new(format!("PATH={path}")).unwrap()];
+                }
+                server.cwd = cwd.map(Into::into);
+                let Err(error) = server.start() else {
+                    panic!("{argv:?} was started")
+                };
+                (
+                    error.stage,
+                    error.errno,
+                    error.path.to_str().unwrap().to_owned(),
+                )
+            };
+            let text = |s: &str| s.to_owned();
+            assert_eq!(
+                try_it(&[&missing], None, None),
+                (Stage::Exec, libc::ENOENT, missing.clone())
+            );
+            assert_eq!(
+                try_it(&["no-such-command"], None, None),
+                (Stage::Exec, libc::ENOENT, text("no-such-command"))
+            );
+            assert_eq!(
+                try_it(&[&plain], None, None),
+                (Stage::Exec, libc::EACCES, plain.clone())
+            );
+            let here = dir.to_str().unwrap();
+            assert_eq!(
+                try_it(&["plain"], Some(&format!("/nowhere:{here}:/bin")), None),
+                (Stage::Exec, libc::EACCES, plain.clone())
+            );
+            assert_eq!(
+                try_it(&[&lost], None, None),
+                (Stage::Interpreter, libc::ENOENT, lost.clone())
+            );
+            assert_eq!(
+                try_it(&["/bin/true"], None, Some(&missing)),
+                (Stage::Cwd, libc::ENOENT, missing.clone())
+            );
+            assert_eq!(
+                try_it(&["/bin/true"], None, Some(&plain)),
+                (Stage::Cwd, libc::ENOTDIR, plain.clone())
+            );
+            assert_eq!(
+                try_it(&[""], None, None),
+                (Stage::Exec, libc::ENOENT, text(""))
+            );
+            assert_eq!(
+                try_it(&[], None, None),
+                (Stage::Exec, libc::ENOENT, text(""))
+            );
+        }
+        // No zombie of a failed child either.
+        let me = std::process::id() as i32;
+        assert!(mainstay_os::census::children(me).unwrap().is_empty());
+        std::fs::remove_dir_all(dir).unwrap();
+    });
+}
+
+fn scratch(name: &str) -> std::path::PathBuf {
+    let dir = std::env::temp_dir().join(format!("mainstay-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}

@@ -1,0 +1,220 @@
+//! Trees of every shape are ended to the last process, on each tier that this machine has.
+
+mod common;
+
+use common::{Running, Server, alone, tiers};
+use mainstay_core::event::{Seen, Status};
+use mainstay_core::tier::Tier;
+use mainstay_os::tree::Ended;
+use mainstay_os::{census, identity};
+use rustix::process::Signal;
+
+const KILLED: Status = Status::Signal {
+    number: libc::SIGKILL,
+    core: false,
+};
+
+/// A tree of `n` besides the server: a third plain, a third with sessions of their own, a third daemons; all deaf to
+/// SIGTERM and SIGHUP. Says "ready" when all are there.
+const SHAPES: &str = "
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+n = int(sys.argv[1])
+r, w = os.pipe()
+def rest():
+    os.write(w, b'.')
+    while True: signal.pause()
+for i in range(n):
+    if i % 3 == 2:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0: rest()
+            os._exit(0)
+        os.wait()
+    elif os.fork() == 0:
+        if i % 3 == 1: os.setsid()
+        rest()
+got = 0
+while got < n: got += len(os.read(r, 4096))
+print('ready', flush=True)
+while True: signal.pause()
+";
+
+/// Chains of processes that fork and exit for ever (well, 20 s), half of them in ever new sessions.
+const COMETS: &str = "
+import os, sys, time
+w = int(sys.argv[1])
+end = time.monotonic() + 20
+for i in range(w):
+    if os.fork() == 0:
+        while time.monotonic() < end:
+            if os.fork() != 0: os._exit(0)
+            if i % 2: os.setsid()
+        os._exit(0)
+print('ready', flush=True)
+while True: time.sleep(600)
+";
+
+fn tree_of(script: &str, n: usize, tier: Tier) -> Running {
+    let mut server = Server::python(script);
+    server
+        .argv
+        .push(std::ffi::CString::new(n.to_string()).unwrap());
+    let mut running = server.on(tier).start().unwrap();
+    assert_eq!(running.line(), "ready");
+    running
+}
+
+fn kill(running: &mut Running) -> (Ended, Vec<(i32, Status)>) {
+    let mut ends = Vec::new();
+    let leaf = running.spawned.tree.leaf().map(ToOwned::to_owned);
+    let ended = running
+        .spawned
+        .tree
+        .kill(10_000, &mut |pid, status, _| ends.push((pid, status)));
+    assert_eq!(ended.left, Vec::<Seen>::new());
+    assert!(
+        !leaf.is_some_and(|leaf| leaf.exists()),
+        "the leaf is removed"
+    );
+    let me = std::process::id() as i32;
+    assert_eq!(
+        census::children(me).unwrap(),
+        Vec::<i32>::new(),
+        "no zombie either"
+    );
+    (ended, ends)
+}
+
+#[test]
+fn three_hundred_with_sessions_and_daemons_are_ended() {
+    alone("three_hundred_with_sessions_and_daemons_are_ended", || {
+        for tier in tiers() {
+            for n in [3, 30, 300] {
+                let mut running = tree_of(SHAPES, n, tier);
+                assert_eq!(running.spawned.tier, tier);
+                assert_eq!(running.spawned.tree.members().len(), n + 1);
+                // Everybody is deaf: a signal reaches all and ends none.
+                assert_eq!(running.spawned.tree.signal(Signal::TERM), n as u32 + 1);
+                assert_eq!(running.spawned.tree.members().len(), n + 1);
+                let (ended, ends) = kill(&mut running);
+                assert_eq!(ended.count, n as u32 + 1, "tier {tier}");
+                assert!(ends.contains(&(running.spawned.who.pid, KILLED)));
+            }
+        }
+    });
+}
+
+#[test]
+fn chains_that_fork_and_exit_are_caught() {
+    alone("chains_that_fork_and_exit_are_caught", || {
+        for tier in tiers() {
+            for w in [1, 4] {
+                let mut running = tree_of(COMETS, w, tier);
+                kill(&mut running);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_stopped_member_hears_sigterm_and_is_killed_all_the_same() {
+    alone(
+        "a_stopped_member_hears_sigterm_and_is_killed_all_the_same",
+        || {
+            for tier in tiers() {
+                // One obeys SIGTERM once it runs again, the server itself does not.
+                let mut running = Server::sh(
+                "trap '' TERM; (trap 'echo obeyed; exit 3' TERM; echo $$; kill -STOP $(sh -c 'echo $PPID'); sleep 600 & wait) & wait; wait; read x",
+            )
+            .on(tier)
+            .start()
+            .unwrap();
+                running.line();
+                let tree = &running.spawned.tree;
+                while !tree.members().iter().any(|stat| stat.state == b'T') {}
+                tree.signal(Signal::TERM);
+                assert_eq!(running.line(), "obeyed");
+
+                let mut stopped = Server::sh("kill -STOP $$").on(tier).start().unwrap();
+                while !stopped
+                    .spawned
+                    .tree
+                    .members()
+                    .iter()
+                    .any(|stat| stat.state == b'T')
+                {}
+                kill(&mut stopped);
+            }
+        },
+    );
+}
+
+#[test]
+fn an_excluded_child_is_spared_and_still_reaped() {
+    alone("an_excluded_child_is_spared_and_still_reaped", || {
+        for tier in tiers() {
+            let mut side = Server::sh("read x; sleep 600 & read x").start().unwrap();
+            let mut running = tree_of(SHAPES, 9, tier);
+            let tree = &mut running.spawned.tree;
+            let spared = side.spawned.who;
+            tree.exclude(spared.pid);
+            assert_eq!(tree.members().len(), 10);
+            tree.signal(Signal::HUP);
+            let mut ends = Vec::new();
+            let ended = tree.kill(10_000, &mut |pid, _, _| ends.push(pid));
+            assert_eq!((ended.count, ended.left.len()), (10, 0));
+            assert!(identity::alive(spared) && !ends.contains(&spared.pid));
+            // It dies later, by itself.
+            let handle = identity::Handle::open(spared).unwrap();
+            handle.signal(Signal::KILL).unwrap();
+            side.wait();
+            assert_eq!(
+                tree.reap(&mut |pid, status, _| ends.push(if status == KILLED { pid } else { 0 })),
+                1
+            );
+            assert_eq!(ends.last(), Some(&spared.pid));
+            kill(&mut side);
+        }
+    });
+}
+
+#[test]
+fn an_empty_tree_is_confirmed_and_its_status_is_told() {
+    alone("an_empty_tree_is_confirmed_and_its_status_is_told", || {
+        for tier in tiers() {
+            let mut running = Server::sh("exit 7").on(tier).start().unwrap();
+            running.wait();
+            let who = running.spawned.who;
+            let mut told = Vec::new();
+            let tree = &mut running.spawned.tree;
+            assert_eq!(
+                tree.reap(&mut |pid, status, usage| told.push((
+                    pid,
+                    status,
+                    usage.max_rss_kib > 0
+                ))),
+                1
+            );
+            assert_eq!(told, [(who.pid, Status::Code(7), true)]);
+            assert!(tree.members().is_empty());
+            let (ended, ends) = kill(&mut running);
+            assert_eq!((ended, ends), (Ended::default(), vec![]));
+        }
+    });
+}
+
+#[test]
+fn time_that_is_up_names_who_is_left() {
+    alone("time_that_is_up_names_who_is_left", || {
+        let mut running = tree_of(SHAPES, 300, Tier::Subreaper);
+        let ended = running.spawned.tree.kill(0, &mut |_, _, _| ());
+        // No time at all: some may be gone, and whoever is not is named with its start time.
+        for Seen { who, comm } in &ended.left {
+            assert!(who.start > 0 && comm.starts_with("python"));
+        }
+        assert!(ended.count as usize + ended.left.len() >= 301);
+        kill(&mut running);
+    });
+}
