@@ -8,6 +8,7 @@
 
 pub mod census;
 pub mod clock;
+pub mod dbus;
 pub mod identity;
 pub mod spawn;
 pub mod tier;
