@@ -1,5 +1,7 @@
 //! What a server finds when it starts, seen by real children, and what a failed start says.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use common::{Server, alone, tiers};
