@@ -63,7 +63,7 @@ fn a_fresh_home_is_healthy() {
             "ok       paths   ~/.local/state/mainstay is ours and private",
             "ok       config  no config file, nothing is needed",
             "ok       links   none runs now",
-            "ok       events  0 files with 0, 0 events in the last day",
+            "ok       events  none written yet",
         ]
     );
 }
@@ -114,7 +114,7 @@ fn loose_directories_and_broken_lines_are_worth_a_note() {
         notes,
         [
             "~/.local/state/mainstay/run was 755; made private again",
-            "1 files with 0, 0 events in the last day, 1 torn and 0 unknown lines",
+            "1 event file with 0, 0 events in the last day, 1 torn and 0 unknown lines",
         ]
     );
 }

@@ -316,12 +316,15 @@ pub fn ledger(paths: &Paths) -> Finding {
         .filter_map(|file| Some(fs::metadata(&file.path).ok()?.len()))
         .sum::<u64>()
         / 1024;
-    let what = format!(
-        "{} files with {}, {} events in the last day",
-        files.len(),
-        memory(kib),
-        events.len()
-    );
+    let what = match files.len() {
+        0 => "none written yet".into(),
+        count => format!(
+            "{count} event {} with {}, {} events in the last day",
+            if count == 1 { "file" } else { "files" },
+            memory(kib),
+            events.len()
+        ),
+    };
     if torn + unknown == 0 {
         return finding("events", Status::Ok, what);
     }
