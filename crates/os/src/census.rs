@@ -165,6 +165,19 @@ pub fn descendants(pid: i32) -> Vec<Stat> {
     found
 }
 
+/// The parent of a process, its parent, and so on, as far as they can be seen.
+pub fn ancestors(pid: i32) -> Vec<Identity> {
+    let mut found = Vec::new();
+    let mut next = stat(pid).map_or(0, |stat| stat.ppid);
+    // A chain that grows while we climb is cut: nobody has that many launchers.
+    while next > 0 && found.len() < 64 {
+        let Ok(stat) = stat(next) else { break };
+        found.push(stat.who());
+        next = stat.ppid;
+    }
+    found
+}
+
 /// The value of one variable in a process's environment, if we may read it.
 pub fn variable(pid: i32, name: &str) -> Option<String> {
     let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;

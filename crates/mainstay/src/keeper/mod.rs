@@ -60,16 +60,25 @@ pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
         Ok(runtime) => runtime,
         Err(_) => return mainstay_os::guard::LOST,
     };
-    runtime.block_on(async {
-        match Keeper::new(plan, entry, keeping) {
-            Ok(mut keeper) => {
-                poll_fn(|cx| keeper.poll(cx)).await;
-                keeper.leave();
-                0
-            }
-            Err(_) => mainstay_os::guard::LOST,
-        }
-    })
+    let entered = runtime.enter();
+    let Ok(mut keeper) = Keeper::new(plan, entry, keeping) else {
+        return mainstay_os::guard::LOST;
+    };
+    drop(entered);
+    // A side guard is forked between two turns: a fork within one would carry the runtime's marks with it.
+    while let Turn::GuardLost = runtime.block_on(poll_fn(|cx| keeper.poll(cx))) {
+        keeper.guard_lost();
+    }
+    keeper.leave();
+    0
+}
+
+/// Why the loop was left.
+enum Turn {
+    /// A side guard must be set.
+    GuardLost,
+    /// All is done.
+    Done,
 }
 
 /// One link's keeper.
@@ -100,6 +109,8 @@ struct Keeper<'p> {
     to_guard: Channel,
     watcher: Watcher,
     side_guard: Option<i32>,
+    /// The guard, or the side guard, is gone.
+    unguarded: bool,
     client: Option<Identity>,
     control: Control,
     timer: Pin<Box<Sleep>>,
@@ -167,6 +178,7 @@ impl<'p> Keeper<'p> {
             to_guard,
             watcher: Watcher::new(plan.shim, guard, plan.client.as_ref().map(|seen| seen.who)),
             side_guard: None,
+            unguarded: false,
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -188,7 +200,7 @@ impl<'p> Keeper<'p> {
     }
 
     /// One turn: everything that is ready is handled, then all wakers are set.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         loop {
             self.now = clock::now();
             self.perform(cx);
@@ -205,7 +217,10 @@ impl<'p> Keeper<'p> {
                 self.write_card();
             }
             if self.done() {
-                return Poll::Ready(());
+                return Poll::Ready(Turn::Done);
+            }
+            if std::mem::take(&mut self.unguarded) {
+                return Poll::Ready(Turn::GuardLost);
             }
             again |= self.poll_timer(cx);
             if !again {
@@ -329,7 +344,13 @@ impl<'p> Keeper<'p> {
                 break;
             }
         }
-        if self.up.ended() && !self.eof_told && !self.up.holds() {
+        // A server that does not read must not hide that the client has left.
+        let hung_up = self.up.full()
+            && self
+                .client_in
+                .as_ref()
+                .is_some_and(|client| client.poll_hung_up(cx));
+        if (self.up.ended() && !self.up.holds() || hung_up) && !self.eof_told {
             self.eof_told = true;
             self.client_in = None;
             let gone = self.client.is_some_and(|client| !identity::alive(client));
@@ -441,9 +462,7 @@ impl<'p> Keeper<'p> {
                 seen.insert(pid);
             }
         });
-        if side_guard_died {
-            self.guard_lost();
-        }
+        self.unguarded |= side_guard_died;
     }
 
     /// Once all that the dead server wrote has been passed on, the link is told of its end; then of the empty tree.
@@ -609,9 +628,7 @@ impl<'p> Keeper<'p> {
             self.poll_shim(cx);
             self.handle(Input::Stop(Cause::ShimKilled));
         }
-        if dead.guard {
-            self.guard_lost();
-        }
+        self.unguarded |= dead.guard;
         if dead.client {
             self.client_lost();
         }
@@ -624,7 +641,7 @@ impl<'p> Keeper<'p> {
         let heir = self
             .client_in
             .as_ref()
-            .and_then(|port| holder::heir(port, from));
+            .and_then(|port| holder::heir(port, from, &self.plan.ancestors));
         match heir {
             Some(to) => {
                 self.client = Some(to.who);

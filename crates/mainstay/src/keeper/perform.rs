@@ -2,7 +2,7 @@
 
 use std::task::Context;
 
-use mainstay_core::event::{Lost, Seen, Start, What};
+use mainstay_core::event::{Lost, Seen, Start, StderrDropped, What};
 use mainstay_core::link::{Input, Output};
 use mainstay_core::server::stop::Step;
 use mainstay_os::census;
@@ -243,6 +243,9 @@ impl Keeper<'_> {
 
     /// The last acts: answer whoever asked for the end, tell the shim, take the directory away.
     pub(super) fn leave(&mut self) {
+        if let Some(bytes) = self.stderr.dropped_in_all() {
+            self.tell(What::StderrDropped(StderrDropped { bytes }));
+        }
         self.drop_client();
         let (ended, left) = match self.teardown.take() {
             Some(teardown) => (teardown.ended, teardown.left),

@@ -109,6 +109,11 @@ impl Pump {
         self.dry && self.flushed()
     }
 
+    /// Whether there is no room to read into.
+    pub fn full(&self) -> bool {
+        self.at.end as usize == self.room.bytes().len()
+    }
+
     /// Whether everything that was routed has been written.
     pub fn flushed(&self) -> bool {
         self.at.start == self.at.routed
