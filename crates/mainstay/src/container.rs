@@ -66,10 +66,10 @@ impl Container {
         }
         let cidfile = directory.join(format!("cid-{generation}"));
         let mut rewritten = argv.to_vec();
-        rewritten.splice(
-            run + 1..run + 1,
-            ["--cidfile".into(), cidfile.clone().into_os_string()],
-        );
+        let words = ["--cidfile".into(), cidfile.clone().into_os_string()];
+        for (place, word) in words.into_iter().enumerate() {
+            rewritten.insert(run + 1 + place, word);
+        }
         Some((Self { engine, cidfile }, rewritten))
     }
 

@@ -19,11 +19,14 @@ use crate::census;
 /// ours from the beginning, or plainly older than the dead one (start times have a grain of 10 ms).
 pub fn heir(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option<Seen> {
     let stat = fstat(stdin).ok()?;
-    let wanted = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Fifo => Wanted::Writer(format!("pipe:[{}]", stat.st_ino)),
-        FileType::Socket => Wanted::Any(format!("socket:[{}]", peer(stat.st_ino as u32).ok()??)),
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let wanted = if kind == FileType::Fifo {
+        Wanted::Writer(format!("pipe:[{}]", stat.st_ino))
+    } else if kind == FileType::Socket {
+        Wanted::Any(format!("socket:[{}]", peer(stat.st_ino as u32).ok()??))
+    } else {
         // A terminal, a file or a device is nobody's end.
-        _ => return None,
+        return None;
     };
     let mine = rustix::process::getuid().as_raw();
     census::pids()

@@ -182,7 +182,7 @@ fn descriptors_that_are_in_each_others_place_arrive_right() {
                 .unwrap();
             assert_eq!((text.as_str(), talk.as_str()), ("through\n", "err\n"));
             tree.kill(5_000, &mut |_, status, _| {
-                assert_eq!(status, Status::Code(0))
+                assert_eq!(status, Status::Code(0));
             });
         },
     );

@@ -133,7 +133,7 @@ impl Link<'_> {
         };
         match &mut self.life {
             Life::Up(_) => {
-                let owing = cause == Cause::ClientEof && self.inflight.len() > 0;
+                let owing = cause == Cause::ClientEof && !self.inflight.is_empty();
                 let standing = if owing { Standing::Owing } else { Standing::Up };
                 let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
                 self.close(
@@ -217,7 +217,7 @@ impl Link<'_> {
     }
 
     pub(super) fn drained_if_answered(&mut self, now: Moment) {
-        if self.inflight.len() == 0
+        if self.inflight.is_empty()
             && let Life::Closing(closing) = &mut self.life
             && let TreeState::Descending(ladder) = &mut closing.tree
             && let Some(step) = ladder.drained(now)

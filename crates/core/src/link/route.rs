@@ -17,8 +17,8 @@ impl Link<'_> {
     /// Routes a whole line from the client.
     pub fn client_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         match &self.life {
-            Life::Absent => Route::Hold,
-            Life::Up(Up {
+            Life::Absent
+            | Life::Up(Up {
                 stage: Stage::Greeting { .. },
                 ..
             }) => Route::Hold,

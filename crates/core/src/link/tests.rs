@@ -97,7 +97,7 @@ impl World {
     /// The outputs as words: answers by their id, events by their name.
     fn drain(&mut self) -> Vec<String> {
         core::iter::from_fn(|| self.link.next())
-            .map(|output| word(&output))
+            .map(|output| told(&output))
             .collect()
     }
 }
@@ -127,7 +127,7 @@ fn exited(status: Status, served_on: bool, tree_empty: bool) -> Exited {
     }
 }
 
-fn word(output: &Output) -> String {
+fn told(output: &Output) -> String {
     let text = |bytes: &[u8]| {
         String::from_utf8(bytes.to_vec())
             .unwrap()

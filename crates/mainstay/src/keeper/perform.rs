@@ -10,7 +10,7 @@ use mainstay_os::channel::Word;
 use rustix::process::Signal;
 
 use super::control::Outcome;
-use super::run_to_its_end;
+use super::end::run_to_its_end;
 use super::{Keeper, NOTE_FIRST_MS, server, session};
 use crate::container::{self, Container};
 use crate::registry::card::{self, Card};
@@ -59,13 +59,12 @@ impl Keeper<'_> {
         }
         let container =
             directory.and_then(|directory| Container::of(&self.plan.argv, &directory, next));
-        match server::start(self.plan, container, self.me) {
+        match server::start(self.plan, container.as_ref(), self.me) {
             Ok((running, stderr)) => {
                 self.stderr.attach(stderr);
                 let pid = running.who.pid;
                 let (tier, why_not) = (running.tier, running.why_not.clone());
                 self.server = Some(running);
-                self.stdin_closing = false;
                 self.handle(Input::Started);
                 self.note_at = Some(self.now.after_ms(NOTE_FIRST_MS));
                 self.tell(What::Start(Start {
@@ -98,12 +97,12 @@ impl Keeper<'_> {
     fn step(&mut self, step: Step) {
         if let Some(server) = &mut self.server {
             server.look();
+            server.stdin_closing = true;
         }
         self.write_card();
         match step {
-            Step::CloseStdin => self.stdin_closing = true,
+            Step::CloseStdin => {}
             Step::Terminate => {
-                self.stdin_closing = true;
                 if let Some(server) = &self.server {
                     server.tree.signal(Signal::TERM);
                     // It counts as a member of the tree until it is done, so the rung waits for it.
@@ -126,7 +125,6 @@ impl Keeper<'_> {
         self.releasing = false;
         self.client_in = None;
         self.client_out = None;
-        self.eof_told = true;
         self.stderr.release();
         self.to_client.clear();
         self.down.discard_routed();
@@ -157,6 +155,8 @@ impl Keeper<'_> {
                 server.tree.exclude(pid);
             }
         }
+        // A side guard does not inherit the tree, so what it would have to end is written down now.
+        self.note_members();
         let successor = self.side_guard;
         self.tell(What::GuardLost(Lost {
             pid: lost,

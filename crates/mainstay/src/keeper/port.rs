@@ -61,15 +61,14 @@ impl Port {
         };
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
         let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let own = match open(path, flags, Mode::empty()) {
-            Ok(own) => own,
+        let own = if let Ok(own) = open(path, flags, Mode::empty()) {
+            own
+        } else {
             // Another user's pipe, or no /proc: then the flag goes on the shared description.
-            Err(_) => {
-                let own = fd.try_clone_to_owned()?;
-                let flags = rustix::fs::fcntl_getfl(&own)?;
-                rustix::fs::fcntl_setfl(&own, flags | OFlags::NONBLOCK)?;
-                own
-            }
+            let own = fd.try_clone_to_owned()?;
+            let flags = rustix::fs::fcntl_getfl(&own)?;
+            rustix::fs::fcntl_setfl(&own, flags | OFlags::NONBLOCK)?;
+            own
         };
         Self::watched(own, way, Kind::Stream)
     }

@@ -16,6 +16,7 @@ use mainstay_os::record::{Inbox, Marks};
 use super::port::Port;
 
 /// What the pump shows to whoever decides.
+#[derive(Clone, Copy)]
 pub enum Show<'a> {
     /// A whole line.
     Line(&'a Frame<'a>, &'a [u8]),

@@ -33,6 +33,8 @@ pub struct Running {
     pub why_not: Vec<WhyNot>,
     /// Its stdin, until it is closed.
     pub stdin: Option<Port>,
+    /// Its stdin is to be closed once all that is routed has been written.
+    pub stdin_closing: bool,
     /// Its stdout, until its end.
     pub stdout: Option<Port>,
     /// How the process ended, from its end until the link has been told.
@@ -69,13 +71,13 @@ pub struct Failure {
 /// Starts a generation; its stderr comes apart.
 pub fn start(
     plan: &Plan,
-    container: Option<(Container, Vec<OsString>)>,
+    container: Option<&(Container, Vec<OsString>)>,
     keeper: Identity,
 ) -> Result<(Running, Port), Failure> {
     let tag = plan.tag(keeper);
     let choice = tier::choose(plan.wish, &tag).map_err(|why_not| no_tier(&why_not))?;
     let (stdin, stdout, stderr) = pipes().map_err(|error| no_pipes(&error))?;
-    let (container, argv) = match &container {
+    let (container, argv) = match container {
         Some((container, argv)) => (Some(container.clone()), argv),
         None => (None, &plan.argv),
     };
@@ -98,6 +100,7 @@ pub fn start(
         tier: spawned.tier,
         why_not: spawned.why_not,
         stdin: Some(port(stdin.1, Way::Out)?),
+        stdin_closing: false,
         stdout: Some(port(stdout.0, Way::In)?),
         exit: None,
         seen: BTreeSet::new(),

@@ -97,9 +97,8 @@ impl Entry {
     /// The directory of a link whose last owners are dead, if it is there; else a new one.
     pub fn take(paths: &Paths, id: LinkId) -> io::Result<Self> {
         let path = paths.run().join(id.to_string());
-        let lock = match OpenOptions::new().write(true).open(path.join(LOCK)) {
-            Ok(lock) => lock,
-            Err(_) => return Self::create(paths, id),
+        let Ok(lock) = OpenOptions::new().write(true).open(path.join(LOCK)) else {
+            return Self::create(paths, id);
         };
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self {
