@@ -7,6 +7,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod exit;
 pub mod keeper;
 pub mod ledger;
