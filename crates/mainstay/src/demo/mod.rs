@@ -82,15 +82,16 @@ fn play_one(scene: &Scene, stage: &mut Stage, screen: &mut Screen) -> Result<boo
     let began = clock::now();
     let played = (scene.play)(stage, screen);
     screen.progress("");
-    let (outcome, problem) = match played {
-        Ok(outcome) => (outcome, None),
+    // A scene that came to its end must also have left an empty stage; one that did not is simply cleared.
+    let settled = played.and_then(|outcome| Ok((outcome, stage.settle()?)));
+    let (outcome, left, problem) = match settled {
+        Ok((outcome, left)) => (outcome, left, None),
         Err(Trouble::Interrupted(signal)) => return Err(signal),
-        Err(Trouble::Failed(problem)) => (Outcome::unknown(), Some(problem)),
-    };
-    let left = match stage.settle() {
-        Ok(left) => left,
-        Err(Trouble::Interrupted(signal)) => return Err(signal),
-        Err(Trouble::Failed(_)) => Vec::new(),
+        Err(Trouble::Failed(problem)) => {
+            let cleared = stage.clear();
+            let more = cleared.map_or_else(|error| format!("; {error}"), |()| String::new());
+            (Outcome::unknown(), Vec::new(), Some(problem + &more))
+        }
     };
     let told = Told {
         scene: scene.name,
@@ -135,7 +136,7 @@ fn close(stage: Stage) -> Told {
 }
 
 /// The user has had enough: everything is ended all the same, then we end as the signal wants it.
-fn interrupted(stage: Stage, screen: &mut Screen, number: i32) -> Exit {
+fn interrupted(mut stage: Stage, screen: &mut Screen, number: i32) -> Exit {
     screen.progress("");
     let problem = match stage.clear() {
         Ok(()) => close(stage).problem,

@@ -37,6 +37,9 @@ const SETTLE_MS: u64 = 5_000;
 /// How long mainstay may take to leave when all players have been ended.
 const LEAVE_MS: u64 = 1_000;
 
+/// Processes that are waited for at once: a demo that has run out of descriptors must still end everybody.
+const AT_ONCE: usize = 8;
+
 /// The place of all scenes.
 #[derive(Debug)]
 pub struct Stage {
@@ -110,29 +113,31 @@ impl Stage {
     /// After a scene: waits until nobody is on the stage. Whoever does not leave is told and ended.
     pub fn settle(&mut self) -> Result<Vec<Seen>, Trouble> {
         let limit = clock::now().after_ms(SETTLE_MS);
+        self.roll.clear();
         loop {
             let here = self.here()?;
-            let handles: Vec<Handle> = here.iter().filter_map(handle).collect();
             if here.is_empty() {
-                self.roll.clear();
                 reap();
                 return Ok(Vec::new());
             }
+            let handles: Vec<Handle> = here.iter().take(AT_ONCE).filter_map(handle).collect();
             if !self.ended(&handles.iter().collect::<Vec<_>>(), limit)? {
                 break;
             }
         }
         let left = self.here()?;
         self.clear()?;
-        self.roll.clear();
         Ok(left.into_iter().map(seen).collect())
     }
 
     /// Takes the stage down: ends whoever is still on it, says who that was, and removes the directory.
-    pub fn close(self) -> io::Result<Vec<Seen>> {
+    pub fn close(mut self) -> io::Result<Vec<Seen>> {
         let left = self.here()?;
         self.clear()?;
-        let Self { home, .. } = self;
+        let Self {
+            home, roll, watch, ..
+        } = self;
+        drop((roll, watch));
         home.remove()?;
         Ok(left.into_iter().map(seen).collect())
     }
@@ -151,10 +156,12 @@ impl Stage {
 
     /// Ends everybody on the stage. The players first: then mainstay has nothing left to keep, and leaves by itself,
     /// with its cgroups removed; whoever does not leave is ended, too.
-    pub fn clear(&self) -> io::Result<()> {
+    pub fn clear(&mut self) -> io::Result<()> {
+        self.roll.clear();
         let limit = clock::now().after_ms(SETTLE_MS);
         self.end(is_player, limit)?;
-        let others: Vec<Handle> = self.here()?.iter().filter_map(handle).collect();
+        let others = self.here()?;
+        let others: Vec<Handle> = others.iter().take(AT_ONCE).filter_map(handle).collect();
         await_ends(&others, clock::now().after_ms(LEAVE_MS));
         self.end(|_| true, limit)?;
         reap();
@@ -166,10 +173,10 @@ impl Stage {
         loop {
             let mut here = self.here()?;
             here.retain(whom);
-            let victims: Vec<Handle> = here.iter().filter_map(handle).collect();
-            if victims.is_empty() {
+            if here.is_empty() {
                 return Ok(());
             }
+            let victims: Vec<Handle> = here.iter().take(AT_ONCE).filter_map(handle).collect();
             if clock::now() >= limit {
                 return Err(io::Error::other("some processes cannot be ended"));
             }

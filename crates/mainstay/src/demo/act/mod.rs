@@ -32,7 +32,7 @@ pub enum Act {
     Server,
     /// A server that does not.
     DeafServer,
-    /// A server that says why it cannot work, and ends.
+    /// A server that says at the first request why it cannot work, and ends.
     BrokenServer,
     /// A server's child, with a child.
     Child,
@@ -69,10 +69,7 @@ impl Act {
         let played = match self {
             Self::BareClient | Self::KeptClient => client::play(self, party, end),
             Self::Server | Self::DeafServer => server::play(self, party, end),
-            Self::BrokenServer => {
-                talk(BROKEN);
-                return Exit::Unhealthy;
-            }
+            Self::BrokenServer => server::give_up(end),
             Self::Child | Self::Grandchild | Self::Daemon | Self::Forker | Self::Orphan => {
                 family::play(self, party, end)
             }
@@ -80,16 +77,13 @@ impl Act {
         match played {
             Ok(()) => Exit::Ok,
             Err(Trouble::Failed(problem)) => {
-                talk(&format!("demo {}: {problem}\n", self.word()));
+                talk(&format!("Error: {problem}\n"));
                 Exit::Unhealthy
             }
             Err(Trouble::Interrupted(_)) => Exit::Unhealthy,
         }
     }
 }
-
-/// What the broken server says.
-const BROKEN: &str = "Error: WEATHER_API_KEY is not set\n";
 
 /// Starts a part of the same party; nobody waits for it.
 fn start(act: Act, party: &str) -> io::Result<()> {

@@ -48,7 +48,7 @@ fn play(stage: &mut Stage, screen: &mut Screen) -> Result<Outcome, Trouble> {
     let facts = Facts {
         servers: vec![
             ask(stage, "no such command", missing, "command not found", 127)?,
-            ask(stage, "it ends at once", broken, "WEATHER_API_KEY", 1)?,
+            ask(stage, "it gives up", broken, "WEATHER_API_KEY", 1)?,
         ],
     };
     Outcome::of(facts.held(), &facts, facts.lines())
