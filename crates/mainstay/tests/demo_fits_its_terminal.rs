@@ -1,4 +1,5 @@
 //! `mainstay demo` on a terminal: colours, a line of progress that is written over, and no line that wraps.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,5 @@
 //! `mainstay demo`, as somebody with a fresh machine calls it: it holds, it fits, and nothing of it is left.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::path::Path;

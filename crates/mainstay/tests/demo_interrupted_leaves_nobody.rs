@@ -1,4 +1,5 @@
 //! Ctrl-C in the middle of `mainstay demo`: everybody is ended, also those whom nobody but the demo would end.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
