@@ -7,6 +7,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod container;
 pub mod demo;
 pub mod exit;
 pub mod keeper;
@@ -17,5 +18,9 @@ pub mod report;
 pub mod sweeper;
 pub mod view;
 
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod samples;
 #[cfg(test)]
 mod scratch;
