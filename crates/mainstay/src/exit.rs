@@ -23,9 +23,7 @@ pub enum Exit {
     State,
     /// A keeper does not answer.
     Stuck,
-    /// The config file is wrong.
-    Config,
-    /// `run`: mainstay itself failed.
+    /// Mainstay itself failed, or its config file is wrong.
     Failed,
     /// `run`: the server command is there but cannot be executed.
     NotExecutable,
@@ -44,7 +42,6 @@ impl Exit {
             Self::Usage => 2,
             Self::State => 73,
             Self::Stuck => 75,
-            Self::Config => 78,
             Self::Failed => 125,
             Self::NotExecutable => 126,
             Self::NoSuchCommand => 127,
@@ -56,9 +53,7 @@ impl Exit {
     #[must_use]
     pub fn in_run(self) -> Self {
         match self {
-            Self::Unhealthy | Self::NotFound | Self::State | Self::Stuck | Self::Config => {
-                Self::Failed
-            }
+            Self::Unhealthy | Self::NotFound | Self::State | Self::Stuck => Self::Failed,
             Self::Ok
             | Self::Usage
             | Self::Failed
@@ -86,7 +81,7 @@ pub struct Row {
 }
 
 /// The reference table.
-pub static TABLE: [Row; 10] = [
+pub static TABLE: [Row; 9] = [
     Row {
         code: "0",
         commands: "all",
@@ -113,14 +108,9 @@ pub static TABLE: [Row; 10] = [
         meaning: "a keeper does not answer",
     },
     Row {
-        code: "78",
-        commands: "all but run",
-        meaning: "the config file is wrong",
-    },
-    Row {
         code: "125",
-        commands: "run",
-        meaning: "mainstay itself failed (state directory, config file, tier that was required)",
+        commands: "all",
+        meaning: "mainstay itself failed; in `run` also for the state directory, the config file, or a required tier",
     },
     Row {
         code: "126",
@@ -152,7 +142,6 @@ mod tests {
             Exit::Usage,
             Exit::State,
             Exit::Stuck,
-            Exit::Config,
             Exit::Failed,
             Exit::NotExecutable,
             Exit::NoSuchCommand,
@@ -170,7 +159,7 @@ mod tests {
             core: false,
         };
         assert_eq!(Exit::Server(killed).in_run().code(), 137);
-        assert_eq!(Exit::Config.in_run().code(), 125);
+        assert_eq!(Exit::State.in_run().code(), 125);
         assert_eq!(Exit::Usage.in_run().code(), 2);
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod container;
 pub mod exit;
 pub mod keeper;
 pub mod ledger;
@@ -16,5 +17,9 @@ pub mod report;
 pub mod sweeper;
 pub mod view;
 
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod samples;
 #[cfg(test)]
 mod scratch;

@@ -232,6 +232,25 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_of_somebody_else_is_refused() {
+        // Only root can give a directory away; for others there is nothing to see here.
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        std::os::unix::fs::chown(paths.events(), Some(12_345), None).unwrap();
+        let report = paths.make().unwrap_err().to_string();
+        assert_eq!(
+            report,
+            format!(
+                "error: {0} belongs to uid 12345, but this is uid 0\nhint: give it back with `sudo chown -R 0 {0}`",
+                paths.events().display()
+            )
+        );
+    }
+
+    #[test]
     fn what_is_in_the_way_is_named() {
         let scratch = Scratch::new();
         let local = scratch.path().join(".local");

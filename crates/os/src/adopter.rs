@@ -6,6 +6,7 @@
 use std::fs;
 
 use crate::census::{self, Stat};
+use crate::clock;
 
 /// Whether an adopter reaps, and how we know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,9 @@ const REAPERS: [&str; 18] = [
 const NON_REAPERS: [&str; 8] = [
     "node", "bun", "deno", "python", "python3", "sleep", "tail", "java",
 ];
-const MANY_ZOMBIES: usize = 512;
+/// Zombies that are as old as this have been waiting for longer than any reaper takes.
+const OLD_ZOMBIE_MS: u64 = 300_000;
+const MANY_ZOMBIES: usize = 8;
 
 /// The process that would adopt an orphan of this process: the nearest living ancestor that is a subreaper cannot be
 /// read from outside, so the caller says who did adopt one.
@@ -55,9 +58,16 @@ pub fn judge(adopter: i32) -> Verdict {
         .unwrap_or_default()
         .into_iter()
         .filter_map(|pid| census::stat(pid).ok())
-        .filter(Stat::dead)
+        .filter(|stat| stat.dead() && age_ms(stat) > OLD_ZOMBIE_MS)
         .count();
     weigh(&stat, &status, zombies)
+}
+
+/// Since its start; how long it has been dead cannot be seen.
+fn age_ms(stat: &Stat) -> u64 {
+    // SAFETY: sysconf takes no pointers.
+    let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    clock::since_boot_ms().saturating_sub(stat.start * 1_000 / ticks_a_second)
 }
 
 fn weigh(adopter: &Stat, status: &str, zombies: usize) -> Verdict {
@@ -90,7 +100,10 @@ fn weigh(adopter: &Stat, status: &str, zombies: usize) -> Verdict {
         );
     }
     if zombies >= MANY_ZOMBIES {
-        return says(false, format!("pid {pid} ({comm}) has {zombies} zombies"));
+        return says(
+            false,
+            format!("pid {pid} ({comm}) has {zombies} old zombies"),
+        );
     }
     if adopter.waited_ticks > 0 || adopter.waited_faults > 0 {
         return says(

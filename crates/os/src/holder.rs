@@ -15,14 +15,18 @@ use rustix::fs::{FileType, fstat};
 
 use crate::census;
 
-/// The process that is the client now that `dead` is gone: the youngest holder of the other end that is older than it.
-pub fn heir(stdin: &impl AsFd, dead: Identity) -> Option<Seen> {
+/// The process that is the client now that `dead` is gone: the youngest holder of the other end that is an ancestor of
+/// ours from the beginning, or plainly older than the dead one (start times have a grain of 10 ms).
+pub fn heir(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option<Seen> {
     let stat = fstat(stdin).ok()?;
-    let wanted = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Fifo => Wanted::Writer(format!("pipe:[{}]", stat.st_ino)),
-        FileType::Socket => Wanted::Any(format!("socket:[{}]", peer(stat.st_ino as u32).ok()??)),
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let wanted = if kind == FileType::Fifo {
+        Wanted::Writer(format!("pipe:[{}]", stat.st_ino))
+    } else if kind == FileType::Socket {
+        Wanted::Any(format!("socket:[{}]", peer(stat.st_ino as u32).ok()??))
+    } else {
         // A terminal, a file or a device is nobody's end.
-        _ => return None,
+        return None;
     };
     let mine = rustix::process::getuid().as_raw();
     census::pids()
@@ -30,7 +34,8 @@ pub fn heir(stdin: &impl AsFd, dead: Identity) -> Option<Seen> {
         .into_iter()
         .filter(|&pid| census::uid(pid) == Some(mine))
         .filter_map(|pid| census::stat(pid).ok())
-        .filter(|stat| !stat.dead() && stat.who() != dead && stat.start <= dead.start)
+        .filter(|stat| !stat.dead() && stat.who() != dead)
+        .filter(|stat| stat.start < dead.start || ancestors.contains(&stat.who()))
         .filter(|stat| holds(stat.pid, &wanted))
         .max_by_key(|stat| stat.start)
         .map(|stat| Seen {
@@ -137,22 +142,20 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let me = crate::identity::me().unwrap();
         assert_eq!(
-            heir(&reader, me_as_if_started_by_a_launcher()).unwrap().who,
+            heir(&reader, me_as_if_started_by_a_launcher(), &[])
+                .unwrap()
+                .who,
             me
         );
-        // Younger than the dead: a leak.
-        assert_eq!(
-            heir(
-                &reader,
-                Identity {
-                    pid: i32::MAX,
-                    start: me.start - 1
-                }
-            ),
-            None
-        );
+        // Not older than the dead: a leak, unless it is known to stand above us.
+        let twin = Identity {
+            pid: i32::MAX,
+            start: me.start,
+        };
+        assert_eq!(heir(&reader, twin, &[]), None);
+        assert_eq!(heir(&reader, twin, &[me]).unwrap().who, me);
         drop(writer);
-        assert_eq!(heir(&reader, me_as_if_started_by_a_launcher()), None);
+        assert_eq!(heir(&reader, me_as_if_started_by_a_launcher(), &[]), None);
     }
 
     #[test]
@@ -160,11 +163,13 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let me = crate::identity::me().unwrap();
         assert_eq!(
-            heir(&ours, me_as_if_started_by_a_launcher()).unwrap().who,
+            heir(&ours, me_as_if_started_by_a_launcher(), &[])
+                .unwrap()
+                .who,
             me
         );
         assert!(theirs.as_raw_fd() > 0);
         drop(theirs);
-        assert_eq!(heir(&ours, me_as_if_started_by_a_launcher()), None);
+        assert_eq!(heir(&ours, me_as_if_started_by_a_launcher(), &[]), None);
     }
 }

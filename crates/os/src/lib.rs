@@ -10,6 +10,7 @@ pub mod adopter;
 pub mod census;
 pub mod channel;
 pub mod clock;
+pub mod dbus;
 pub mod guard;
 pub mod holder;
 pub mod identity;

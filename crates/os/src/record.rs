@@ -214,44 +214,48 @@ impl Region {
     /// At most one process at a time may use the parts (the guard calls this only when no keeper lives), and at most
     /// once in that process's life.
     pub unsafe fn lend(&self) -> Parts {
-        let base = self.base.as_ptr();
         // SAFETY: all ranges lie within the mapping, are disjoint and page-aligned; every type is plain data for which
         // any bit pattern is valid; the caller promises that nobody else uses them.
         unsafe {
             Parts {
                 record: Record {
-                    head: &mut *base.add(HEAD).cast::<Head>(),
-                    opening: std::slice::from_raw_parts_mut(base.add(OPENING), WHOLE_LINE_BYTES),
-                    slots: std::slice::from_raw_parts_mut(
-                        base.add(SLOTS).cast::<Slot>(),
-                        IN_FLIGHT_MAX,
+                    head: &mut *self.part::<Head>(HEAD),
+                    opening: std::slice::from_raw_parts_mut(
+                        self.part::<u8>(OPENING),
+                        WHOLE_LINE_BYTES,
                     ),
+                    slots: std::slice::from_raw_parts_mut(self.part::<Slot>(SLOTS), IN_FLIGHT_MAX),
                 },
-                notes: &mut *base.add(NOTES).cast::<Notes>(),
+                notes: &mut *self.part::<Notes>(NOTES),
                 inbox: Inbox {
-                    bytes: std::slice::from_raw_parts_mut(base.add(INBOX), INBOX_BYTES),
-                    board: base.add(BOARD).cast::<Board>(),
+                    bytes: std::slice::from_raw_parts_mut(self.part::<u8>(INBOX), INBOX_BYTES),
+                    board: self.part::<Board>(BOARD),
                 },
             }
         }
     }
 
+    /// A part at a page-aligned offset.
+    fn part<T>(&self, offset: usize) -> *mut T {
+        self.base.as_ptr().wrapping_add(offset).cast()
+    }
+
     /// A copy of the fixed part, for a guard that only looks.
     pub fn head(&self) -> Head {
         // SAFETY: within the mapping, aligned, any bit pattern is valid; a torn read is possible and harmless.
-        unsafe { ptr::read_volatile(self.base.as_ptr().add(HEAD).cast::<Head>()) }
+        unsafe { ptr::read_volatile(self.part::<Head>(HEAD)) }
     }
 
     /// A copy of the notes.
     pub fn notes(&self) -> Notes {
         // SAFETY: as for `head`.
-        unsafe { ptr::read_volatile(self.base.as_ptr().add(NOTES).cast::<Notes>()) }
+        unsafe { ptr::read_volatile(self.part::<Notes>(NOTES)) }
     }
 
     /// Changes the notes. Only for a guard whose keeper is dead.
     pub fn write_notes(&self, notes: Notes) {
         // SAFETY: within the mapping and aligned; no keeper lives that could hold a reference to it.
-        unsafe { ptr::write_volatile(self.base.as_ptr().add(NOTES).cast::<Notes>(), notes) }
+        unsafe { ptr::write_volatile(self.part::<Notes>(NOTES), notes) }
     }
 }
 
@@ -334,7 +338,7 @@ mod tests {
                     && size_of::<Notes>() <= PAGE
                     && size_of::<Board>() <= PAGE
                     && size_of::<Slot>() == 128
-            )
+            );
         };
     }
 }

@@ -20,7 +20,7 @@ use mainstay_core::tier::{Tier, WhyNot};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::identity;
-use crate::tier::{Choice, Leaf, Place};
+use crate::tier::{Choice, Place};
 use crate::tree::{Hold, Tree};
 
 mod child;
@@ -201,14 +201,6 @@ struct Refusal {
 }
 
 impl Refusal {
-    fn clone(error: &io::Error) -> Self {
-        Self {
-            stage: Stage::Clone,
-            errno: error.raw_os_error().unwrap_or(libc::EIO),
-            why_not: Vec::new(),
-        }
-    }
-
     fn at(self, program: &Path) -> SpawnError {
         SpawnError {
             stage: self.stage,
@@ -220,91 +212,130 @@ impl Refusal {
 }
 
 /// Starts the child in its place, or in the next weaker one that the wish allows.
-fn launch(image: &Image, report: &OwnedFd, choice: Choice) -> Result<Placed, Refusal> {
-    let Choice {
-        tier,
-        mut why_not,
-        place,
-        wish,
-        tag: _,
-    } = choice;
-    match place {
-        Place::Subreaper => {
-            let born = clone::start(image, report, None, None).map_err(|e| Refusal::clone(&e))?;
-            Ok(Placed {
-                born,
-                hold: Hold::Parenthood,
-                tier,
-                why_not,
-            })
-        }
-        Place::Cgroup(leaf) => {
-            if let Ok(born) = clone::start(image, report, Some(leaf.as_fd()), None) {
+fn launch(image: &Image, report: &OwnedFd, mut choice: Choice) -> Result<Placed, Refusal> {
+    loop {
+        let reason = match attempt(image, report, &mut choice) {
+            Ok((born, hold, tier)) => {
                 return Ok(Placed {
                     born,
-                    hold: Hold::Leaf(leaf),
+                    hold,
                     tier,
-                    why_not,
+                    why_not: choice.why_not,
                 });
             }
-            // No clone3 (seccomp) or none into a cgroup (before Linux 5.7): the child waits while we move it.
-            let (born, gate) = gated(image, report)?;
-            let (hold, tier) = match enter(leaf, born.pid) {
-                Ok(hold) => (hold, tier),
-                Err(reason) => {
-                    why_not.push(WhyNot { tier, reason });
-                    (Hold::Parenthood, Tier::Subreaper)
-                }
-            };
-            admit(born, gate, wish.allows(tier), hold, tier, why_not)
-        }
-    }
-}
-
-/// A child that waits before anything else until its gate is opened; if the gate is dropped instead, it exits.
-fn gated(image: &Image, report: &OwnedFd) -> Result<(Born, OwnedFd), Refusal> {
-    let (wait, gate) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| Refusal::clone(&e.into()))?;
-    let born =
-        clone::start(image, report, None, Some((&wait, &gate))).map_err(|e| Refusal::clone(&e))?;
-    Ok((born, gate))
-}
-
-fn enter(leaf: Leaf, pid: i32) -> Result<Hold, String> {
-    match leaf.add(pid) {
-        Ok(()) => Ok(Hold::Leaf(leaf)),
-        Err(error) => Err(format!(
-            "the server could not be moved into {} ({error})",
-            leaf.path().display()
-        )),
-    }
-}
-
-/// Opens the gate, or turns the child away if it ended up in a weaker place than the wish allows.
-fn admit(
-    born: Born,
-    gate: OwnedFd,
-    allowed: bool,
-    hold: Hold,
-    tier: Tier,
-    why_not: Vec<WhyNot>,
-) -> Result<Placed, Refusal> {
-    if !allowed {
-        drop(gate);
-        reap_now(born.pid);
-        return Err(Refusal {
+            Err(Attempt::Clone(error)) => {
+                return Err(Refusal {
+                    stage: Stage::Clone,
+                    errno: error.raw_os_error().unwrap_or(libc::EIO),
+                    why_not: Vec::new(),
+                });
+            }
+            Err(Attempt::Place(reason)) => reason,
+        };
+        choice = choice.weaker(reason).map_err(|why_not| Refusal {
             stage: Stage::Place,
             errno: libc::EPERM,
             why_not,
-        });
+        })?;
     }
-    // A child that died at the gate is seen as any other death: by its status.
-    drop(File::from(gate).write_all(b"!"));
-    Ok(Placed {
-        born,
-        hold,
-        tier,
-        why_not,
-    })
+}
+
+/// Why one attempt failed: no process at all, or none in that place.
+enum Attempt {
+    Clone(io::Error),
+    Place(String),
+}
+
+impl From<io::Error> for Attempt {
+    fn from(error: io::Error) -> Self {
+        Self::Clone(error)
+    }
+}
+
+fn attempt(
+    image: &Image,
+    report: &OwnedFd,
+    choice: &mut Choice,
+) -> Result<(Born, Hold, Tier), Attempt> {
+    match std::mem::replace(&mut choice.place, Place::Subreaper) {
+        Place::Subreaper => {
+            let born = clone::start(image, report, None, None)?;
+            Ok((born, Hold::Parenthood, Tier::Subreaper))
+        }
+        Place::Cgroup(leaf) => {
+            if let Ok(born) = clone::start(image, report, Some(leaf.as_fd()), None) {
+                return Ok((born, Hold::Leaf(leaf), Tier::Cgroup));
+            }
+            // No clone3 (seccomp) or none into a cgroup (before Linux 5.7): the child waits while we move it.
+            let waiting = Waiting::start(image, report)?;
+            if let Err(error) = leaf.add(waiting.born.pid) {
+                waiting.turn_away();
+                let path = leaf.path().display();
+                return Err(Attempt::Place(format!(
+                    "the server could not be moved into {path} ({error})"
+                )));
+            }
+            Ok((waiting.admit(), Hold::Leaf(leaf), Tier::Cgroup))
+        }
+        Place::Scope(mut manager) => {
+            let waiting = Waiting::start(image, report)?;
+            let adopted = match manager.adopt(waiting.born.pid) {
+                Ok(adopted) => adopted,
+                Err(reason) => {
+                    waiting.turn_away();
+                    return Err(Attempt::Place(reason));
+                }
+            };
+            // The guardian comes up while the server does, unless it is a condition.
+            let (born, guardian) = if choice.wish.allows(Tier::Cgroup) {
+                let born = waiting.admit();
+                (born, manager.confirm_guardian(&adopted))
+            } else {
+                match manager.confirm_guardian(&adopted) {
+                    Ok(()) => (waiting.admit(), Ok(())),
+                    Err(reason) => {
+                        waiting.turn_away();
+                        return Err(Attempt::Place(reason));
+                    }
+                }
+            };
+            let tier = match guardian {
+                Ok(()) => Tier::Scope,
+                Err(reason) => {
+                    let tier = Tier::Scope;
+                    choice.why_not.push(WhyNot { tier, reason });
+                    Tier::Cgroup
+                }
+            };
+            Ok((born, Hold::Leaf(adopted.leaf), tier))
+        }
+    }
+}
+
+/// A child that waits before anything else until it is admitted.
+struct Waiting {
+    born: Born,
+    gate: OwnedFd,
+}
+
+impl Waiting {
+    fn start(image: &Image, report: &OwnedFd) -> io::Result<Self> {
+        let (wait, gate) = pipe_with(PipeFlags::CLOEXEC)?;
+        let born = clone::start(image, report, None, Some((&wait, &gate)))?;
+        Ok(Self { born, gate })
+    }
+
+    fn admit(self) -> Born {
+        // A child that died at the gate is seen as any other death: by its status.
+        drop(File::from(self.gate).write_all(b"!"));
+        self.born
+    }
+
+    /// It exits because its gate is gone, without a word.
+    fn turn_away(self) {
+        drop(self.gate);
+        reap_now(self.born.pid);
+    }
 }
 
 /// Waits for one child of ours that is about to exit.

@@ -12,12 +12,12 @@ pub fn set(name: &str) {
         // SAFETY: PR_SET_NAME reads a NUL-terminated string of any length and keeps 15 bytes of it.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
-    let Some((start, end)) = argument_area() else {
+    let Some((first, last)) = argument_area() else {
         return;
     };
-    // SAFETY: the kernel says that [start, end) is the argument area of this very process: mapped, writable, and
+    // SAFETY: the kernel says that [first, last) is the argument area of this very process: mapped, writable, and
     // used by nobody else any more (the arguments were copied by std at start, and this is the only thread).
-    let area = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, end - start) };
+    let area = unsafe { std::slice::from_raw_parts_mut(first as *mut u8, last - first) };
     area.fill(0);
     let len = name.len().min(area.len().saturating_sub(1));
     area[..len].copy_from_slice(&name.as_bytes()[..len]);
@@ -28,7 +28,7 @@ fn argument_area() -> Option<(usize, usize)> {
     let rest = stat.get(stat.rfind(')')? + 2..)?;
     // proc(5): arg_start is field 48, arg_end 49; `rest` begins with field 3.
     let mut fields = rest.split_ascii_whitespace().skip(45);
-    let start: usize = fields.next()?.parse().ok()?;
-    let end: usize = fields.next()?.parse().ok()?;
-    (start != 0 && end > start).then_some((start, end))
+    let first: usize = fields.next()?.parse().ok()?;
+    let last: usize = fields.next()?.parse().ok()?;
+    (first != 0 && last > first).then_some((first, last))
 }

@@ -1,5 +1,7 @@
 //! What a server finds when it starts, seen by real children, and what a failed start says.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use common::{Server, alone, tiers};
@@ -180,7 +182,7 @@ fn descriptors_that_are_in_each_others_place_arrive_right() {
                 .unwrap();
             assert_eq!((text.as_str(), talk.as_str()), ("through\n", "err\n"));
             tree.kill(5_000, &mut |_, status, _| {
-                assert_eq!(status, Status::Code(0))
+                assert_eq!(status, Status::Code(0));
             });
         },
     );

@@ -1,8 +1,10 @@
 //! Trees of every shape are ended to the last process, on each tier that this machine has.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
-use common::{Running, Server, alone, tiers};
+use common::{Running, SHAPES, Server, alone, tiers};
 use mainstay_core::event::{Seen, Status};
 use mainstay_core::tier::Tier;
 use mainstay_os::tree::Ended;
@@ -13,33 +15,6 @@ const KILLED: Status = Status::Signal {
     number: libc::SIGKILL,
     core: false,
 };
-
-/// A tree of `n` besides the server: a third plain, a third with sessions of their own, a third daemons; all deaf to
-/// SIGTERM and SIGHUP. Says "ready" when all are there.
-const SHAPES: &str = "
-import os, signal, sys
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-signal.signal(signal.SIGHUP, signal.SIG_IGN)
-n = int(sys.argv[1])
-r, w = os.pipe()
-def rest():
-    os.write(w, b'.')
-    while True: signal.pause()
-for i in range(n):
-    if i % 3 == 2:
-        if os.fork() == 0:
-            os.setsid()
-            if os.fork() == 0: rest()
-            os._exit(0)
-        os.wait()
-    elif os.fork() == 0:
-        if i % 3 == 1: os.setsid()
-        rest()
-got = 0
-while got < n: got += len(os.read(r, 4096))
-print('ready', flush=True)
-while True: signal.pause()
-";
 
 /// Chains of processes that fork and exit for ever (well, 20 s), half of them in ever new sessions.
 const COMETS: &str = "

@@ -86,6 +86,11 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         table
     }
 
+    /// The slots, as a successor would find them.
+    pub fn slots(&self) -> &[Slot] {
+        self.slots.as_ref()
+    }
+
     /// Notes a request that goes to the server.
     pub fn open(&mut self, id: &[u8], method: Tracked, generation: u32, now: Moment) -> Opened {
         if id.is_empty() || id.len() > ID_BYTES {

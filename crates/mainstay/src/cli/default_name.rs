@@ -467,6 +467,54 @@ mod tests {
     }
 
     #[test]
+    fn whatever_stands_there_a_name_comes_out() {
+        let words = [
+            "npx",
+            "npm",
+            "uv",
+            "uvx",
+            "python",
+            "node",
+            "docker",
+            "sh",
+            "env",
+            "java",
+            "deno",
+            "bun",
+            "run",
+            "exec",
+            "tool",
+            "container",
+            "-c",
+            "-m",
+            "-jar",
+            "-p",
+            "--",
+            "-",
+            "",
+            "@",
+            "@/",
+            "a/",
+            ":",
+            "=",
+            ".",
+            "..",
+            "é@é",
+            "x",
+        ];
+        for first in words {
+            for second in words {
+                for third in words {
+                    let command: Vec<OsString> = vec![first.into(), second.into(), third.into()];
+                    let name = of(&command);
+                    assert!(!name.is_empty() && name.len() <= 64, "{command:?}: {name}");
+                    assert!(!name.contains(['/', ' ', '\0']), "{command:?}: {name}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn any_bytes_make_a_name() {
         let odd: Vec<OsString> = vec!["/x/a b\u{1b}[31m".into()];
         assert_eq!(of(&odd), "a-b--31m");

@@ -95,6 +95,10 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         realm: identity::realm()?,
         started_at: crate::ledger::time::rfc3339(mainstay_os::clock::wall_ms()),
         shim: identity::me()?,
+        ancestors: client
+            .as_ref()
+            .map(|seen| census::ancestors(seen.who.pid))
+            .unwrap_or_default(),
         client,
         detached,
     })

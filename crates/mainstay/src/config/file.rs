@@ -34,7 +34,7 @@ pub(super) fn load(paths: &Paths) -> Result<Config, Report> {
     let path = paths.config_file();
     let trouble = |cause: String| {
         Report::new(
-            Exit::Config,
+            Exit::Failed,
             format!("cannot read the config file {}", path.display()),
         )
         .because(cause)
@@ -255,7 +255,7 @@ impl Reader<'_> {
         let before = self.text.get(..at.start).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
         Report::new(
-            Exit::Config,
+            Exit::Failed,
             format!("{}:{line}: {problem}", self.path.display()),
         )
     }
@@ -418,7 +418,7 @@ cwd = "~/work"
             if hint.is_some() {
                 assert_eq!(report.advice(), hint, "{text}");
             }
-            assert_eq!(report.exit(), Exit::Config);
+            assert_eq!(report.exit(), Exit::Failed);
         }
     }
 

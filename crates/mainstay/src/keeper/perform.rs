@@ -2,7 +2,7 @@
 
 use std::task::Context;
 
-use mainstay_core::event::{Lost, Seen, Start, What};
+use mainstay_core::event::{Lost, Seen, Start, StderrDropped, What};
 use mainstay_core::link::{Input, Output};
 use mainstay_core::server::stop::Step;
 use mainstay_os::census;
@@ -10,7 +10,9 @@ use mainstay_os::channel::Word;
 use rustix::process::Signal;
 
 use super::control::Outcome;
+use super::end::run_to_its_end;
 use super::{Keeper, NOTE_FIRST_MS, server, session};
+use crate::container::{self, Container};
 use crate::registry::card::{self, Card};
 use crate::registry::control::Answer;
 
@@ -45,13 +47,24 @@ impl Keeper<'_> {
     }
 
     fn spawn(&mut self) {
-        match server::start(self.plan, &self.plan.argv, self.me) {
+        let directory = self.entry.map(|entry| entry.path().to_path_buf());
+        let next = self.link.generation() + 1;
+        if let (Some(directory), true) = (&directory, next > 1) {
+            // The last generation's container lives on if its keeper was killed.
+            if let Some((container, _)) = Container::of(&self.plan.argv, directory, next - 1)
+                && let Some(kill) = container.kill()
+            {
+                run_to_its_end(&kill, self.plan.limits.kill_confirm_ms);
+            }
+        }
+        let container =
+            directory.and_then(|directory| Container::of(&self.plan.argv, &directory, next));
+        match server::start(self.plan, container.as_ref(), self.me) {
             Ok((running, stderr)) => {
                 self.stderr.attach(stderr);
                 let pid = running.who.pid;
                 let (tier, why_not) = (running.tier, running.why_not.clone());
                 self.server = Some(running);
-                self.stdin_closing = false;
                 self.handle(Input::Started);
                 self.note_at = Some(self.now.after_ms(NOTE_FIRST_MS));
                 self.tell(What::Start(Start {
@@ -84,14 +97,23 @@ impl Keeper<'_> {
     fn step(&mut self, step: Step) {
         if let Some(server) = &mut self.server {
             server.look();
+            server.stdin_closing = true;
         }
         self.write_card();
         match step {
-            Step::CloseStdin => self.stdin_closing = true,
+            Step::CloseStdin => {}
             Step::Terminate => {
-                self.stdin_closing = true;
                 if let Some(server) = &self.server {
                     server.tree.signal(Signal::TERM);
+                    // It counts as a member of the tree until it is done, so the rung waits for it.
+                    let seconds = self.plan.limits.grace_term_ms.div_ceil(1_000);
+                    if let Some(stop) = server
+                        .container
+                        .as_ref()
+                        .and_then(|container| container.stop(seconds))
+                    {
+                        container::start(&stop);
+                    }
                 }
             }
             Step::Kill => self.end_tree(),
@@ -103,7 +125,6 @@ impl Keeper<'_> {
         self.releasing = false;
         self.client_in = None;
         self.client_out = None;
-        self.eof_told = true;
         self.stderr.release();
         self.to_client.clear();
         self.down.discard_routed();
@@ -134,6 +155,8 @@ impl Keeper<'_> {
                 server.tree.exclude(pid);
             }
         }
+        // A side guard does not inherit the tree, so what it would have to end is written down now.
+        self.note_members();
         let successor = self.side_guard;
         self.tell(What::GuardLost(Lost {
             pid: lost,
@@ -183,7 +206,8 @@ impl Keeper<'_> {
         })
     }
 
-    pub(super) fn write_card(&self) {
+    pub(super) fn write_card(&mut self) {
+        self.shown = self.link.word();
         if let (Some(card), Some(entry)) = (self.card(), self.entry) {
             // Best effort: `ps` shows an older state.
             drop(entry.write(&card));
@@ -219,6 +243,9 @@ impl Keeper<'_> {
 
     /// The last acts: answer whoever asked for the end, tell the shim, take the directory away.
     pub(super) fn leave(&mut self) {
+        if let Some(bytes) = self.stderr.dropped_in_all() {
+            self.tell(What::StderrDropped(StderrDropped { bytes }));
+        }
         self.drop_client();
         let (ended, left) = match self.teardown.take() {
             Some(teardown) => (teardown.ended, teardown.left),

@@ -37,6 +37,8 @@ pub struct Plan {
     pub started_at: String,
     /// The shim.
     pub shim: Identity,
+    /// Who stands above the client: it may be a launcher that leaves early.
+    pub ancestors: Vec<Identity>,
     /// Who started us.
     pub client: Option<Seen>,
     /// Whether the guard is detached.

@@ -4,6 +4,7 @@
 //! terminal is opened anew through `/proc/self/fd`, a socket is asked not to wait call by call. A regular file and
 //! `/dev/null` are always ready.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
@@ -29,6 +30,8 @@ pub enum Way {
 #[derive(Debug)]
 pub struct Port {
     kind: Kind,
+    /// There may be bytes that the runtime will not tell of again: readiness was consumed without reading.
+    untold: Cell<bool>,
 }
 
 #[derive(Debug)]
@@ -48,6 +51,7 @@ impl Port {
         if kind == FileType::RegularFile {
             return Ok(Self {
                 kind: Kind::Ready(fd.try_clone_to_owned()?),
+                untold: Cell::new(false),
             });
         }
         let access = if way == Way::In {
@@ -57,15 +61,14 @@ impl Port {
         };
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
         let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let own = match open(path, flags, Mode::empty()) {
-            Ok(own) => own,
+        let own = if let Ok(own) = open(path, flags, Mode::empty()) {
+            own
+        } else {
             // Another user's pipe, or no /proc: then the flag goes on the shared description.
-            Err(_) => {
-                let own = fd.try_clone_to_owned()?;
-                let flags = rustix::fs::fcntl_getfl(&own)?;
-                rustix::fs::fcntl_setfl(&own, flags | OFlags::NONBLOCK)?;
-                own
-            }
+            let own = fd.try_clone_to_owned()?;
+            let flags = rustix::fs::fcntl_getfl(&own)?;
+            rustix::fs::fcntl_setfl(&own, flags | OFlags::NONBLOCK)?;
+            own
         };
         Self::watched(own, way, Kind::Stream)
     }
@@ -83,10 +86,14 @@ impl Port {
         };
         let spare = fd.try_clone()?;
         match registered(fd, interest) {
-            Ok(fd) => Ok(Self { kind: kind(fd) }),
+            Ok(fd) => Ok(Self {
+                kind: kind(fd),
+                untold: Cell::new(false),
+            }),
             // epoll refuses what is always ready, such as /dev/null.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(Self {
                 kind: Kind::Ready(spare),
+                untold: Cell::new(false),
             }),
             Err(error) => Err(error),
         }
@@ -99,17 +106,26 @@ impl Port {
             Kind::Stream(fd) => (fd, false),
             Kind::Socket(fd) => (fd, true),
         };
-        loop {
-            let mut guard = ready!(fd.poll_read_ready(cx))?;
-            let got = if socket {
+        let room = buffer.len();
+        let mut read = || {
+            if socket {
                 recv(fd.get_ref(), &mut *buffer, RecvFlags::DONTWAIT).map(|(len, _)| len)
             } else {
                 rustix::io::read(fd.get_ref(), &mut *buffer)
-            };
-            match got {
+            }
+        };
+        if self.untold.get() {
+            match read() {
+                Ok(len) if len > 0 => return Poll::Ready(Ok(len)),
+                Ok(_) | Err(_) => self.untold.set(false),
+            }
+        }
+        loop {
+            let mut guard = ready!(fd.poll_read_ready(cx))?;
+            match read() {
                 Ok(len) => {
                     // A short read has emptied it: the next byte brings a new event, so the vain read is saved.
-                    if len > 0 && len < buffer.len() {
+                    if len > 0 && len < room {
                         guard.clear_ready();
                     }
                     return Poll::Ready(Ok(len));
@@ -118,6 +134,24 @@ impl Port {
                 Err(Errno::INTR) => {}
                 Err(Errno::IO | Errno::CONNRESET) => return Poll::Ready(Ok(0)),
                 Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Whether nobody is left who could write: told also while there are bytes that nobody has room to read.
+    pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> bool {
+        let (Kind::Stream(fd) | Kind::Socket(fd)) = &self.kind else {
+            return false;
+        };
+        loop {
+            match fd.poll_read_ready(cx) {
+                Poll::Ready(Ok(mut guard)) if !guard.ready().is_read_closed() => {
+                    // Only a consumed readiness wakes us again; the bytes it told of are remembered here.
+                    self.untold.set(true);
+                    guard.clear_ready();
+                }
+                Poll::Ready(_) => return true,
+                Poll::Pending => return false,
             }
         }
     }

@@ -16,6 +16,7 @@ use mainstay_os::record::{Inbox, Marks};
 use super::port::Port;
 
 /// What the pump shows to whoever decides.
+#[derive(Clone, Copy)]
 pub enum Show<'a> {
     /// A whole line.
     Line(&'a Frame<'a>, &'a [u8]),
@@ -107,6 +108,11 @@ impl Pump {
     /// Whether the source had nothing more when it was last asked, and all that it gave has been passed on.
     pub fn dry(&self) -> bool {
         self.dry && self.flushed()
+    }
+
+    /// Whether there is no room to read into.
+    pub fn full(&self) -> bool {
+        self.at.end as usize == self.room.bytes().len()
     }
 
     /// Whether everything that was routed has been written.

@@ -18,6 +18,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::plan::Plan;
 use super::port::{Port, Way};
+use crate::container::Container;
 use crate::exit::Exit;
 
 /// A server that was started.
@@ -32,12 +33,16 @@ pub struct Running {
     pub why_not: Vec<WhyNot>,
     /// Its stdin, until it is closed.
     pub stdin: Option<Port>,
+    /// Its stdin is to be closed once all that is routed has been written.
+    pub stdin_closing: bool,
     /// Its stdout, until its end.
     pub stdout: Option<Port>,
     /// How the process ended, from its end until the link has been told.
     pub exit: Option<Ended>,
     /// Everybody who was seen in the tree since the ladder began.
     pub seen: BTreeSet<i32>,
+    /// The container that it runs in, if it is a container engine's command.
+    pub container: Option<Container>,
 }
 
 /// How the server process ended.
@@ -64,10 +69,18 @@ pub struct Failure {
 }
 
 /// Starts a generation; its stderr comes apart.
-pub fn start(plan: &Plan, argv: &[OsString], keeper: Identity) -> Result<(Running, Port), Failure> {
+pub fn start(
+    plan: &Plan,
+    container: Option<&(Container, Vec<OsString>)>,
+    keeper: Identity,
+) -> Result<(Running, Port), Failure> {
     let tag = plan.tag(keeper);
     let choice = tier::choose(plan.wish, &tag).map_err(|why_not| no_tier(&why_not))?;
     let (stdin, stdout, stderr) = pipes().map_err(|error| no_pipes(&error))?;
+    let (container, argv) = match container {
+        Some((container, argv)) => (Some(container.clone()), argv),
+        None => (None, &plan.argv),
+    };
     let (argv, env) = (plan.argv_c(argv), plan.env_c(&tag));
     let spawned = spawn::spawn(spawn::Plan {
         argv: &argv,
@@ -87,9 +100,11 @@ pub fn start(plan: &Plan, argv: &[OsString], keeper: Identity) -> Result<(Runnin
         tier: spawned.tier,
         why_not: spawned.why_not,
         stdin: Some(port(stdin.1, Way::Out)?),
+        stdin_closing: false,
         stdout: Some(port(stdout.0, Way::In)?),
         exit: None,
         seen: BTreeSet::new(),
+        container,
     };
     Ok((running, port(stderr.0, Way::In)?))
 }
@@ -106,6 +121,14 @@ impl Running {
             tv_nsec: 0,
         };
         poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().contains(PollFlags::ERR)
+    }
+
+    /// The command that kills the container, unless the engine's own command said by its exit that it has ended.
+    pub fn container_to_kill(&self) -> Option<Vec<OsString>> {
+        match self.exit.map(|ended| ended.status) {
+            Some(Status::Code(_)) => None,
+            Some(Status::Signal { .. }) | None => self.container.as_ref()?.kill(),
+        }
     }
 
     /// Notes who is in the tree now.

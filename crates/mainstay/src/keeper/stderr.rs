@@ -74,6 +74,11 @@ impl Stderr {
         })
     }
 
+    /// Bytes dropped in all, if not all were told.
+    pub fn dropped_in_all(&self) -> Option<u64> {
+        (self.dropped > self.told).then_some(self.dropped)
+    }
+
     /// Moves what is there.
     pub fn poll(&mut self, cx: &mut Context<'_>) {
         let mut chunk = [0u8; CHUNK];

@@ -7,11 +7,14 @@ use std::path::Path;
 
 use mainstay_core::limits::{EVENTS_KEPT_BYTES, EVENTS_KEPT_DAYS};
 
+use super::append::FILE_BYTES;
 use super::{files, time};
 
 /// Removes what is older than the limit, then the oldest files until the rest fits. The newest file always stays.
 pub fn retain(directory: &Path, wall_ms: u64) {
-    prune(directory, wall_ms, EVENTS_KEPT_DAYS, EVENTS_KEPT_BYTES);
+    // The newest is still to grow, so the others leave it its room.
+    let others = EVENTS_KEPT_BYTES - FILE_BYTES;
+    prune(directory, wall_ms, EVENTS_KEPT_DAYS, others);
 }
 
 fn prune(directory: &Path, wall_ms: u64, days: u64, bytes: u64) {

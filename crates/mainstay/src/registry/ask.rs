@@ -28,24 +28,42 @@ pub enum NoAnswer {
     Strange(String),
 }
 
-/// Asks the keeper of a link, by the link's directory.
+/// Asks the keeper of a link, by the link's directory, and waits for its answer.
 pub fn ask(directory: &Path, request: &Request, timeout_ms: u64) -> Result<Answer, NoAnswer> {
-    let mut stream = reach(directory, timeout_ms).map_err(|error| trouble(&error, timeout_ms))?;
-    if !same_user(&stream) {
-        return Err(NoAnswer::Strange(
-            "the control socket belongs to another user".into(),
-        ));
+    Asked::send(directory, request, timeout_ms)?.answer()
+}
+
+/// A question that is under way: several can be sent before the first answer is waited for.
+#[derive(Debug)]
+pub struct Asked {
+    stream: UnixStream,
+    timeout_ms: u64,
+}
+
+impl Asked {
+    /// Sends the question.
+    pub fn send(directory: &Path, request: &Request, timeout_ms: u64) -> Result<Self, NoAnswer> {
+        let trouble = |error: io::Error| trouble(&error, timeout_ms);
+        let mut stream = reach(directory, timeout_ms).map_err(trouble)?;
+        if !same_user(&stream) {
+            return Err(NoAnswer::Strange(
+                "the control socket belongs to another user".into(),
+            ));
+        }
+        stream.write_all(&request.line()).map_err(trouble)?;
+        Ok(Self { stream, timeout_ms })
     }
-    let mut answer = Vec::new();
-    stream
-        .write_all(&request.line())
-        .and_then(|()| read_line(&mut stream, &mut answer))
-        .map_err(|error| trouble(&error, timeout_ms))?;
-    if answer.is_empty() {
-        // It closed without a word: it died, or it is on its way out.
-        return Err(NoAnswer::Dead);
+
+    /// Waits for the answer.
+    pub fn answer(mut self) -> Result<Answer, NoAnswer> {
+        let mut line = Vec::new();
+        read_line(&mut self.stream, &mut line).map_err(|error| trouble(&error, self.timeout_ms))?;
+        if line.is_empty() {
+            // It closed without a word: it died, or it is on its way out.
+            return Err(NoAnswer::Dead);
+        }
+        Answer::parse(&line).map_err(|Garbled(reason)| NoAnswer::Strange(reason))
     }
-    Answer::parse(&answer).map_err(|Garbled(reason)| NoAnswer::Strange(reason))
 }
 
 /// Whether the other end of a socket is a process of our own user.

@@ -67,7 +67,7 @@ impl Card {
 }
 
 #[cfg(test)]
-pub mod samples {
+pub(crate) mod samples {
     use super::*;
 
     /// A card of a process that we are.

@@ -38,6 +38,19 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Makes the directory of a new link with a random id, and takes its lock.
+    pub fn fresh(paths: &Paths) -> io::Result<(LinkId, Self)> {
+        loop {
+            let mut bytes = [0u8; 4];
+            rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+            let id = LinkId(u32::from_ne_bytes(bytes));
+            match Self::create(paths, id) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                result => return Ok((id, result?)),
+            }
+        }
+    }
+
     /// Makes a link's directory and takes its lock.
     pub fn create(paths: &Paths, id: LinkId) -> io::Result<Self> {
         // Made under another name and shown when locked. A sweeper may take the unlocked one for dead: once more.
@@ -84,9 +97,8 @@ impl Entry {
     /// The directory of a link whose last owners are dead, if it is there; else a new one.
     pub fn take(paths: &Paths, id: LinkId) -> io::Result<Self> {
         let path = paths.run().join(id.to_string());
-        let lock = match OpenOptions::new().write(true).open(path.join(LOCK)) {
-            Ok(lock) => lock,
-            Err(_) => return Self::create(paths, id),
+        let Ok(lock) = OpenOptions::new().write(true).open(path.join(LOCK)) else {
+            return Self::create(paths, id);
         };
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self {
@@ -222,6 +234,16 @@ mod tests {
         );
         entry.remove().unwrap();
         assert_eq!(fs::read_dir(paths.run()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn fresh_ids_differ() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        let (first, entry) = Entry::fresh(&paths).unwrap();
+        let (second, _other) = Entry::fresh(&paths).unwrap();
+        assert_ne!(first, second);
+        assert_eq!(entry.path(), paths.run().join(first.to_string()));
     }
 
     #[test]

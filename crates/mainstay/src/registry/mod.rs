@@ -10,6 +10,7 @@ pub mod ask;
 pub mod card;
 pub mod control;
 pub mod entry;
+pub mod forest;
 pub mod list;
 pub mod sweep;
 

@@ -13,15 +13,15 @@ pub fn memory(kib: u64) -> String {
     }
 }
 
-/// Milliseconds as `12 s`, `3 m 20 s`, `2 h 05 m`, `4 d 7 h`.
+/// Milliseconds as `12s`, `3m20s`, `2h05m`, `4d07h`.
 pub fn span(ms: u64) -> String {
     let seconds = ms / 1_000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{minutes} m {:02} s", seconds % 60),
-        3_600..86_400 => format!("{hours} h {:02} m", minutes % 60),
-        86_400.. => format!("{days} d {:02} h", hours % 24),
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{minutes}m{:02}s", seconds % 60),
+        3_600..86_400 => format!("{hours}h{:02}m", minutes % 60),
+        86_400.. => format!("{days}d{:02}h", hours % 24),
     }
 }
 
@@ -72,17 +72,17 @@ mod tests {
             assert_eq!(memory(kib), text);
         }
         for (ms, text) in [
-            (999, "0 s"),
-            (12_000, "12 s"),
-            (200_000, "3 m 20 s"),
-            (7_500_000, "2 h 05 m"),
-            (370_800_000, "4 d 07 h"),
+            (999, "0s"),
+            (12_000, "12s"),
+            (200_000, "3m20s"),
+            (7_500_000, "2h05m"),
+            (370_800_000, "4d07h"),
         ] {
             assert_eq!(span(ms), text);
         }
         assert_eq!(fine(12), "12 ms");
         assert_eq!(fine(1_250), "1.25 s");
-        assert_eq!(fine(200_000), "3 m 20 s");
+        assert_eq!(fine(200_000), "3m20s");
     }
 
     #[test]

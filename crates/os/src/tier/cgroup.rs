@@ -145,9 +145,7 @@ impl Leaf {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let name = self.path.file_name().and_then(OsStr::to_str);
         // The name is unique: it bears the tag.
-        text.lines()
-            .find_map(|line| line.strip_prefix("0::"))
-            .is_some_and(|within| within.split('/').any(|part| Some(part) == name))
+        within(&text).is_some_and(|within| within.split('/').any(|part| Some(part) == name))
     }
 
     /// Waits until nobody alive is in it, woken by the kernel; false if the deadline came first.
@@ -168,8 +166,12 @@ impl Leaf {
         }
     }
 
-    /// Removes the leaf with everything empty below it, and the nest if nobody else uses it.
+    /// Removes the leaf with everything empty below it, and the nest if nobody else uses it. A scope is removed by
+    /// the manager that made it: it would not notice if we did.
     pub fn remove(&self) -> io::Result<()> {
+        if self.path.extension() == Some(OsStr::new("scope")) {
+            return Ok(());
+        }
         remove(&self.path)
     }
 
@@ -200,18 +202,22 @@ impl Drop for Leaf {
 
 /// Our own cgroup's directory, or why there is none.
 pub fn own() -> Result<PathBuf, String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo")
-        .map_err(|error| format!("/proc/self/mountinfo cannot be read ({error})"))?;
-    let cgroups = fs::read_to_string("/proc/self/cgroup")
+    let text = fs::read_to_string("/proc/self/cgroup")
         .map_err(|error| format!("/proc/self/cgroup cannot be read ({error})"))?;
-    locate(&mounts, &cgroups)
+    visible(within(&text).ok_or("this process is in no cgroup2")?)
 }
 
 /// The cgroup2 directory of another process.
 pub fn of_process(pid: i32) -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    locate(&mounts, &cgroups).ok()
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    visible(within(&text)?).ok()
+}
+
+/// Where a cgroup, named as `/proc/PID/cgroup` names it, is to be seen.
+pub fn visible(within: &str) -> Result<PathBuf, String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")
+        .map_err(|error| format!("/proc/self/mountinfo cannot be read ({error})"))?;
+    locate(&mounts, within, &|dir| dir.join("cgroup.procs").exists())
 }
 
 /// All leaves that bear a tag, wherever we can see them: below our own topmost writable cgroup and below our user's
@@ -333,24 +339,33 @@ fn refusal(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// Where a process's cgroup is: the `0::` line of its cgroup file, below the cgroup2 mount.
-fn locate(mounts: &str, cgroups: &str) -> Result<PathBuf, String> {
-    let mount = mounts
-        .lines()
-        .find_map(mount)
-        .ok_or("no cgroup2 is mounted")?;
-    let within = cgroups
-        .lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .ok_or("this process is in no cgroup2")?;
-    // In a container that sees a part of the tree only, the mount shows the part below its root.
-    let below = Path::new(within)
-        .strip_prefix(&mount.root)
-        .map_err(|_| format!("our cgroup {within} is outside of the mounted cgroup2"))?;
-    if below.components().any(|part| part.as_os_str() == "..") {
+/// The cgroup2 line of a process's cgroup file.
+fn within(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+/// The directory of a cgroup: below the first cgroup2 mount that shows it.
+fn locate(mounts: &str, within: &str, there: &dyn Fn(&Path) -> bool) -> Result<PathBuf, String> {
+    let mounts: Vec<Mount> = mounts.lines().filter_map(mount).collect();
+    if mounts.is_empty() {
+        return Err("no cgroup2 is mounted".into());
+    }
+    if Path::new(within)
+        .components()
+        .any(|part| part.as_os_str() == "..")
+    {
         return Err(format!("our cgroup {within} is outside of its namespace"));
     }
-    Ok(mount.dir.join(below))
+    // In a container that sees a part of the tree only, the mount shows the part below its root; and a mount may be
+    // hidden by a later one.
+    mounts
+        .iter()
+        .filter_map(|mount| {
+            let below = Path::new(within).strip_prefix(&mount.root).ok()?;
+            Some(mount.dir.join(below))
+        })
+        .find(|dir| there(dir))
+        .ok_or_else(|| format!("the cgroup {within} is not to be seen in the mounted cgroup2"))
 }
 
 struct Mount {
@@ -397,35 +412,48 @@ mod tests {
 
     #[test]
     fn our_own_cgroup_is_found_on_a_hybrid_and_on_a_unified_system() {
+        let all = |_: &Path| true;
+        assert_eq!(within("4:memory:/x\n0::/\n"), Some("/"));
+        assert_eq!(within("4:memory:/x\n"), None);
         assert_eq!(
-            locate(HYBRID, "4:memory:/x\n0::/\n").unwrap(),
+            locate(HYBRID, "/", &all).unwrap(),
             Path::new("/sys/fs/cgroup/unified")
         );
         let unified = "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw";
         assert_eq!(
-            locate(unified, "0::/user.slice/user-1000.slice/session-2.scope\n").unwrap(),
+            locate(unified, "/user.slice/user-1000.slice/session-2.scope", &all).unwrap(),
             Path::new("/sys/fs/cgroup/user.slice/user-1000.slice/session-2.scope")
         );
     }
 
     #[test]
     fn a_container_that_sees_a_part_of_the_tree_is_understood() {
+        let all = |_: &Path| true;
         let part = "30 24 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw";
         assert_eq!(
-            locate(part, "0::/docker/abc/init\n").unwrap(),
+            locate(part, "/docker/abc/init", &all).unwrap(),
             Path::new("/sys/fs/cgroup/init")
         );
-        assert!(locate(part, "0::/elsewhere\n").is_err());
-        assert!(locate(HYBRID, "0::/../other\n").is_err());
+        assert!(locate(part, "/elsewhere", &all).is_err());
+        assert!(locate(HYBRID, "/../other", &all).is_err());
+    }
+
+    #[test]
+    fn a_mount_that_another_one_hides_is_passed_over() {
+        let both = format!("{HYBRID}\n47 46 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
+        let there = |dir: &Path| dir == Path::new("/sys/fs/cgroup/x");
+        assert_eq!(
+            locate(&both, "/x", &there).unwrap(),
+            Path::new("/sys/fs/cgroup/x")
+        );
     }
 
     #[test]
     fn no_cgroup2_is_said_in_words() {
         assert_eq!(
-            locate("", "0::/").unwrap_err(),
+            locate("", "/", &|_| true).unwrap_err(),
             "no cgroup2 is mounted".to_owned()
         );
-        assert!(locate(HYBRID, "4:memory:/x\n").is_err());
     }
 
     #[test]

@@ -8,8 +8,11 @@ use mainstay_core::ids::Tag;
 use mainstay_core::tier::{Tier, WhyNot};
 
 pub mod cgroup;
+pub mod guardian;
+pub mod scope;
 
 pub use cgroup::Leaf;
+use scope::Program;
 
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,23 @@ pub struct Choice {
     pub tag: Tag,
 }
 
+impl Choice {
+    /// The next weaker tier that the wish allows, after the place refused the server; else why there is none.
+    pub(crate) fn weaker(self, reason: String) -> Result<Self, Vec<WhyNot>> {
+        let Self {
+            tier,
+            mut why_not,
+            place,
+            wish,
+            tag,
+        } = self;
+        drop(place);
+        why_not.push(WhyNot { tier, reason });
+        let below = wish.candidates().into_iter().filter(|&next| next < tier);
+        first(below, wish, &tag, why_not, &Program::ours())
+    }
+}
+
 /// Where a server goes.
 #[derive(Debug)]
 pub enum Place {
@@ -66,13 +86,39 @@ pub enum Place {
     Subreaper,
     /// Into this leaf.
     Cgroup(Leaf),
+    /// Into a scope that this manager will make.
+    Scope(scope::Pending),
 }
 
 /// Probes and chooses. Fails only if the wish cannot be met, with the reason for each tier that would have done.
 pub fn choose(wish: Wish, tag: &Tag) -> Result<Choice, Vec<WhyNot>> {
-    let mut why_not = Vec::new();
-    for tier in wish.candidates() {
-        match place(tier, tag) {
+    choose_with(wish, tag, &Program::ours())
+}
+
+/// The same, with another program as the guardian.
+pub fn choose_with(
+    wish: Wish,
+    tag: &Tag,
+    guardian: &Result<Program, String>,
+) -> Result<Choice, Vec<WhyNot>> {
+    first(
+        wish.candidates().into_iter(),
+        wish,
+        tag,
+        Vec::new(),
+        guardian,
+    )
+}
+
+fn first(
+    candidates: impl Iterator<Item = Tier>,
+    wish: Wish,
+    tag: &Tag,
+    mut why_not: Vec<WhyNot>,
+    guardian: &Result<Program, String>,
+) -> Result<Choice, Vec<WhyNot>> {
+    for tier in candidates {
+        match place(tier, tag, guardian) {
             Ok(place) => {
                 return Ok(Choice {
                     tier,
@@ -88,10 +134,11 @@ pub fn choose(wish: Wish, tag: &Tag) -> Result<Choice, Vec<WhyNot>> {
     Err(why_not)
 }
 
-fn place(tier: Tier, tag: &Tag) -> Result<Place, String> {
+fn place(tier: Tier, tag: &Tag, guardian: &Result<Program, String>) -> Result<Place, String> {
     match tier {
         Tier::Subreaper => Ok(Place::Subreaper),
         Tier::Cgroup => Leaf::create(tag).map(Place::Cgroup),
-        Tier::Scope | Tier::Pidns => Err("not built in yet".into()),
+        Tier::Scope => scope::Pending::open(tag, guardian.clone()?).map(Place::Scope),
+        Tier::Pidns => Err("not built in yet".into()),
     }
 }

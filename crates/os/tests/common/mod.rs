@@ -3,7 +3,12 @@
 //! A tree is "everybody below this process", so each test runs in a copy of the test program that it has for itself
 //! and that is a subreaper. At its end nobody may be alive below it.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests; each program uses its part"
+)]
 
 use std::ffi::CString;
 use std::fs::File;
@@ -13,12 +18,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use mainstay_core::ids::{LinkId, TAG_VARIABLE, Tag};
 use mainstay_core::tier::Tier;
 use mainstay_os::spawn::{OOM_RAISE, Plan, SpawnError, Spawned, spawn};
-use mainstay_os::tier::{Wish, choose};
+use mainstay_os::tier::{Choice, Wish, choose};
 use mainstay_os::{census, identity};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-const INNER: &str = "MAINSTAY_TEST_INNER";
+/// Names the test that a copy of the test program runs.
+pub const INNER: &str = "MAINSTAY_TEST_INNER";
 
 /// Runs the test in a process of its own. `name` is the test's full name.
 #[expect(
@@ -26,15 +32,8 @@ const INNER: &str = "MAINSTAY_TEST_INNER";
     reason = "the test program starts a copy of itself, no server"
 )]
 pub fn alone(name: &str, test: impl FnOnce()) {
-    if std::env::var(INNER).as_deref() == Ok(name) {
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
-        test();
-        let me = std::process::id() as i32;
-        let left: Vec<_> = census::descendants(me)
-            .into_iter()
-            .filter(|stat| !stat.dead())
-            .collect();
-        assert!(left.is_empty(), "somebody was left behind: {left:?}");
+    if inner(name) {
+        isolated(test);
         return;
     }
     let out = std::process::Command::new(std::env::current_exe().unwrap())
@@ -42,10 +41,32 @@ pub fn alone(name: &str, test: impl FnOnce()) {
         .env(INNER, name)
         .output()
         .unwrap();
-    let text =
-        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{text}");
-    assert!(text.contains("1 passed"), "no test of that name: {text}");
+    passed(&out);
+}
+
+/// Whether this process was started for that test.
+pub fn inner(name: &str) -> bool {
+    std::env::var(INNER).as_deref() == Ok(name)
+}
+
+/// Runs the test's own part as a subreaper, and looks for leftovers.
+pub fn isolated(body: impl FnOnce()) {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    body();
+    let me = std::process::id() as i32;
+    let left: Vec<_> = census::descendants(me)
+        .into_iter()
+        .filter(|stat| !stat.dead())
+        .collect();
+    assert!(left.is_empty(), "somebody was left behind: {left:?}");
+}
+
+/// Asserts that a copy of the test program ran one test, well.
+pub fn passed(out: &std::process::Output) {
+    let said = [&out.stdout[..], &out.stderr[..]].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "no test of that name: {said}");
 }
 
 /// The tag of a tree that this process owns.
@@ -113,11 +134,10 @@ pub struct Server {
 
 impl Server {
     pub fn new(argv: &[&str]) -> Self {
-        let path = std::env::var("PATH").unwrap();
         Self {
             argv: argv.iter().map(|arg| CString::new(*arg).unwrap()).collect(),
             env: vec![
-                CString::new(format!("PATH={path}")).unwrap(),
+                c"PATH=/usr/local/bin:/usr/bin:/bin".to_owned(),
                 CString::new(format!("{TAG_VARIABLE}={}", tag())).unwrap(),
             ],
             cwd: None,
@@ -139,6 +159,10 @@ impl Server {
     }
 
     pub fn start(&self) -> Result<Running, SpawnError> {
+        self.start_in(choose(Wish::Exactly(self.tier), &tag()).unwrap())
+    }
+
+    pub fn start_in(&self, choice: Choice) -> Result<Running, SpawnError> {
         let (server_in, stdin) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let (stdout, server_out) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let spawned = spawn(Plan {
@@ -148,7 +172,7 @@ impl Server {
             stdin: server_in.as_fd(),
             stdout: server_out.as_fd(),
             stderr: std::io::stderr().as_fd(),
-            choice: choose(Wish::Exactly(self.tier), &tag()).unwrap(),
+            choice,
             oom_score_adj_raise: OOM_RAISE,
         })?;
         Ok(Running {
@@ -158,3 +182,30 @@ impl Server {
         })
     }
 }
+
+/// A tree of `n` besides the server: a third plain, a third with sessions of their own, a third daemons; all deaf to
+/// SIGTERM and SIGHUP. Says "ready" when all are there.
+pub const SHAPES: &str = "
+import os, signal, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+n = int(sys.argv[1])
+r, w = os.pipe()
+def rest():
+    os.write(w, b'.')
+    while True: signal.pause()
+for i in range(n):
+    if i % 3 == 2:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0: rest()
+            os._exit(0)
+        os.wait()
+    elif os.fork() == 0:
+        if i % 3 == 1: os.setsid()
+        rest()
+got = 0
+while got < n: got += len(os.read(r, 4096))
+print('ready', flush=True)
+while True: signal.pause()
+";

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// `kind id method` of a line, fed whole and byte by byte.
+/// `kind id method` of a line, fed whole, byte by byte, and (if it is short) in two pieces cut anywhere.
 fn told(line: &[u8]) -> String {
     let mut whole = Scanner::new();
     let with_newline = [line, b"\n"].concat();
@@ -20,6 +20,12 @@ fn told(line: &[u8]) -> String {
     }
     bytewise.feed(b"\n");
     assert_eq!(whole.frame(), bytewise.frame());
+    for cut in 0..line.len().min(300) {
+        let mut halves = Scanner::new();
+        halves.feed(&with_newline[..cut]);
+        halves.feed(&with_newline[cut..]);
+        assert_eq!(whole.frame(), halves.frame(), "cut at {cut}");
+    }
     let frame = whole.frame();
     assert_eq!(frame.bytes, with_newline.len() as u64);
     let id = match frame.id {
@@ -74,6 +80,10 @@ fn lines_and_what_they_are() {
             "Request 5 m",
         ),
         (r#"{"x":"\"id\":1,","method":"m\\"}"#, "Notification - m\\"),
+        (
+            r#"{"xid":1,"xmethod":"n","xresult":{},"method":"m"}"#,
+            "Notification - m",
+        ),
         // Escapes.
         (
             r#"{"\u0069d":1,"m\u0065thod":"tools\/c\u0061ll"}"#,
@@ -212,6 +222,17 @@ fn a_long_line_gives_its_id_from_the_end() {
 }
 
 #[test]
+fn a_line_that_just_becomes_long_is_read_the_same() {
+    for pad in 4_000..4_150 {
+        let pad = "x".repeat(pad);
+        let line = format!(r#"{{"result":["{pad}"],"id":7}}"#);
+        assert_eq!(told(line.as_bytes()), "Response 7 -", "{}", line.len());
+        let line = format!(r#"{{"method":"m","params":["{pad}\""]}}"#);
+        assert_eq!(told(line.as_bytes()), "Notification - m", "{}", line.len());
+    }
+}
+
+#[test]
 fn a_long_answer_is_known_before_its_end() {
     let mut scanner = Scanner::new();
     assert_eq!(scanner.known(), None);
@@ -339,6 +360,9 @@ mod properties {
             1 => prop::sample::select(&[
                 r#""\u0069d""#, r#""i\u0064""#, r#""m\u0065thod""#, r#""\u0072\u0065\u0073\u0075\u006c\u0074""#,
                 r#""err\u006fr""#, r#""id\u0000""#, r#""ID""#, r#""i\/d""#,
+                r#""xid""#,
+                r#""\\id""#,
+                r#""xresult""#,
             ][..]).prop_map(str::to_owned),
             1 => text(),
         ]

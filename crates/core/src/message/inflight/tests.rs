@@ -130,6 +130,9 @@ fn of_two_slots_with_one_id_the_later_stays() {
     }
     let mut table = Inflight::new(slots);
     assert_eq!(table.len(), 1);
+    for (id, expected) in [("a", Opened::New), ("b", Opened::New), ("c", Opened::Full)] {
+        assert_eq!(table.open(id.as_bytes(), Tracked::Other, 1, NOW), expected);
+    }
     assert_eq!(table.close(b"7").map(|e| e.generation), Some(9));
     assert_eq!(table.close(b"7"), None);
 }

@@ -1,0 +1,398 @@
+//! The scope tier next to a real systemd user manager, as an unprivileged user, with everybody killed at once.
+//!
+//! Each test runs in `private-systemd` (see `crates/testkit/scripts`), which needs root, systemd and a cgroup2. Where
+//! they are missing, the tests say so and assert only what can be seen without a manager.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use common::{INNER, Running, SHAPES, Server, inner, isolated, passed, tag};
+use mainstay_core::event::Seen;
+use mainstay_core::ids::Identity;
+use mainstay_core::tier::Tier;
+use mainstay_os::identity::{self, Handle};
+use mainstay_os::tier::scope::{GUARDIAN, Program};
+use mainstay_os::tier::{Choice, Wish, cgroup, choose, choose_with, guardian};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+
+const GUARDIAN_NAME: &str = "guardian-under-test";
+const KEEPER_NAME: &str = "keeper-under-test";
+const UID: &str = "41007";
+
+/// Runs a test body next to a private manager. `outside`: from a login session that the manager does not own.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test program starts a copy of itself, no server"
+)]
+fn lab(name: &str, outside: bool, body: impl FnOnce()) {
+    if inner(name) {
+        isolated(body);
+        return;
+    }
+    let able = rustix::process::geteuid().is_root()
+        && Path::new("/lib/systemd/systemd").exists()
+        && cgroup::own().is_ok();
+    if !able {
+        println!("not tested here: it needs root, systemd and a cgroup2");
+        without_manager();
+        return;
+    }
+    // A copy that the lab's user may execute, wherever the build is.
+    let dir = std::env::temp_dir().join(format!("mainstay-lab-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
+    let exe = dir.join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/scripts/private-systemd");
+    let mut command = std::process::Command::new(script);
+    command.args(["--uid", UID]);
+    if outside {
+        command.arg("--outside");
+    }
+    let out = command
+        .arg(&exe)
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(INNER, name)
+        .current_dir("/")
+        .output()
+        .unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    passed(&out);
+}
+
+/// The one thing that can be seen without a manager: the reason.
+fn without_manager() {
+    if let Err(why) = choose(Wish::Exactly(Tier::Scope), &tag()) {
+        assert!(
+            why[0].reason.starts_with("no systemd user manager"),
+            "{why:?}"
+        );
+    }
+}
+
+/// This test program as the guardian.
+fn program() -> Program {
+    let exe = std::env::current_exe().unwrap();
+    Program {
+        exe,
+        argv: [
+            GUARDIAN_NAME,
+            "--exact",
+            "the_guardian_runs_only_as_a_service",
+            "--nocapture",
+            "--test-threads=1",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    }
+}
+
+fn scope(wish: Wish) -> Choice {
+    choose_with(wish, &tag(), &Ok(program())).unwrap()
+}
+
+/// The slice, as the guardian's place tells it.
+fn guardian_pid(leaf: &Path) -> Option<i32> {
+    cgroup::procs(&leaf.parent().unwrap().join(GUARDIAN))
+        .first()
+        .copied()
+}
+
+fn started_as(name: &str) -> bool {
+    std::env::args().next().as_deref() == Some(name)
+}
+
+/// Waits until a process has ended; false if it lives on for so long.
+fn ends(who: Identity, seconds: i64) -> bool {
+    let Ok(handle) = Handle::open(who) else {
+        return true;
+    };
+    let mut fds = [PollFd::new(&handle, PollFlags::IN)];
+    let timeout = Timespec {
+        tv_sec: seconds,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&timeout)) == Ok(1)
+}
+
+#[test]
+fn the_guardian_runs_only_as_a_service() {
+    if started_as(GUARDIAN_NAME) {
+        guardian::run_for(300).unwrap();
+    } else {
+        assert!(
+            guardian::run()
+                .unwrap_err()
+                .contains("systemd user manager")
+        );
+    }
+}
+
+#[test]
+fn a_server_is_in_its_scope_before_it_runs_and_generations_follow_each_other() {
+    lab(
+        "a_server_is_in_its_scope_before_it_runs_and_generations_follow_each_other",
+        false,
+        || {
+            for generation in 0..5 {
+                let choice = scope(Wish::Strongest);
+                assert_eq!(choice.tier, Tier::Scope, "{:?}", choice.why_not);
+                let mut running = Server::sh("while read l; do case $l in 0::*) echo $l;; esac; done < /proc/self/cgroup; sleep 600 & setsid sleep 600 & wait")
+                .start_in(choice)
+                .unwrap();
+                let within = running.line();
+                let spawned = &mut running.spawned;
+                assert_eq!(
+                    (spawned.tier, spawned.why_not.len()),
+                    (Tier::Scope, 0),
+                    "{:?}",
+                    spawned.why_not
+                );
+                let leaf = spawned.tree.leaf().unwrap().to_owned();
+                assert!(
+                    within.ends_with(&format!(
+                        "/app.slice/app-mainstay.slice/{}.scope",
+                        tag().leaf()
+                    )),
+                    "{within}"
+                );
+                assert_eq!(cgroup::of_process(spawned.who.pid).as_ref(), Some(&leaf));
+                // We are not in it ourselves, and the guardian is next to it.
+                assert_ne!(cgroup::own().unwrap(), leaf);
+                assert!(guardian_pid(&leaf).is_some());
+                let ended = spawned.tree.kill(5_000, &mut |_, _, _| ());
+                assert_eq!(ended.left, Vec::<Seen>::new(), "generation {generation}");
+                assert!(ended.count >= 1);
+            }
+        },
+    );
+}
+
+#[test]
+fn the_same_over_the_session_bus() {
+    lab("the_same_over_the_session_bus", false, || {
+        // Without the manager's own socket there is still the bus.
+        let dir = PathBuf::from(format!("/run/user/{UID}"));
+        let private = dir.join("systemd/private");
+        std::fs::rename(&private, dir.join("systemd/elsewhere")).unwrap();
+        // The first call starts the bus, which takes its time; a session that lives has one.
+        let choice = (0..200)
+            .find_map(|_| choose_with(Wish::Exactly(Tier::Scope), &tag(), &Ok(program())).ok())
+            .unwrap();
+        drop(choice);
+        let mut running = Server::sh("exec sleep 600")
+            .start_in(scope(Wish::Strongest))
+            .unwrap();
+        assert_eq!(
+            running.spawned.tier,
+            Tier::Scope,
+            "{:?}",
+            running.spawned.why_not
+        );
+        let ended = running.spawned.tree.kill(5_000, &mut |_, _, _| ());
+        assert_eq!((ended.count, ended.left.len()), (1, 0));
+        std::fs::rename(dir.join("systemd/elsewhere"), &private).unwrap();
+    });
+}
+
+/// A keeper of its own process: starts a tree of daemons in a scope, says who is who, and waits to be killed.
+#[test]
+fn a_keeper_says_who_is_in_its_tree() {
+    let mut server = Server::python(SHAPES);
+    server.argv.push(c"9".to_owned());
+    if !started_as(KEEPER_NAME) {
+        common::alone("a_keeper_says_who_is_in_its_tree", || {
+            let mut running = server.start().unwrap();
+            assert_eq!(running.line(), "ready");
+            assert_eq!(running.spawned.tree.members().len(), 10);
+            running.spawned.tree.kill(5_000, &mut |_, _, _| ());
+        });
+        return;
+    }
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    let mut running = server.start_in(scope(Wish::AtLeast(Tier::Scope))).unwrap();
+    assert_eq!(running.line(), "ready");
+    let Identity { pid, start } = running.spawned.who;
+    println!("\nroot {pid} {start}");
+    println!("leaf {}", running.spawned.tree.leaf().unwrap().display());
+    for member in running.spawned.tree.members() {
+        println!("member {} {}", member.pid, member.start);
+    }
+    println!("end");
+    loop {
+        rustix::event::pause();
+    }
+}
+
+/// The keeper's tree, as it told it.
+struct Told {
+    leaf: PathBuf,
+    root: Identity,
+    members: Vec<Identity>,
+}
+
+fn keeper(argv: &[&str]) -> (Running, Told) {
+    let mut running = Server::new(argv).start().unwrap();
+    let who = |pid: &str, start: &str| Identity {
+        pid: pid.parse().unwrap(),
+        start: start.parse().unwrap(),
+    };
+    let mut told = Told {
+        leaf: PathBuf::new(),
+        root: running.spawned.who,
+        members: Vec::new(),
+    };
+    loop {
+        let line = running.line();
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["leaf", path] => told.leaf = path.into(),
+            ["root", pid, start] => told.root = who(pid, start),
+            ["member", pid, start] => told.members.push(who(pid, start)),
+            ["end"] => break,
+            _ => {}
+        }
+    }
+    assert_eq!(told.members.len(), 10);
+    assert!(told.members.iter().all(|&who| identity::alive(who)));
+    (running, told)
+}
+
+fn keeper_argv() -> String {
+    let exe = std::env::current_exe().unwrap();
+    format!(
+        "exec -a {KEEPER_NAME} {} --exact a_keeper_says_who_is_in_its_tree --nocapture --test-threads=1",
+        exe.display()
+    )
+}
+
+fn kill(who: Identity) {
+    Handle::open(who).unwrap().signal(Signal::KILL).unwrap();
+}
+
+#[test]
+fn keeper_and_guard_killed_at_once_leave_nobody() {
+    lab(
+        "keeper_and_guard_killed_at_once_leave_nobody",
+        false,
+        || {
+            // A shell in the guard's place, a keeper below it.
+            let script = format!("({}) & wait", keeper_argv());
+            let (mut guard, told) = keeper(&["/bin/bash", "-c", &script]);
+            let members = guard.spawned.tree.members();
+            let keeper = members
+                .iter()
+                .find(|stat| stat.ppid == guard.spawned.who.pid)
+                .unwrap()
+                .who();
+            kill(guard.spawned.who);
+            kill(keeper);
+            for &who in &told.members {
+                assert!(ends(who, 20), "{who} lives on");
+            }
+            guard.spawned.tree.kill(5_000, &mut |_, _, _| ());
+        },
+    );
+}
+
+#[test]
+fn the_guardian_itself_killed_too_leaves_nobody() {
+    lab(
+        "the_guardian_itself_killed_too_leaves_nobody",
+        false,
+        || {
+            let script = format!("({}) & wait", keeper_argv());
+            let (mut guard, told) = keeper(&["/bin/bash", "-c", &script]);
+            let members = guard.spawned.tree.members();
+            let keeper = members
+                .iter()
+                .find(|stat| stat.ppid == guard.spawned.who.pid)
+                .unwrap()
+                .who();
+            let guardian = identity::of(guardian_pid(&told.leaf).unwrap()).unwrap();
+            kill(guardian);
+            kill(guard.spawned.who);
+            kill(keeper);
+            for &who in &told.members {
+                assert!(ends(who, 20), "{who} lives on");
+            }
+            guard.spawned.tree.kill(5_000, &mut |_, _, _| ());
+        },
+    );
+}
+
+#[test]
+fn a_guard_that_lives_but_does_nothing_does_not_save_the_tree() {
+    lab(
+        "a_guard_that_lives_but_does_nothing_does_not_save_the_tree",
+        false,
+        || {
+            // This process is the keeper's parent, and does nothing.
+            let (mut keeper, told) = keeper(&["/bin/bash", "-c", &keeper_argv()]);
+            kill(keeper.spawned.who);
+            // The server dies with its keeper; its daemons have come to us.
+            assert!(ends(told.root, 20));
+            let others = told.members.iter().filter(|&&who| who != told.root);
+            for &who in others {
+                assert!(ends(who, 20), "{who} lives on");
+            }
+            keeper.spawned.tree.kill(5_000, &mut |_, _, _| ());
+        },
+    );
+}
+
+#[test]
+fn the_guardian_leaves_when_there_is_nothing_to_guard_and_comes_back() {
+    lab(
+        "the_guardian_leaves_when_there_is_nothing_to_guard_and_comes_back",
+        false,
+        || {
+            for _ in 0..3 {
+                let mut running = Server::sh("exec sleep 600")
+                    .start_in(scope(Wish::Strongest))
+                    .unwrap();
+                assert_eq!(
+                    running.spawned.tier,
+                    Tier::Scope,
+                    "{:?}",
+                    running.spawned.why_not
+                );
+                let leaf = running.spawned.tree.leaf().unwrap().to_owned();
+                let guardian = identity::of(guardian_pid(&leaf).unwrap()).unwrap();
+                running.spawned.tree.kill(5_000, &mut |_, _, _| ());
+                assert!(ends(guardian, 20), "it stays for ever");
+            }
+        },
+    );
+}
+
+#[test]
+fn a_manager_that_cannot_move_the_server_is_no_error() {
+    lab(
+        "a_manager_that_cannot_move_the_server_is_no_error",
+        true,
+        || {
+            // We are in a session that is not below the manager, and there is no system manager to help.
+            let mut running = Server::sh("exec sleep 600")
+                .start_in(scope(Wish::Strongest))
+                .unwrap();
+            let why = &running.spawned.why_not;
+            assert_eq!(running.spawned.tier, Tier::Subreaper, "{why:?}");
+            assert_eq!(
+                why.iter().map(|why| why.tier).collect::<Vec<_>>(),
+                [Tier::Scope, Tier::Cgroup]
+            );
+            println!("{why:?}");
+            let ended = running.spawned.tree.kill(5_000, &mut |_, _, _| ());
+            assert_eq!((ended.count, ended.left.len()), (1, 0));
+            let error = Server::sh("exec sleep 600").start_in(scope(Wish::AtLeast(Tier::Scope)));
+            let Err(error) = error else { panic!("started") };
+            assert_eq!(error.stage, mainstay_os::spawn::Stage::Place);
+        },
+    );
+}
