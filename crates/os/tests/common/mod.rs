@@ -78,16 +78,23 @@ pub fn tag() -> Tag {
     }
 }
 
-/// Whether this machine gives us a cgroup leaf; said loudly if not.
+/// The tiers that this machine gives us (scopes have tests of their own); what is missing is said.
 pub fn tiers() -> Vec<Tier> {
-    [Tier::Subreaper, Tier::Cgroup]
+    [Tier::Subreaper, Tier::Cgroup, Tier::Pidns]
         .into_iter()
-        .filter(|&tier| match choose(Wish::Exactly(tier), &tag()) {
-            Ok(_) => true,
-            Err(why) => {
-                println!("tier {tier} is not tested here: {why:?}");
-                false
-            }
+        .filter(|&tier| {
+            let why = match choose(Wish::Exactly(tier), &tag()) {
+                Err(why) => why,
+                Ok(choice) => match Server::new(&["/bin/true"]).start_in(choice) {
+                    Ok(mut running) => {
+                        running.spawned.tree.kill(5_000, &mut |_, _, _| ());
+                        return true;
+                    }
+                    Err(error) => error.why_not,
+                },
+            };
+            println!("tier {tier} is not tested here: {why:?}");
+            false
         })
         .collect()
 }
