@@ -11,5 +11,6 @@ pub mod clock;
 pub mod dbus;
 pub mod identity;
 pub mod spawn;
+pub mod sweep;
 pub mod tier;
 pub mod tree;
