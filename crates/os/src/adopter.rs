@@ -114,7 +114,8 @@ fn weigh(adopter: &Stat, status: &str, zombies: usize) -> Verdict {
             format!("pid {pid} ({comm}) has waited for children before"),
         );
     }
-    if caught("SigCgt:") || caught("SigBlk:") {
+    // A blocked SIGCHLD says nothing: every process blocks it for a moment while it starts another.
+    if caught("SigCgt:") {
         return says(true, format!("pid {pid} ({comm}) listens to SIGCHLD"));
     }
     says(
