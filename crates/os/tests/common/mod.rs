@@ -115,12 +115,17 @@ pub struct Copied {
 }
 
 impl Copied {
+    #[expect(clippy::disallowed_methods, reason = "no server")]
     pub fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("mainstay-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
         let exe = dir.join("test");
-        std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+        // By another process: a copy that we wrote ourselves is busy as long as any child of a test next to us, forked
+        // meanwhile, has not executed yet.
+        let ours = std::env::current_exe().unwrap();
+        let copied = Command::new("cp").arg(ours).arg(&exe).status().unwrap();
+        assert!(copied.success());
         Self { dir, exe }
     }
 }
