@@ -8,7 +8,6 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::{Copied, Running, SHAPES, Server, copy, inner, isolated, passed, tag};
 use mainstay_core::event::Seen;
@@ -25,10 +24,6 @@ const KEEPER_NAME: &str = "keeper-under-test";
 const UID: &str = "41007";
 
 /// Runs a test body next to a private manager. `outside`: from a login session that the manager does not own.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the test program starts a copy of itself, no server"
-)]
 fn lab(name: &str, outside: bool, body: impl FnOnce()) {
     if inner(name) {
         isolated(body);
@@ -44,13 +39,12 @@ fn lab(name: &str, outside: bool, body: impl FnOnce()) {
     }
     let copied = Copied::new(name);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/scripts/private-systemd");
-    let mut command = Command::new(script);
-    command.args(["--uid", UID]);
+    let mut words = vec![script, "--uid".into(), UID.into()];
     if outside {
-        command.arg("--outside");
+        words.push("--outside".into());
     }
-    command.arg(&copied.exe);
-    passed(&copy(command, name));
+    words.push(copied.exe.clone());
+    passed(&copy(&words, name));
 }
 
 /// The one thing that can be seen without a manager: the reason.
