@@ -8,6 +8,7 @@
 pub mod cli;
 pub mod config;
 pub mod container;
+pub mod demo;
 pub mod exit;
 pub mod keeper;
 pub mod ledger;
