@@ -15,7 +15,7 @@ use mainstay_core::ids::Identity;
 use mainstay_core::tier::Tier;
 use mainstay_os::identity::{self, Handle};
 use mainstay_os::tier::scope::{GUARDIAN, Program};
-use mainstay_os::tier::{Choice, Wish, cgroup, choose, choose_with, guardian};
+use mainstay_os::tier::{Choice, Leaf, Wish, cgroup, choose, choose_with, guardian};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
@@ -136,13 +136,11 @@ fn a_server_is_in_its_scope_before_it_runs_and_generations_follow_each_other() {
                     spawned.why_not
                 );
                 let leaf = spawned.tree.leaf().unwrap().to_owned();
-                assert!(
-                    within.ends_with(&format!(
-                        "/app.slice/app-mainstay.slice/{}.scope",
-                        tag().leaf()
-                    )),
-                    "{within}"
-                );
+                let (slice, name) = within.rsplit_once('/').unwrap();
+                assert!(slice.ends_with("/app.slice/app-mainstay.slice"), "{within}");
+                assert_eq!(cgroup::tag_of(name), Some(tag()), "{within}");
+                // An heir finds it by its name.
+                assert_eq!(Leaf::of(&tag()).unwrap().path(), leaf);
                 assert_eq!(cgroup::of_process(spawned.who.pid).as_ref(), Some(&leaf));
                 // We are not in it ourselves, and the guardian is next to it.
                 assert_ne!(cgroup::own().unwrap(), leaf);

@@ -189,7 +189,7 @@ fn leaves(slice: &Path, realm: &Realm) -> BTreeMap<String, Tag> {
         .into_iter()
         .filter_map(|dir| {
             let name = dir.file_name()?.to_str()?.to_owned();
-            let tag = Tag::from_leaf(&name)?;
+            let tag = cgroup::tag_of(&name)?;
             (tag.realm == *realm).then_some((name, tag))
         })
         .collect()
