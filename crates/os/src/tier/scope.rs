@@ -32,6 +32,9 @@ const KNOCK_MS: u64 = 100;
 /// How long it may take to make a scope, and again to start the guardian.
 const MAKE_MS: u64 = 500;
 
+/// How often it may start the guardian again within 10 s; more than anybody can kill it, less than a loop.
+const RESTARTS_IN_10_S: u32 = 100;
+
 const MANAGER: &str = "org.freedesktop.systemd1";
 const OBJECT: &str = "/org/freedesktop/systemd1";
 
@@ -228,8 +231,10 @@ impl Pending {
                 ("Type", Value::Str("exec".into())),
                 ("ExecStart", command),
                 ("Restart", Value::Str("on-failure".into())),
-                ("RestartUSec", Value::U64(20_000)),
-                ("StartLimitIntervalUSec", Value::U64(0)),
+                // At once: for any other time the manager allows itself a quarter of a second more.
+                ("RestartUSec", Value::U64(0)),
+                ("StartLimitIntervalUSec", Value::U64(10_000_000)),
+                ("StartLimitBurst", Value::U32(RESTARTS_IN_10_S)),
                 ("CollectMode", Value::Str("inactive-or-failed".into())),
             ],
         )
