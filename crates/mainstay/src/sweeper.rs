@@ -2,13 +2,16 @@
 
 use mainstay_core::event::{Sweep, What};
 use mainstay_core::ids::{Identity, LinkId, Tag};
-use mainstay_os::sweep::{self, Stray};
+use mainstay_os::sweep::{self, Outcome, Stray};
 
 use crate::keeper::plan::Plan;
 use crate::ledger::append::Ledger;
 use crate::paths::Paths;
 use crate::registry::entry::Entry;
 use crate::registry::sweep::sweep_dead;
+
+/// How long one stray may take to end.
+const KILL_CONFIRM_MS: u64 = 5_000;
 
 /// Sweeps for a starting link.
 pub fn sweep(plan: &Plan) {
@@ -28,8 +31,8 @@ pub fn end_leftovers(paths: &Paths, spare: Option<LinkId>) -> Vec<Sweep> {
     let Ok(realm) = mainstay_os::identity::realm() else {
         return Vec::new();
     };
-    let strays = sweep::find(&realm, &|link| Some(link) == spare, &recorded);
-    let swept = strays.into_iter().map(end).collect();
+    let strays = sweep::find(&realm, &recorded, &|link| Some(link) == spare);
+    let swept = strays.iter().map(end).collect();
     for link in dead {
         // A directory that cannot be removed now is found again by the next sweep.
         drop(link.remove());
@@ -44,21 +47,19 @@ pub fn end_link(plan: &Plan, entry: Option<&Entry>) -> u32 {
         .and_then(|card| Some((card.tag()?, card.members)))
         .into_iter()
         .collect();
-    let strays = sweep::find(&plan.realm, &|link| link != plan.id, &recorded);
+    let strays = sweep::find(&plan.realm, &recorded, &|link| link != plan.id);
     strays
-        .into_iter()
+        .iter()
         .map(|stray| end(stray).ended.len() as u32)
         .sum()
 }
 
-fn end(stray: Stray) -> Sweep {
-    let (of, owner) = (stray.tag.link, stray.tag.owner);
-    let by = stray.by();
-    let (ended, left) = sweep::end(stray);
+fn end(stray: &Stray) -> Sweep {
+    let Outcome { ended, left } = sweep::end(stray, KILL_CONFIRM_MS);
     Sweep {
-        of,
-        owner,
-        by,
+        of: stray.tag.link,
+        owner: stray.tag.owner,
+        by: stray.by.iter().map(ToString::to_string).collect(),
         ended,
         left,
     }

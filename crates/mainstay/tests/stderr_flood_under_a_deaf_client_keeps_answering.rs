@@ -27,7 +27,7 @@ fn the_server_is_never_stuck_in_a_write_to_stderr() {
     assert!(client.wire.call("pid", &json!({})).unwrap()["pid"].is_i64());
     let (status, _) = client.finish();
     assert!(status.success());
-    // A pipe holds some of it; the rest was dropped and told.
+    // A pipe holds some of it; the rest was dropped and told, once per power of ten.
     let dropped: u64 = stage
         .events("stderr_dropped")
         .iter()
@@ -35,7 +35,7 @@ fn the_server_is_never_stuck_in_a_write_to_stderr() {
         .max()
         .unwrap_or(0);
     assert!(
-        dropped > FLOOD / 2 && dropped <= FLOOD + 1_000_000,
+        dropped > FLOOD / 10 && dropped <= FLOOD + 1_000_000,
         "{dropped}"
     );
     stage.census.assert_empty();

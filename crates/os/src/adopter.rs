@@ -17,6 +17,9 @@ pub struct Verdict {
     pub why: String,
 }
 
+/// Who adopts orphans where no nearer subreaper does.
+pub const INIT: i32 = 1;
+
 const REAPERS: [&str; 18] = [
     "systemd",
     "init",

@@ -20,11 +20,11 @@ use mainstay_core::tier::{Tier, WhyNot};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::identity;
-use crate::tier::{Choice, Place};
+use crate::tier::{Choice, Place, pidns};
 use crate::tree::{Hold, Tree};
 
-mod child;
-mod clone;
+pub(crate) mod child;
+pub(crate) mod clone;
 
 use child::Image;
 use clone::Born;
@@ -170,7 +170,8 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
         why_not,
     } = placed;
     if let Some(failure) = child::read_failure(verdict) {
-        reap_now(born.pid);
+        // Our own child exits, be it the failed server or the init that had nothing else.
+        reap_now(hold.init().map_or(born.pid, |init| init.pid));
         return Err(failure.into_error(&image, program));
     }
     // Nobody but us reaps it, so the entry is there even if it has ended already.
@@ -309,6 +310,10 @@ fn attempt(
             };
             Ok((born, Hold::Leaf(adopted.leaf), tier))
         }
+        Place::Pidns => {
+            let (born, init) = pidns::start(image, report).map_err(Attempt::Place)?;
+            Ok((born, Hold::Pidns(init), Tier::Pidns))
+        }
     }
 }
 
@@ -339,7 +344,7 @@ impl Waiting {
 }
 
 /// Waits for one child of ours that is about to exit.
-fn reap_now(pid: i32) {
+pub(crate) fn reap_now(pid: i32) {
     let mut status = 0;
     // SAFETY: `status` is a valid place for the answer.
     while unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) } == -1

@@ -1,60 +1,311 @@
-//! Finding and ending what wholly killed pairs left behind.
+//! What dead owners left behind: finding it by name, and ending it.
+//!
+//! A stray is proven by a tag, in the name of a leaf or in a process's environment, or by an identity that a card
+//! recorded; whoever is below a proven process is proven with it. It counts only if the tag's realm is ours (same
+//! boot, same pid namespace) and its owner, pid *and* start time, is dead. Nobody else is ever touched: unsure means
+//! spare. We ourselves and whoever we descend from are spared too, whatever their environment says.
+//!
+//! Here nobody is our child: we signal through pidfds, wait for them, and leave the reaping to whoever owns it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use mainstay_core::clock::Moment;
 use mainstay_core::event::Seen;
 use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
 
-use crate::{census, identity};
+use crate::identity::{self, Handle};
+use crate::tier::cgroup::{self, Leaf, timespec};
+use crate::{census, clock};
 
-/// What one dead owner left.
-#[derive(Debug)]
+/// What one dead owner left behind.
+#[derive(Clone, Debug)]
 pub struct Stray {
     /// Whose it was.
     pub tag: Tag,
-    members: Vec<Seen>,
+    /// How it was found: `leaf`, `tag`, `card`.
+    pub by: Vec<&'static str>,
+    /// Who was seen alive.
+    pub members: Vec<Seen>,
+    recorded: Vec<Identity>,
+    leaves: Vec<PathBuf>,
+    tagged: Vec<i32>,
 }
-impl Stray {
-    /// How it was found.
-    pub fn by(&self) -> Vec<String> {
-        vec!["tag".into()]
-    }
+
+/// How an end came out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Who was ended.
+    pub ended: Vec<Seen>,
+    /// Who could not be.
+    pub left: Vec<Seen>,
 }
-/// Finds strays.
+
+/// Looks for strays: by leaf names, by tags in the environment of our own user's processes, and by what cards
+/// recorded. Links for which `skip` is true are not looked at. Empty leaves of dead owners are removed on the way.
 pub fn find(
     realm: &Realm,
+    recorded: &[(Tag, Vec<Identity>)],
     skip: &dyn Fn(LinkId) -> bool,
-    _recorded: &[(Tag, Vec<Identity>)],
 ) -> Vec<Stray> {
-    let mut out: Vec<Stray> = Vec::new();
-    for pid in census::pids().unwrap_or_default() {
-        let Some(tag) = census::variable(pid, TAG_VARIABLE).and_then(|t| t.parse::<Tag>().ok())
-        else {
-            continue;
-        };
-        if tag.realm != *realm || skip(tag.link) || identity::alive(tag.owner) {
+    let mut owners: BTreeMap<Identity, bool> = BTreeMap::new();
+    let mut orphaned = |tag: &Tag| {
+        tag.realm == *realm
+            && !skip(tag.link)
+            && *owners
+                .entry(tag.owner)
+                .or_insert_with(|| !identity::alive(tag.owner))
+    };
+    let mut found: BTreeMap<String, Stray> = BTreeMap::new();
+    for (tag, path) in cgroup::search() {
+        if !orphaned(&tag) {
             continue;
         }
-        let Ok(stat) = census::stat(pid) else {
-            continue;
-        };
-        let seen = Seen {
-            who: stat.who(),
-            comm: stat.comm,
-        };
-        match out.iter_mut().find(|s| s.tag == tag) {
-            Some(s) => s.members.push(seen),
-            None => out.push(Stray {
-                tag,
-                members: vec![seen],
-            }),
+        match Leaf::open(path.clone()) {
+            // A scope is removed by its manager; refusals leave an empty directory, which harms nobody.
+            Ok(leaf) if !leaf.populated() => drop(leaf.remove()),
+            Ok(_) | Err(_) => entry(&mut found, &tag, "leaf").leaves.push(path),
         }
     }
-    out
+    for (pid, tag) in tagged(&|_| true) {
+        if orphaned(&tag) {
+            entry(&mut found, &tag, "tag").tagged.push(pid);
+        }
+    }
+    for (tag, identities) in recorded {
+        let alive: Vec<_> = identities
+            .iter()
+            .copied()
+            .filter(|&who| identity::alive(who))
+            .collect();
+        if !alive.is_empty() && orphaned(tag) {
+            entry(&mut found, tag, "card").recorded.extend(alive);
+        }
+    }
+    let spared = spared();
+    let mut strays: Vec<Stray> = found.into_values().collect();
+    for stray in &mut strays {
+        let Stray {
+            tag,
+            recorded,
+            leaves,
+            tagged,
+            ..
+        } = &*stray;
+        let members = look(tag, recorded, leaves, tagged, &spared);
+        stray.members = members.into_iter().map(|member| member.seen).collect();
+    }
+    strays.retain(|stray| !stray.members.is_empty());
+    strays
 }
-/// Ends them.
-pub fn end(stray: Stray) -> (Vec<Seen>, Vec<Seen>) {
-    for m in &stray.members {
-        if let Ok(h) = identity::Handle::open(m.who) {
-            h.signal(rustix::process::Signal::KILL).ok();
+
+/// Ends a stray, if its owner is still dead and the realm still ours.
+pub fn end(stray: &Stray, confirm_ms: u64) -> Outcome {
+    let ours = identity::realm().is_ok_and(|realm| realm == stray.tag.realm);
+    if !ours || identity::alive(stray.tag.owner) {
+        return Outcome {
+            ended: Vec::new(),
+            left: stray.members.clone(),
+        };
+    }
+    hunt(&stray.tag, &stray.recorded, &stray.leaves, confirm_ms)
+}
+
+/// Ends everybody that a tag names, for somebody who has the right to but is not their ancestor: a side guard, or a
+/// guard that came later. By leaf, by environment, and by identities that were recorded; repeated until two looks find
+/// nobody. Whether the owner lives is not asked; a tag of another realm names nobody here.
+pub fn end_by_tag(tag: &Tag, recorded: &[Identity], confirm_ms: u64) -> Outcome {
+    if identity::realm().is_ok_and(|realm| realm != tag.realm) {
+        return Outcome::default();
+    }
+    let leaf = Leaf::of(tag).map(|leaf| leaf.path().to_owned());
+    let leaves: Vec<PathBuf> = leaf.into_iter().collect();
+    hunt(tag, recorded, &leaves, confirm_ms)
+}
+
+fn entry<'a>(found: &'a mut BTreeMap<String, Stray>, tag: &Tag, by: &'static str) -> &'a mut Stray {
+    let stray = found.entry(tag.to_string()).or_insert_with(|| Stray {
+        tag: tag.clone(),
+        by: Vec::new(),
+        members: Vec::new(),
+        recorded: Vec::new(),
+        leaves: Vec::new(),
+        tagged: Vec::new(),
+    });
+    if !stray.by.contains(&by) {
+        stray.by.push(by);
+    }
+    stray
+}
+
+/// Kills and looks again, until two looks find nobody.
+fn hunt(tag: &Tag, recorded: &[Identity], leaves: &[PathBuf], confirm_ms: u64) -> Outcome {
+    let deadline = clock::now().after_ms(confirm_ms);
+    let spared = spared();
+    let opened: Vec<Leaf> = leaves
+        .iter()
+        .filter_map(|path| Leaf::open(path.clone()).ok())
+        .collect();
+    let mut met: BTreeMap<Identity, Seen> = BTreeMap::new();
+    let mut quiet = 0;
+    while quiet < 2 {
+        let pids: Vec<i32> = tagged(&|found| found == tag)
+            .into_iter()
+            .map(|(pid, _)| pid)
+            .collect();
+        let members = look(tag, recorded, leaves, &pids, &spared);
+        for leaf in &opened {
+            // Nobody of ours is ever in a leaf, unless we ourselves run inside of one.
+            if leaf.populated() && !leaf.members().iter().any(|pid| spared.contains(pid)) {
+                drop(leaf.kill());
+            }
+        }
+        let mut refused = 0;
+        for member in &members {
+            met.insert(member.seen.who, member.seen.clone());
+            if let Err(error) = member.handle.signal(Signal::KILL)
+                && error.raw_os_error() == Some(libc::EPERM)
+            {
+                refused += 1;
+            }
+        }
+        if members.is_empty() {
+            quiet += 1;
+        } else if refused == members.len() {
+            break;
+        } else {
+            quiet = 0;
+            for member in &members {
+                member.wait(deadline);
+            }
+        }
+        if clock::now() >= deadline {
+            break;
         }
     }
-    (stray.members, Vec::new())
+    for leaf in &opened {
+        if leaf.wait_empty(deadline) {
+            // Fails only while somebody is in it.
+            drop(leaf.remove());
+        }
+    }
+    let (left, ended) = met
+        .into_values()
+        .partition(|seen| identity::alive(seen.who));
+    Outcome { ended, left }
+}
+
+/// Somebody whom the tag, a leaf or a card names, held by a pidfd.
+struct Member {
+    seen: Seen,
+    handle: Handle,
+}
+
+impl Member {
+    /// Holds a process, if `proof` is true of it while it is held.
+    fn hold(who: Identity, proof: &dyn Fn() -> bool) -> Option<Self> {
+        let handle = Handle::open(who).ok()?;
+        let stat = census::stat(who.pid).ok()?;
+        let alive = !stat.dead() || !handle.ended();
+        (alive && proof()).then_some(Self {
+            seen: Seen {
+                who,
+                comm: stat.comm,
+            },
+            handle,
+        })
+    }
+
+    fn wait(&self, deadline: Moment) {
+        loop {
+            let left = deadline - clock::now();
+            let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
+            if poll(&mut fds, Some(&timespec(left))).is_ok_and(|n| n > 0) || left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// One look at everybody who is proven to belong to a tag.
+fn look(
+    tag: &Tag,
+    recorded: &[Identity],
+    leaves: &[PathBuf],
+    tagged: &[i32],
+    spared: &BTreeSet<i32>,
+) -> Vec<Member> {
+    let mut members: BTreeMap<i32, Member> = BTreeMap::new();
+    let mut add = |pid: i32, who: Option<Identity>, proof: &dyn Fn() -> bool| {
+        if !spared.contains(&pid)
+            && let Some(who) = who.or_else(|| identity::of(pid).ok())
+            && let Some(member) = Member::hold(who, proof)
+        {
+            members.insert(pid, member);
+        }
+    };
+    for path in leaves {
+        for pid in Leaf::open(path.clone()).map_or(Vec::new(), |leaf| leaf.members()) {
+            let inside = || cgroup::of_process(pid).is_some_and(|dir| dir.starts_with(path));
+            add(pid, None, &inside);
+        }
+    }
+    for &pid in tagged {
+        add(pid, None, &|| tag_of(pid).as_ref() == Some(tag));
+    }
+    for &who in recorded {
+        add(who.pid, Some(who), &|| true);
+    }
+    // Whoever lost the tag but is still below a member.
+    let proven: Vec<i32> = members.keys().copied().collect();
+    for pid in proven {
+        below(pid, spared, &mut members);
+    }
+    members.into_values().collect()
+}
+
+/// Adds the descendants of a member, but nobody whom another living owner claims.
+fn below(pid: i32, spared: &BTreeSet<i32>, members: &mut BTreeMap<i32, Member>) {
+    for child in census::children(pid).unwrap_or_default() {
+        if spared.contains(&child) || members.contains_key(&child) {
+            continue;
+        }
+        let claimed = tag_of(child).is_some_and(|tag| identity::alive(tag.owner));
+        let Ok(who) = identity::of(child) else {
+            continue;
+        };
+        let still = || census::stat(child).is_ok_and(|stat| stat.ppid == pid);
+        if !claimed && let Some(member) = Member::hold(who, &still) {
+            members.insert(child, member);
+            below(child, spared, members);
+        }
+    }
+}
+
+/// Processes of our own user whose environment bears a tag. In stages: whose it is costs little, its environment more.
+fn tagged(wanted: &dyn Fn(&Tag) -> bool) -> Vec<(i32, Tag)> {
+    let uid = rustix::process::geteuid().as_raw();
+    census::pids()
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|&pid| census::uid(pid) == Some(uid))
+        .filter_map(|pid| Some((pid, tag_of(pid)?)))
+        .filter(|(_, tag)| wanted(tag))
+        .collect()
+}
+
+fn tag_of(pid: i32) -> Option<Tag> {
+    census::variable(pid, TAG_VARIABLE)?.parse().ok()
+}
+
+/// Ourselves and whoever we descend from.
+fn spared() -> BTreeSet<i32> {
+    let mut spared = BTreeSet::new();
+    let mut pid = std::process::id() as i32;
+    while pid > 0 && spared.insert(pid) {
+        pid = census::stat(pid).map_or(0, |stat| stat.ppid);
+    }
+    spared
 }

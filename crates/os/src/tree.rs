@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::slice;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Seen, Status, Usage};
@@ -22,6 +23,7 @@ use crate::census::{self, Stat};
 use crate::clock;
 use crate::tier::Leaf;
 use crate::tier::cgroup::timespec;
+use crate::tier::pidns::Init;
 
 /// Pidfds that are held at once while we wait for members to end; the others are looked at by the next walk.
 const HELD_MAX: usize = 256;
@@ -36,6 +38,18 @@ pub enum Hold {
     Parenthood,
     /// By a cgroup leaf as well.
     Leaf(Leaf),
+    /// By a PID namespace, whose init is our child.
+    Pidns(Init),
+}
+
+impl Hold {
+    /// The namespace's init: ours, and no member.
+    pub(crate) fn init(&self) -> Option<Identity> {
+        match self {
+            Self::Pidns(init) => Some(init.who),
+            Self::Parenthood | Self::Leaf(_) => None,
+        }
+    }
 }
 
 /// One server's tree.
@@ -82,8 +96,8 @@ impl Tree {
     /// The leaf's directory, if there is one.
     pub fn leaf(&self) -> Option<&std::path::Path> {
         match &self.hold {
-            Hold::Parenthood => None,
             Hold::Leaf(leaf) => Some(leaf.path()),
+            Hold::Parenthood | Hold::Pidns(_) => None,
         }
     }
 
@@ -116,14 +130,14 @@ impl Tree {
         count
     }
 
-    /// Reaps whatever children have ended, without waiting; to be called whenever SIGCHLD came. Says how many.
+    /// Reaps whatever children have ended, without waiting for any to end; to be called whenever SIGCHLD came. Says how
+    /// many were told of.
     pub fn reap(&mut self, on_reaped: OnReaped<'_>) -> u32 {
         let mut count = 0;
-        while let Waited::Reaped(pid, status, usage) = wait_any() {
-            self.excluded.remove(&pid);
+        self.reap_all(&mut |pid, status, usage, _| {
             count += 1;
             on_reaped(pid, status, usage);
-        }
+        });
         count
     }
 
@@ -134,15 +148,22 @@ impl Tree {
         let mut seen: BTreeSet<i32> = BTreeSet::new();
         let mut known: BTreeSet<Identity> = BTreeSet::new();
         let mut quiet = 0;
-        if let Hold::Leaf(leaf) = &self.hold {
-            seen.extend(leaf.members());
+        match &self.hold {
+            Hold::Parenthood => {}
+            Hold::Leaf(leaf) => seen.extend(leaf.members()),
+            Hold::Pidns(init) => {
+                // Once init is killed, nobody knows any more how the server ended.
+                init.hear_out();
+                seen.extend(self.members().iter().map(|stat| stat.pid));
+            }
         }
         loop {
-            if let Hold::Leaf(leaf) = &self.hold
-                && leaf.populated()
-            {
+            match &self.hold {
                 // Refused only if the leaf is gone, and then it is empty.
-                drop(leaf.kill());
+                Hold::Leaf(leaf) if leaf.populated() => drop(leaf.kill()),
+                Hold::Parenthood | Hold::Leaf(_) => {}
+                // Gone already is as good.
+                Hold::Pidns(init) => drop(pidfd_send_signal(&init.pidfd, Signal::KILL).ok()),
             }
             let pass = self.kill_pass(&mut known);
             let childless = self.reap_members(&mut seen, on_reaped);
@@ -153,6 +174,9 @@ impl Tree {
                 let proven = childless || (quiet > 1 && !self.excluded.is_empty());
                 if proven && self.leaf_empty(deadline) {
                     break;
+                }
+                if let Hold::Pidns(init) = &self.hold {
+                    wait_ended(slice::from_ref(&init.pidfd), deadline);
                 }
             } else {
                 quiet = 0;
@@ -203,14 +227,35 @@ impl Tree {
 
     /// Reaps and remembers the members among the reaped. True if we have no child any more.
     fn reap_members(&mut self, seen: &mut BTreeSet<i32>, on_reaped: OnReaped<'_>) -> bool {
+        self.reap_all(&mut |pid, status, usage, member| {
+            if member {
+                seen.insert(pid);
+            }
+            on_reaped(pid, status, usage);
+        })
+    }
+
+    /// Reaps, tells of each and whether it was a member. True if we have no child any more.
+    fn reap_all(&mut self, tell: &mut dyn FnMut(i32, Status, Usage, bool)) -> bool {
+        if let Hold::Pidns(init) = &mut self.hold {
+            init.hear_out();
+            if let Some((status, usage)) = init.server_end() {
+                tell(init.server.pid, status, usage, true);
+            }
+        }
         loop {
             match wait_any() {
-                Waited::Reaped(pid, status, usage) => {
-                    if !self.excluded.remove(&pid) {
-                        seen.insert(pid);
+                Waited::Reaped(pid, status, usage) => match &mut self.hold {
+                    Hold::Pidns(init) if init.who.pid == pid => {
+                        if let Some((status, usage)) = init.last_word(usage) {
+                            tell(init.server.pid, status, usage, true);
+                        }
                     }
-                    on_reaped(pid, status, usage);
-                }
+                    Hold::Pidns(_) | Hold::Parenthood | Hold::Leaf(_) => {
+                        let member = !self.excluded.remove(&pid);
+                        tell(pid, status, usage, member);
+                    }
+                },
                 Waited::NobodyYet => return false,
                 Waited::Childless => return true,
             }
@@ -219,7 +264,8 @@ impl Tree {
 
     fn leaf_empty(&self, deadline: Moment) -> bool {
         match &self.hold {
-            Hold::Parenthood => true,
+            // To have no child is to have no init, and so no namespace.
+            Hold::Parenthood | Hold::Pidns(_) => true,
             // Nobody alive was seen in it a moment ago: whoever is left is on the way out.
             Hold::Leaf(leaf) => leaf.wait_empty(deadline),
         }
@@ -229,6 +275,7 @@ impl Tree {
     fn visit(&self, each: &mut dyn FnMut(Member)) {
         let me = std::process::id() as i32;
         let kin = Kin::now();
+        let init = self.hold.init();
         let mut walked = BTreeSet::from([me]);
         let mut queue = Vec::new();
         kin.children(me, &mut queue);
@@ -249,7 +296,7 @@ impl Tree {
             }
             walked.insert(pid);
             kin.children(pid, &mut queue);
-            if member.alive() {
+            if member.alive() && init != Some(member.stat.who()) {
                 each(member);
             }
         }
@@ -425,7 +472,7 @@ pub(crate) fn status_of(status: i32) -> Status {
     }
 }
 
-fn usage_of(usage: &libc::rusage) -> Usage {
+pub(crate) fn usage_of(usage: &libc::rusage) -> Usage {
     let ms = |time: libc::timeval| time.tv_sec as u64 * 1_000 + time.tv_usec as u64 / 1_000;
     Usage {
         user_ms: ms(usage.ru_utime),

@@ -7,10 +7,10 @@
 
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use common::{INNER, Running, SHAPES, Server, inner, isolated, passed, tag};
+use common::{Copied, Running, SHAPES, Server, copy, inner, isolated, passed, tag};
 use mainstay_core::event::Seen;
 use mainstay_core::ids::Identity;
 use mainstay_core::tier::Tier;
@@ -42,27 +42,15 @@ fn lab(name: &str, outside: bool, body: impl FnOnce()) {
         without_manager();
         return;
     }
-    // A copy that the lab's user may execute, wherever the build is.
-    let dir = std::env::temp_dir().join(format!("mainstay-lab-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
-    let exe = dir.join("test");
-    std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+    let copied = Copied::new(name);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/scripts/private-systemd");
-    let mut command = std::process::Command::new(script);
+    let mut command = Command::new(script);
     command.args(["--uid", UID]);
     if outside {
         command.arg("--outside");
     }
-    let out = command
-        .arg(&exe)
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(INNER, name)
-        .current_dir("/")
-        .output()
-        .unwrap();
-    std::fs::remove_dir_all(&dir).unwrap();
-    passed(&out);
+    command.arg(&copied.exe);
+    passed(&copy(command, name));
 }
 
 /// The one thing that can be seen without a manager: the reason.

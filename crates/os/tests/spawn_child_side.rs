@@ -10,7 +10,9 @@ use mainstay_core::tier::Tier;
 use mainstay_os::identity;
 use mainstay_os::spawn::Stage;
 use std::ffi::CString;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Starts it, returns what it wrote, and confirms its end.
 fn says(server: &Server) -> String {
@@ -133,7 +135,7 @@ fn descriptors_that_are_in_each_others_place_arrive_right() {
             use mainstay_os::spawn::{OOM_RAISE, Plan, spawn};
             use mainstay_os::tier::{Wish, choose};
             use std::io::{Read, Write};
-            use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+            use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
             let (into, feed) = rustix::pipe::pipe().unwrap();
             let (read, out) = rustix::pipe::pipe().unwrap();
             let (read_err, err) = rustix::pipe::pipe().unwrap();
@@ -173,7 +175,7 @@ fn descriptors_that_are_in_each_others_place_arrive_right() {
                 }
             }
             drop((into, out, err));
-            let mut tree = spawned.unwrap().tree;
+            let mut spawned = spawned.unwrap();
             std::fs::File::from(feed).write_all(b"through\n").unwrap();
             let (mut text, mut talk) = (String::new(), String::new());
             std::fs::File::from(read).read_to_string(&mut text).unwrap();
@@ -181,7 +183,12 @@ fn descriptors_that_are_in_each_others_place_arrive_right() {
                 .read_to_string(&mut talk)
                 .unwrap();
             assert_eq!((text.as_str(), talk.as_str()), ("through\n", "err\n"));
-            tree.kill(5_000, &mut |_, status, _| {
+            let mut fds = [rustix::event::PollFd::new(
+                &spawned.pidfd,
+                rustix::event::PollFlags::IN,
+            )];
+            assert_eq!(rustix::event::poll(&mut fds, None), Ok(1));
+            spawned.tree.kill(5_000, &mut |_, status, _| {
                 assert_eq!(status, Status::Code(0));
             });
         },
@@ -312,4 +319,145 @@ fn scratch(name: &str) -> std::path::PathBuf {
     let dir = std::env::temp_dir().join(format!("mainstay-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     dir
+}
+
+#[test]
+fn a_place_that_a_namespace_gives_is_what_it_says() {
+    alone("a_place_that_a_namespace_gives_is_what_it_says", || {
+        if !tiers().contains(&Tier::Pidns) {
+            return;
+        }
+        let mut running = Server::sh(
+            "read pid rest < /proc/self/stat; echo $$ $PPID $pid; kill -9 1; echo still here; ulimit -c 0; kill -SEGV $$",
+        )
+        .on(Tier::Pidns)
+        .start()
+        .unwrap();
+        // Its own pid is 2, as its own /proc says; init is out of its reach.
+        assert_eq!(running.output(), "2 1 2\nstill here\n");
+        running.wait();
+        let who = running.spawned.who;
+        assert_ne!(who.pid, 2, "outside it has another");
+        let mut ends = Vec::new();
+        let tree = &mut running.spawned.tree;
+        let ended = tree.kill(5_000, &mut |pid, status, _| ends.push((pid, status)));
+        let segv = Status::Signal {
+            number: libc::SIGSEGV,
+            core: false,
+        };
+        assert_eq!((ended.left.len(), ends), (0, vec![(who.pid, segv)]));
+    });
+}
+
+static BELL: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn ring(_: i32) {
+    // SAFETY: one system call, on a descriptor that stays open.
+    unsafe { libc::write(BELL.load(Ordering::Relaxed), b"!".as_ptr().cast(), 1) };
+}
+
+#[test]
+fn a_namespace_tells_of_its_servers_end_by_sigchld_while_others_live_on() {
+    alone(
+        "a_namespace_tells_of_its_servers_end_by_sigchld_while_others_live_on",
+        || {
+            if !tiers().contains(&Tier::Pidns) {
+                return;
+            }
+            let (news, bell) = rustix::pipe::pipe().unwrap();
+            BELL.store(bell.as_raw_fd(), Ordering::Relaxed);
+            // SAFETY: the handler makes one system call.
+            unsafe { libc::signal(libc::SIGCHLD, ring as *const () as libc::sighandler_t) };
+            let mut running = Server::sh("setsid sleep 600 & echo ok; exit 5")
+                .on(Tier::Pidns)
+                .start()
+                .unwrap();
+            let mut ends = Vec::new();
+            while ends.is_empty() {
+                assert_eq!(
+                    rustix::io::read(&news, &mut [0u8; 64][..]).map(|n| n > 0),
+                    Ok(true)
+                );
+                let tree = &mut running.spawned.tree;
+                tree.reap(&mut |pid, status, _| ends.push((pid, status)));
+            }
+            assert_eq!(ends, [(running.spawned.who.pid, Status::Code(5))]);
+            let tree = &mut running.spawned.tree;
+            assert_eq!(tree.members().len(), 1);
+            assert_eq!(tree.kill(5_000, &mut |_, _, _| ()).left.len(), 0);
+        },
+    );
+}
+
+#[test]
+fn where_clone3_is_refused_fork_and_a_gate_do() {
+    alone("where_clone3_is_refused_fork_and_a_gate_do", || {
+        let tiers: Vec<Tier> = tiers();
+        refuse_clone3();
+        for tier in [Tier::Subreaper, Tier::Cgroup] {
+            if !tiers.contains(&tier) {
+                continue;
+            }
+            let mut running = Server::sh("cat /proc/self/cgroup; exit 4")
+                .on(tier)
+                .start()
+                .unwrap();
+            assert_eq!(running.spawned.tier, tier);
+            let inside = running.output().contains(&common::tag().leaf());
+            assert_eq!(inside, tier == Tier::Cgroup);
+            running.wait();
+            let mut ends = Vec::new();
+            let tree = &mut running.spawned.tree;
+            tree.kill(5_000, &mut |_, status, _| ends.push(status));
+            assert_eq!(ends, [Status::Code(4)]);
+            let Err(error) = Server::new(&["/no/such"]).on(tier).start() else {
+                panic!("started")
+            };
+            assert_eq!((error.stage, error.errno), (Stage::Exec, libc::ENOENT));
+        }
+        let Err(error) = Server::new(&["/bin/true"]).on(Tier::Pidns).start() else {
+            panic!("started")
+        };
+        assert_eq!(error.stage, Stage::Place);
+        assert!(error.problem().contains("namespace"), "{error}");
+    });
+}
+
+/// From now on clone3 answers ENOSYS, as in many containers.
+fn refuse_clone3() {
+    let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let mut filter = [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        op(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            libc::SYS_clone3 as u32,
+        ),
+        op(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        ),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the program is valid while it is read, and binds this thread and its children only.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
+            0
+        );
+    }
 }

@@ -6,7 +6,10 @@ mod checks;
 
 use clap::Args;
 use mainstay_core::event::Detached;
+use mainstay_core::ids::{LinkId, Tag};
 use mainstay_core::tier::{Tier, WhyNot};
+use mainstay_os::tier::{self, Choice, Place, Wish};
+use mainstay_os::{adopter, identity};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -39,9 +42,35 @@ pub struct Containment {
     pub detached: Detached,
 }
 
-/// Asks the tiers. None: this build cannot tell.
+/// Asks the tiers, as a server started now would. None: we cannot even tell who we are.
 fn containment() -> Option<Containment> {
-    None
+    let tag = Tag {
+        realm: identity::realm().ok()?,
+        owner: identity::me().ok()?,
+        link: LinkId(0),
+    };
+    // The floor is always there, so the strongest is never none.
+    let Choice {
+        tier,
+        why_not,
+        place,
+        ..
+    } = tier::choose(Wish::Strongest, &tag).ok()?;
+    if let Place::Cgroup(leaf) = place {
+        // Nobody ever was in it.
+        leaf.remove().ok();
+    }
+    let verdict = adopter::judge(adopter::INIT);
+    let detached = if verdict.reaps {
+        Detached::Yes
+    } else {
+        Detached::No { why: verdict.why }
+    };
+    Some(Containment {
+        tier,
+        why_not,
+        detached,
+    })
 }
 
 /// How serious a finding is.

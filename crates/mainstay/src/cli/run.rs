@@ -19,16 +19,13 @@ use crate::keeper::session::Session;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
 
-/// Who adopts orphans where no nearer subreaper does.
-const INIT: i32 = 1;
-
 /// Runs a server.
 pub fn run(options: RunOptions) -> Result<Exit, Report> {
     role::close_inherited();
     let paths = Paths::find()?;
     let settled = resolve(&options, &Config::load(&paths)?)?;
     drop(options);
-    let verdict = adopter::judge(INIT);
+    let verdict = adopter::judge(adopter::INIT);
     let plan = plan(settled, paths, &verdict).map_err(|error| failed(&error))?;
     let detach = if verdict.reaps {
         Detach::Yes

@@ -12,7 +12,7 @@ use super::pump::Show;
 use super::{Keeper, NOTE_AGAIN_MS};
 
 impl Keeper<'_> {
-    /// Server → client, and our own lines between.
+    /// Server → client, and our own lines between, until nothing moves; whether there is news for the link.
     pub(super) fn pump_down(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         loop {
@@ -46,6 +46,9 @@ impl Keeper<'_> {
                 break;
             }
         }
+        if moved && self.note_at.is_none() {
+            self.note_at = Some(self.noted_at.after_ms(NOTE_AGAIN_MS));
+        }
         if self.down.ended()
             && let Some(server) = &mut self.server
             && server.stdout.take().is_some()
@@ -57,12 +60,9 @@ impl Keeper<'_> {
             self.write_client(cx);
             let tree_empty = self.tree_is_empty();
             self.handle(Input::StdoutClosed { tree_empty });
-            moved = true;
+            return true;
         }
-        if moved && self.note_at.is_none() {
-            self.note_at = Some(self.noted_at.after_ms(NOTE_AGAIN_MS));
-        }
-        moved
+        false
     }
 
     /// Writes what is routed, then our own lines.
@@ -100,7 +100,7 @@ impl Keeper<'_> {
         moved
     }
 
-    /// Client → server.
+    /// Client → server, until nothing moves; whether there is news for the link, or another look is due.
     pub(super) fn pump_up(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         loop {
@@ -133,9 +133,10 @@ impl Keeper<'_> {
             } else {
                 Input::ClientEof
             });
-            moved = true;
+            return true;
         }
-        moved
+        // A buffer that has just become full: whether the client has left behind it is asked when nothing moves.
+        moved && self.up.full()
     }
 
     /// A client that has left behind a full buffer: its EOF cannot be read before a server that does not read. As long

@@ -70,6 +70,7 @@ pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     // A side guard is forked between two turns: a fork within one would carry the runtime's marks with it.
     while let Turn::GuardLost = runtime.block_on(poll_fn(|cx| keeper.poll(cx))) {
         keeper.guard_lost();
+        keeper.timer_at = None;
     }
     keeper.leave();
     0
@@ -115,6 +116,8 @@ struct Keeper<'p> {
     client: Option<Identity>,
     control: Control,
     timer: Pin<Box<Sleep>>,
+    /// What the timer is set to.
+    timer_at: Option<Moment>,
     /// When the members are to be noted.
     note_at: Option<Moment>,
     noted_at: Moment,
@@ -182,6 +185,7 @@ impl<'p> Keeper<'p> {
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            timer_at: None,
             note_at: None,
             noted_at: Moment(0),
             unread_until: None,
@@ -258,12 +262,15 @@ impl<'p> Keeper<'p> {
             self.patience,
             self.unread_until,
         ];
-        if let Some(at) = due.into_iter().flatten().min() {
+        let due = due.into_iter().flatten().min();
+        // A timer that is set and not yet due needs no look: it wakes us.
+        if let Some(at) = due
+            && (self.timer_at != due || self.now >= at)
+        {
             let wait = Duration::from_nanos(at - self.now);
             let deadline = tokio::time::Instant::now() + wait;
-            if self.timer.deadline() != deadline {
-                self.timer.as_mut().reset(deadline);
-            }
+            self.timer.as_mut().reset(deadline);
+            self.timer_at = due;
             any |= self.timer.as_mut().poll(cx).is_ready();
         }
         any

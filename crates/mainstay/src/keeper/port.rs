@@ -138,6 +138,16 @@ impl Port {
         }
     }
 
+    /// Whether a read may bring something; else we are woken when it does.
+    pub fn readable(&self, cx: &mut Context<'_>) -> bool {
+        match &self.kind {
+            Kind::Ready(_) => true,
+            Kind::Stream(fd) | Kind::Socket(fd) => {
+                self.untold.get() || fd.poll_read_ready(cx).is_ready()
+            }
+        }
+    }
+
     /// Whether nobody is left who could write: told also while there are bytes that nobody has room to read.
     pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> bool {
         let (Kind::Stream(fd) | Kind::Socket(fd)) = &self.kind else {

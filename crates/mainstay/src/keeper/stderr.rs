@@ -81,15 +81,22 @@ impl Stderr {
 
     /// Moves what is there.
     pub fn poll(&mut self, cx: &mut Context<'_>) {
+        while self.from.as_ref().is_some_and(|from| from.readable(cx)) {
+            self.read(cx);
+        }
+    }
+
+    /// Apart from [`Self::poll`], which every message passes: there the chunk would be cleared each time.
+    #[inline(never)]
+    fn read(&mut self, cx: &mut Context<'_>) {
         let mut chunk = [0u8; CHUNK];
-        while let Some(from) = &self.from {
-            match from.poll_read(cx, &mut chunk) {
-                Poll::Pending => return,
-                Poll::Ready(Ok(0) | Err(_)) => self.from = None,
-                Poll::Ready(Ok(len)) => {
-                    self.tail.push(&chunk[..len]);
-                    self.pass_on(&chunk[..len], cx);
-                }
+        let Some(from) = &self.from else { return };
+        match from.poll_read(cx, &mut chunk) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(0) | Err(_)) => self.from = None,
+            Poll::Ready(Ok(len)) => {
+                self.tail.push(&chunk[..len]);
+                self.pass_on(&chunk[..len], cx);
             }
         }
     }

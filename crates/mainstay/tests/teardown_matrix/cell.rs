@@ -1,6 +1,5 @@
 //! One cell: one tree under one cause in one tier, with real processes, and the word for how it went.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use mainstay_core::ids::Identity;
@@ -99,16 +98,13 @@ impl Cell {
 
     /// Waits until the whole tree is there and recorded; who it is.
     fn tree_in_place(self, stage: &Stage, card: &Card) -> Vec<Identity> {
-        let own: BTreeSet<Identity> = [card.shim, card.guard, card.keeper]
-            .into_iter()
-            .flatten()
-            .collect();
         let tree: Vec<Identity> = stage
             .census
             .living()
             .iter()
+            // One that has only just executed itself still has the program's name.
+            .filter(|stat| stat.comm.contains(stage.census.mark()) || stat.comm == "unruly")
             .map(mainstay_os::census::Stat::who)
-            .filter(|who| !own.contains(who))
             .collect();
         assert!(
             tree.len() >= self.tree.size(),

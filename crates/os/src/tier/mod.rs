@@ -9,6 +9,7 @@ use mainstay_core::tier::{Tier, WhyNot};
 
 pub mod cgroup;
 pub mod guardian;
+pub mod pidns;
 pub mod scope;
 
 pub use cgroup::Leaf;
@@ -88,6 +89,8 @@ pub enum Place {
     Cgroup(Leaf),
     /// Into a scope that this manager will make.
     Scope(scope::Pending),
+    /// Into a PID namespace, made with the server; whether it can be had is seen then.
+    Pidns,
 }
 
 /// Probes and chooses. Fails only if the wish cannot be met, with the reason for each tier that would have done.
@@ -139,6 +142,6 @@ fn place(tier: Tier, tag: &Tag, guardian: &Result<Program, String>) -> Result<Pl
         Tier::Subreaper => Ok(Place::Subreaper),
         Tier::Cgroup => Leaf::create(tag).map(Place::Cgroup),
         Tier::Scope => scope::Pending::open(tag, guardian.clone()?).map(Place::Scope),
-        Tier::Pidns => Err("not built in yet".into()),
+        Tier::Pidns => Ok(Place::Pidns),
     }
 }

@@ -14,6 +14,9 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
 
 use mainstay_core::ids::{LinkId, TAG_VARIABLE, Tag};
 use mainstay_core::tier::Tier;
@@ -26,22 +29,63 @@ use rustix::pipe::{PipeFlags, pipe_with};
 /// Names the test that a copy of the test program runs.
 pub const INNER: &str = "MAINSTAY_TEST_INNER";
 
-/// Runs the test in a process of its own. `name` is the test's full name.
+/// A user without any rights, who need not exist.
+const SOMEBODY: &str = "41007";
+
+/// Runs the test in a process of its own; if we are root, a second time as somebody without any rights. `name` is the
+/// test's full name.
 #[expect(
     clippy::disallowed_methods,
     reason = "the test program starts a copy of itself, no server"
 )]
-pub fn alone(name: &str, test: impl FnOnce()) {
+pub fn alone(name: &str, body: impl FnOnce()) {
     if inner(name) {
-        isolated(test);
+        isolated(body);
         return;
     }
-    let out = std::process::Command::new(std::env::current_exe().unwrap())
+    let exe = std::env::current_exe().unwrap();
+    passed(&copy(Command::new(&exe), name));
+    if rustix::process::geteuid().is_root() {
+        let copied = Copied::new(name);
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", SOMEBODY, "--regid", SOMEBODY, "--clear-groups"])
+            .arg(&copied.exe);
+        passed(&copy(command, name));
+    }
+}
+
+/// Runs one test of a copy of this program.
+pub fn copy(mut command: Command, name: &str) -> Output {
+    command
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(INNER, name)
+        .current_dir("/")
         .output()
-        .unwrap();
-    passed(&out);
+        .unwrap()
+}
+
+/// A copy of this program that everybody may execute, wherever the build is.
+pub struct Copied {
+    dir: PathBuf,
+    pub exe: PathBuf,
+}
+
+impl Copied {
+    pub fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("mainstay-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
+        let exe = dir.join("test");
+        std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+        Self { dir, exe }
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.dir));
+    }
 }
 
 /// Whether this process was started for that test.
@@ -52,17 +96,40 @@ pub fn inner(name: &str) -> bool {
 /// Runs the test's own part as a subreaper, and looks for leftovers.
 pub fn isolated(body: impl FnOnce()) {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
+    let broom = Broom;
     body();
-    let me = std::process::id() as i32;
-    let left: Vec<_> = census::descendants(me)
-        .into_iter()
-        .filter(|stat| !stat.dead())
-        .collect();
+    let left = alive_below();
+    drop(broom);
     assert!(left.is_empty(), "somebody was left behind: {left:?}");
 }
 
+fn alive_below() -> Vec<census::Stat> {
+    let mut below = census::descendants(std::process::id() as i32);
+    below.retain(|stat| !stat.dead());
+    below
+}
+
+/// A test that fails leaves nobody behind either.
+struct Broom;
+
+impl Drop for Broom {
+    fn drop(&mut self) {
+        loop {
+            let left = alive_below();
+            if left.is_empty() {
+                return;
+            }
+            for stat in left {
+                if let Ok(handle) = identity::Handle::open(stat.who()) {
+                    drop(handle.signal(rustix::process::Signal::KILL));
+                }
+            }
+        }
+    }
+}
+
 /// Asserts that a copy of the test program ran one test, well.
-pub fn passed(out: &std::process::Output) {
+pub fn passed(out: &Output) {
     let said = [&out.stdout[..], &out.stderr[..]].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(out.status.success(), "{said}");
@@ -78,16 +145,23 @@ pub fn tag() -> Tag {
     }
 }
 
-/// Whether this machine gives us a cgroup leaf; said loudly if not.
+/// The tiers that this machine gives us (scopes have tests of their own); what is missing is said.
 pub fn tiers() -> Vec<Tier> {
-    [Tier::Subreaper, Tier::Cgroup]
+    [Tier::Subreaper, Tier::Cgroup, Tier::Pidns]
         .into_iter()
-        .filter(|&tier| match choose(Wish::Exactly(tier), &tag()) {
-            Ok(_) => true,
-            Err(why) => {
-                println!("tier {tier} is not tested here: {why:?}");
-                false
-            }
+        .filter(|&tier| {
+            let why = match choose(Wish::Exactly(tier), &tag()) {
+                Err(why) => why,
+                Ok(choice) => match Server::new(&["/bin/true"]).start_in(choice) {
+                    Ok(mut running) => {
+                        running.spawned.tree.kill(5_000, &mut |_, _, _| ());
+                        return true;
+                    }
+                    Err(error) => error.why_not,
+                },
+            };
+            println!("tier {tier} is not tested here: {why:?}");
+            false
         })
         .collect()
 }
@@ -128,7 +202,7 @@ impl Running {
 pub struct Server {
     pub argv: Vec<CString>,
     pub env: Vec<CString>,
-    pub cwd: Option<std::path::PathBuf>,
+    pub cwd: Option<PathBuf>,
     pub tier: Tier,
 }
 

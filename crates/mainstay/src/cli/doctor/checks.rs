@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use mainstay_core::event::Detached;
-use mainstay_core::ids::{LinkId, TAG_VARIABLE, Tag};
-use mainstay_os::{census, clock, identity};
+use mainstay_core::ids::{Identity, LinkId, Tag};
+use mainstay_os::{clock, identity, sweep};
 
 use super::{Containment, Finding, Status};
 use crate::config::Config;
@@ -233,29 +233,26 @@ fn name(listed: &Listed) -> String {
 
 /// Processes that carry the tag of a keeper that is dead, whose link is dead too.
 pub fn strays(paths: &Paths) -> Finding {
-    let living: HashSet<LinkId> = registry::list(paths)
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|listed| listed.alive)
-        .map(|listed| listed.id)
+    let listed = registry::list(paths).unwrap_or_default();
+    let living: HashSet<LinkId> = listed
+        .iter()
+        .filter(|link| link.alive)
+        .map(|link| link.id)
         .collect();
-    let (Ok(here), Ok(pids)) = (identity::realm(), census::pids()) else {
+    let recorded: Vec<(Tag, Vec<Identity>)> = listed
+        .into_iter()
+        .filter(|link| !link.alive)
+        .filter_map(|link| link.card)
+        .filter_map(|card| Some((card.tag()?, card.members)))
+        .collect();
+    let Ok(here) = identity::realm() else {
         return finding("strays", Status::Problem, "/proc cannot be read")
             .hint("mount /proc; nothing can be contained without it");
     };
-    let uid = rustix::process::geteuid().as_raw();
-    let strays: Vec<String> = pids
+    let strays: Vec<String> = sweep::find(&here, &recorded, &|link| living.contains(&link))
         .into_iter()
-        .filter(|&pid| census::uid(pid) == Some(uid))
-        .filter_map(|pid| {
-            let tag: Tag = census::variable(pid, TAG_VARIABLE)?.parse().ok()?;
-            let stray =
-                tag.realm == here && !living.contains(&tag.link) && !identity::alive(tag.owner);
-            let stat = census::stat(pid)
-                .ok()
-                .filter(|stat| stray && !stat.dead())?;
-            Some(format!("{} ({pid})", stat.comm))
-        })
+        .flat_map(|stray| stray.members)
+        .map(|seen| format!("{} ({})", seen.comm, seen.who.pid))
         .collect();
     if strays.is_empty() {
         return finding("strays", Status::Ok, "no process is left of a dead keeper");

@@ -1,0 +1,282 @@
+//! The sweep ends what a dead owner left behind, and nobody else, whatever their tags look like.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::ffi::CString;
+
+use common::{Running, SHAPES, Server, alone, tag};
+use mainstay_core::event::Seen;
+use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
+use mainstay_os::identity;
+use mainstay_os::sweep::{self, Stray};
+use mainstay_os::tier::Leaf;
+
+/// Somebody who has ended, and whose pid is free. To be called first: it ends everybody below us.
+fn dead() -> Identity {
+    let mut running = Server::new(&["/bin/true"]).start().unwrap();
+    running.wait();
+    running.spawned.tree.kill(5_000, &mut |_, _, _| ());
+    running.spawned.who
+}
+
+/// A tag of ours whose owner has ended.
+fn orphaned() -> Tag {
+    Tag {
+        owner: dead(),
+        ..tag()
+    }
+}
+
+/// A process with that text as its tag (and with none, if there is none), which has come up.
+fn marked(text: Option<&str>, script: &str) -> Running {
+    let mut server = Server::sh(script);
+    server
+        .env
+        .retain(|entry| !entry.to_bytes().starts_with(TAG_VARIABLE.as_bytes()));
+    if let Some(text) = text {
+        server
+            .env
+            .push(CString::new(format!("{TAG_VARIABLE}={text}")).unwrap());
+    }
+    let mut running = server.start().unwrap();
+    assert_eq!(running.line(), "up");
+    running
+}
+
+const SLEEP: &str = "echo up; exec sleep 600";
+
+/// What the sweep finds of our own link; other people's strays are not our business here.
+fn find(recorded: &[(Tag, Vec<Identity>)]) -> Vec<Stray> {
+    let mut strays = sweep::find(&identity::realm().unwrap(), recorded, &|_| false);
+    strays.retain(|stray| stray.tag.link == tag().link);
+    strays
+}
+
+fn pids(seen: &[Seen]) -> Vec<i32> {
+    let mut pids: Vec<i32> = seen.iter().map(|seen| seen.who.pid).collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn bury(mut running: Running) {
+    assert!(
+        running
+            .spawned
+            .tree
+            .kill(5_000, &mut |_, _, _| ())
+            .left
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_tagged_process_whose_owner_is_dead_is_ended() {
+    alone("a_tagged_process_whose_owner_is_dead_is_ended", || {
+        let tag = orphaned();
+        // One that has lost the tag is still below one that has not.
+        let stray = marked(
+            Some(&tag.to_string()),
+            "env -i /bin/sh -c 'sleep 600 & echo up; wait' & wait",
+        );
+        let members = pids(
+            &stray
+                .spawned
+                .tree
+                .members()
+                .iter()
+                .map(|stat| Seen {
+                    who: stat.who(),
+                    comm: String::new(),
+                })
+                .collect::<Vec<_>>(),
+        );
+        assert_eq!(members.len(), 3);
+        let found = find(&[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((&found[0].tag, &found[0].by[..]), (&tag, &["tag"][..]));
+        assert_eq!(pids(&found[0].members), members);
+        let outcome = sweep::end(&found[0], 5_000);
+        assert_eq!((pids(&outcome.ended), outcome.left.len()), (members, 0));
+        assert!(find(&[]).is_empty());
+        bury(stray);
+    });
+}
+
+#[test]
+fn whoever_is_not_proven_to_be_a_stray_is_not_touched() {
+    alone("whoever_is_not_proven_to_be_a_stray_is_not_touched", || {
+        let gone = orphaned();
+        let with = |change: &dyn Fn(&mut Tag)| {
+            let mut tag = gone.clone();
+            change(&mut tag);
+            tag.to_string()
+        };
+        let other_boot = with(&|tag| {
+            tag.realm = Realm {
+                boot: "0badb007".into(),
+                ..tag.realm.clone()
+            };
+        });
+        let other_pids = with(&|tag| tag.realm.pidns += 1);
+        let living = with(&|tag| tag.owner = identity::me().unwrap());
+        let malformed = with(&|_| ()) + ":more";
+        let spared: Vec<Running> = [
+            Some(other_boot.as_str()),
+            Some(&other_pids),
+            Some(&living),
+            Some(&malformed),
+            Some(""),
+            None,
+        ]
+        .into_iter()
+        .map(|text| marked(text, SLEEP))
+        .collect();
+        assert!(find(&[]).is_empty());
+
+        // The same by a card: a pid that belongs to somebody else by now, a foreign boot, a living owner.
+        let who = spared[5].spawned.who;
+        let reused = Identity {
+            start: who.start + 1,
+            ..who
+        };
+        let cards = [
+            (gone.clone(), vec![reused]),
+            (other_boot.parse().unwrap(), vec![who]),
+            (other_pids.parse().unwrap(), vec![who]),
+            (living.parse().unwrap(), vec![who]),
+        ];
+        assert!(find(&cards).is_empty());
+        // And by ending what names nobody.
+        assert_eq!(
+            sweep::end_by_tag(&gone, &[reused], 100),
+            sweep::Outcome::default()
+        );
+        assert_eq!(
+            sweep::end_by_tag(&other_boot.parse().unwrap(), &[who], 100),
+            sweep::Outcome::default()
+        );
+        for running in &spared {
+            assert!(identity::alive(running.spawned.who));
+        }
+        spared.into_iter().for_each(bury);
+    });
+}
+
+#[test]
+fn an_owner_whose_pid_was_reused_is_dead() {
+    alone("an_owner_whose_pid_was_reused_is_dead", || {
+        let me = identity::me().unwrap();
+        let tag = Tag {
+            owner: Identity {
+                start: me.start - 1,
+                ..me
+            },
+            ..tag()
+        };
+        let stray = marked(Some(&tag.to_string()), SLEEP);
+        let mut found = find(&[]);
+        assert_eq!(found.len(), 1);
+        // Should the owner live after all, the end spares it.
+        found[0].tag.owner = me;
+        let outcome = sweep::end(&found[0], 1_000);
+        assert_eq!((outcome.ended.len(), outcome.left.len()), (0, 1));
+        assert!(identity::alive(stray.spawned.who));
+        bury(stray);
+    });
+}
+
+#[test]
+fn a_link_that_is_to_be_skipped_is_skipped() {
+    alone("a_link_that_is_to_be_skipped_is_skipped", || {
+        let stray = marked(Some(&orphaned().to_string()), SLEEP);
+        let skip = |link: LinkId| link == tag().link;
+        let found = sweep::find(&identity::realm().unwrap(), &[], &skip);
+        assert!(!found.iter().any(|stray| stray.tag.link == tag().link));
+        assert_eq!(find(&[]).len(), 1);
+        bury(stray);
+    });
+}
+
+#[test]
+fn a_recorded_process_without_a_tag_is_found_by_its_card() {
+    alone(
+        "a_recorded_process_without_a_tag_is_found_by_its_card",
+        || {
+            let tag = orphaned();
+            let stray = marked(None, SLEEP);
+            let found = find(&[(tag.clone(), vec![stray.spawned.who])]);
+            assert_eq!(found.len(), 1);
+            assert_eq!((&found[0].tag, &found[0].by[..]), (&tag, &["card"][..]));
+            let outcome = sweep::end(&found[0], 5_000);
+            assert_eq!(pids(&outcome.ended), [stray.spawned.who.pid]);
+            bury(stray);
+        },
+    );
+}
+
+#[test]
+fn a_leaf_tells_of_those_who_lost_every_other_mark() {
+    alone("a_leaf_tells_of_those_who_lost_every_other_mark", || {
+        // The owner lives until all is set up: every sweep on this machine removes empty leaves of dead owners.
+        let owner = marked(None, SLEEP);
+        let tag = Tag {
+            owner: owner.spawned.who,
+            ..tag()
+        };
+        let other = Tag {
+            link: LinkId(!tag.link.0),
+            ..tag.clone()
+        };
+        let leaf = match Leaf::create(&tag) {
+            Ok(leaf) => leaf,
+            Err(why) => {
+                assert!(why.starts_with("no "), "{why}");
+                return bury(owner);
+            }
+        };
+        let path = leaf.path().to_owned();
+        let stray = marked(None, SLEEP);
+        leaf.add(stray.spawned.who.pid).unwrap();
+        // Forgotten, not dropped, as by an owner that is killed.
+        std::mem::forget(leaf);
+        let empty = Leaf::create(&other).unwrap();
+        let hollow = empty.path().to_owned();
+        std::mem::forget(empty);
+        assert!(find(&[]).is_empty());
+        let handle = identity::Handle::open(tag.owner).unwrap();
+        handle.signal(rustix::process::Signal::KILL).unwrap();
+        owner.wait();
+
+        let found = find(&[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((&found[0].tag, &found[0].by[..]), (&tag, &["leaf"][..]));
+        assert!(!hollow.exists(), "an empty leaf is removed on the way");
+        let outcome = sweep::end(&found[0], 5_000);
+        assert_eq!(pids(&outcome.ended), [stray.spawned.who.pid]);
+        assert!(!path.exists());
+        bury(stray);
+    });
+}
+
+#[test]
+fn a_side_guard_ends_the_tree_of_a_tag_without_being_its_parent() {
+    alone(
+        "a_side_guard_ends_the_tree_of_a_tag_without_being_its_parent",
+        || {
+            for tier in common::tiers() {
+                let mut server = Server::python(SHAPES);
+                server.argv.push(c"30".to_owned());
+                let mut running = server.on(tier).start().unwrap();
+                assert_eq!(running.line(), "ready");
+                let bystander = marked(None, SLEEP);
+                let outcome = sweep::end_by_tag(&tag(), &[], 10_000);
+                assert_eq!((outcome.ended.len(), outcome.left.len()), (31, 0));
+                assert!(identity::alive(bystander.spawned.who));
+                bury(bystander);
+                bury(running);
+            }
+        },
+    );
+}
