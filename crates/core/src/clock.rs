@@ -11,6 +11,7 @@ pub struct Moment(pub u64);
 
 impl Moment {
     /// This moment, later by some milliseconds.
+    #[must_use]
     pub fn after_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms.saturating_mul(1_000_000)))
     }

@@ -350,7 +350,7 @@ pub struct Sweep {
 pub struct Signal {
     /// Which.
     pub number: i32,
-    /// `si_code`: 0 kill(), 128 kernel, below 0 a claim.
+    /// `si_code`: 0 by `kill`, 128 by the kernel, below 0 a claim.
     pub code: i32,
     /// The sender's pid as the kernel told it.
     pub sender: i32,

@@ -14,6 +14,8 @@ pub mod clock;
 pub mod event;
 pub mod ids;
 pub mod limits;
+pub mod link;
 pub mod message;
+pub mod record;
 pub mod server;
 pub mod tier;

@@ -1,2 +1,39 @@
-//! mainstay.
-fn main() {}
+//! Arguments → command → exit code.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use mainstay::cli::Cli;
+use mainstay::exit::Exit;
+use mainstay::report::talk;
+use mainstay::view::printer;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return unparsed(&error),
+    };
+    let is_run = cli.verb.is_run();
+    let exit = match cli.verb.perform() {
+        Ok(exit) => exit,
+        Err(report) => {
+            report.tell();
+            report.exit()
+        }
+    };
+    if is_run { exit.in_run() } else { exit }.into()
+}
+
+/// Help and version are data; anything else is a mistake in the arguments.
+fn unparsed(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    if error.use_stderr() {
+        talk(&text);
+        return Exit::Usage.into();
+    }
+    match printer::print_text(&text) {
+        Ok(()) => Exit::Ok.into(),
+        Err(report) => report.exit().into(),
+    }
+}

@@ -61,10 +61,6 @@ impl Stat {
         let comm = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
         let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // `fields[0]` is field 3 of proc(5).
-        fn at<T: FromStr>(fields: &[&str], number: usize) -> Option<T> {
-            fields.get(number - 3)?.parse().ok()
-        }
         Some(Self {
             pid,
             comm,
@@ -80,6 +76,11 @@ impl Stat {
             rss_pages: at::<i64>(&fields, 24)?.max(0) as u64,
         })
     }
+}
+
+/// A field by its number in proc(5); `fields[0]` is field 3.
+fn at<T: FromStr>(fields: &[&str], number: usize) -> Option<T> {
+    fields.get(number - 3)?.parse().ok()
 }
 
 /// One process.
@@ -161,6 +162,19 @@ pub fn descendants(pid: i32) -> Vec<Stat> {
             found.push(stat);
             queue.extend(children(pid).unwrap_or_default());
         }
+    }
+    found
+}
+
+/// The parent of a process, its parent, and so on, as far as they can be seen.
+pub fn ancestors(pid: i32) -> Vec<Identity> {
+    let mut found = Vec::new();
+    let mut next = stat(pid).map_or(0, |stat| stat.ppid);
+    // A chain that grows while we climb is cut: nobody has that many launchers.
+    while next > 0 && found.len() < 64 {
+        let Ok(stat) = stat(next) else { break };
+        found.push(stat.who());
+        next = stat.ppid;
     }
     found
 }

@@ -77,6 +77,16 @@ impl Handle {
         .is_ok_and(|n| n > 0)
     }
 
+    /// Waits for its end, but not longer than this; whether it has ended.
+    pub fn wait_ended(&self, within_ms: u64) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let within = Timespec {
+            tv_sec: (within_ms / 1_000) as i64,
+            tv_nsec: (within_ms % 1_000 * 1_000_000) as i64,
+        };
+        poll(&mut fds, Some(&within)).is_ok_and(|n| n > 0)
+    }
+
     /// The descriptor; readable once the process has ended.
     pub fn into_fd(self) -> OwnedFd {
         self.fd

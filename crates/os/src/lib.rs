@@ -6,11 +6,20 @@
 //! Invariants: a process is pid *and* start time; it is signalled through a pidfd after its start time was read
 //! again; a child never inherits a descriptor, signal mask or signal disposition of ours.
 
+pub mod adopter;
 pub mod census;
+pub mod channel;
 pub mod clock;
 pub mod dbus;
+pub mod guard;
+pub mod holder;
 pub mod identity;
+pub mod record;
+pub mod role;
+pub mod shim;
+pub mod signals;
 pub mod spawn;
 pub mod sweep;
 pub mod tier;
+pub mod title;
 pub mod tree;

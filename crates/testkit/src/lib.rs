@@ -1,1 +1,20 @@
-//! Never shipped.
+//! Never shipped: what mainstay's tests with real processes stand on.
+//!
+//! The [`unruly`] server misbehaves on command, the [`puppet`] is a client process that can itself be killed, the
+//! [`census`] guard proves that a test left nobody behind, and a [`stage`] gives each test a HOME of its own.
+//!
+//! Invariants: every process of a test carries the test's mark, in its arguments or its environment; nothing waits
+//! by the clock, a time-out is only ever a hang stop; whatever a failed test leaves is ended by the census.
+
+pub mod built;
+pub mod card;
+pub mod census;
+pub mod client;
+pub mod fork;
+pub mod killers;
+pub mod puppet;
+pub mod stage;
+pub mod terminal;
+pub mod unruly;
+pub mod wait;
+pub mod wire;

@@ -1,1 +1,16 @@
 //! The way of one message, in travel order.
+//!
+//! [`frame`] finds lines and what they are in passing; [`batch`] and [`envelope`] look into the few lines that we act
+//! on; [`inflight`] knows who waits for an answer; [`settle`] writes the answers that we give ourselves. Nothing here
+//! changes or re-serializes a message: bytes go on as they came, a rewrite replaces the span of one value.
+
+pub mod batch;
+pub mod envelope;
+pub mod frame;
+pub mod inflight;
+#[cfg(any(test, feature = "oracle"))]
+#[doc(hidden)]
+pub mod oracle;
+pub mod settle;
+pub mod slot;
+pub mod token;

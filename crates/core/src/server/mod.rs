@@ -1,1 +1,3 @@
 //! The life of one server process.
+
+pub mod stop;

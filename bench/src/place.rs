@@ -1,0 +1,124 @@
+//! Where one section is measured: a HOME of its own, marked processes, and the programs.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use mainstay_testkit::card::Card;
+use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::{HANG_STOP, until};
+
+/// The programs that are measured.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// Ourselves, who are also the server.
+    pub bench: PathBuf,
+    /// The one that it is all about.
+    pub mainstay: PathBuf,
+}
+
+impl Programs {
+    /// `mainstay` lies next to us.
+    pub fn find() -> io::Result<Self> {
+        let bench = std::env::current_exe()?;
+        let mainstay = bench.with_file_name("mainstay");
+        if !mainstay.is_file() {
+            let release = if cfg!(debug_assertions) {
+                ""
+            } else {
+                " --release"
+            };
+            return Err(io::Error::other(format!(
+                "there is no mainstay next to {}; build it: cargo build{release} -p mainstay",
+                bench.display()
+            )));
+        }
+        Ok(Self { bench, mainstay })
+    }
+}
+
+/// One section's place.
+pub struct Place<'p> {
+    stage: Stage,
+    programs: &'p Programs,
+}
+
+impl<'p> Place<'p> {
+    /// A fresh one.
+    pub fn new(programs: &'p Programs) -> Self {
+        Self {
+            stage: Stage::new(),
+            programs,
+        }
+    }
+
+    /// A command of ours with these words.
+    pub fn ours<W: Into<OsString>>(&self, words: impl IntoIterator<Item = W>) -> Vec<OsString> {
+        let mut argv = vec![self.programs.bench.clone().into_os_string()];
+        argv.extend(words.into_iter().map(Into::into));
+        argv
+    }
+
+    /// `mainstay run` with these options, for this server.
+    pub fn kept(&self, options: &[&str], server: Vec<OsString>) -> Vec<OsString> {
+        mainstay_testkit::stage::run(&self.programs.mainstay, options, server)
+    }
+
+    /// The command as it is started: marked, in this HOME, its stderr in a log.
+    pub fn command(&self, argv: &[OsString]) -> io::Result<Command> {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.stage.path("stderr.log"))?;
+        let (program, words) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = self.stage.command(program);
+        command.args(words).stderr(Stdio::from(log));
+        Ok(command)
+    }
+
+    /// A path in the HOME.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.stage.path(name)
+    }
+
+    /// The mark that every process carries.
+    pub fn mark(&self) -> &str {
+        self.stage.census.mark()
+    }
+
+    /// The complete card of which something is true; waits for it.
+    pub fn card(&self, what: &str, holds: impl Fn(&Card) -> bool) -> Card {
+        self.stage.card_that(what, holds)
+    }
+
+    /// Waits until the tree of each link was noted, which is the last thing that an idle keeper does.
+    pub fn wait_noted(&self, links: usize) {
+        until("every link notes its members", || {
+            let noted = |card: &Card| card.dir.join("members.json").exists();
+            let cards = self.stage.cards();
+            (cards.len() == links && cards.iter().all(noted)).then_some(())
+        });
+    }
+
+    /// Waits until nobody is left.
+    pub fn wait_empty(&self) -> io::Result<()> {
+        let left = self.stage.census.wait_empty(HANG_STOP);
+        if left.is_empty() {
+            return Ok(());
+        }
+        let told = self.stage.census.describe(&left);
+        self.stage.census.end_all();
+        Err(io::Error::other(told))
+    }
+
+    /// What happened here, for whoever must find out why it failed.
+    pub fn story(&self) -> String {
+        self.stage.story()
+    }
+
+    /// Ends whoever is left of a measurement that failed.
+    pub fn end_all(&self) {
+        self.stage.census.end_all();
+    }
+}

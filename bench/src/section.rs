@@ -1,0 +1,138 @@
+//! What is measured, one file each.
+
+mod data;
+mod memory;
+mod scan;
+mod start;
+mod successor;
+mod tier;
+mod zero;
+
+use std::io;
+
+use crate::args::Effort;
+use crate::place::{Place, Programs};
+use crate::table::Table;
+
+/// A section of the page.
+pub struct Section {
+    /// What `--only` calls it.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    run: fn(&Place<'_>, Effort) -> io::Result<Part>,
+}
+
+/// All of them, in the order of the page.
+pub static ALL: [Section; 6] = [
+    Section {
+        name: "data",
+        title: "Data path",
+        run: data::measure,
+    },
+    Section {
+        name: "start",
+        title: "Start-up",
+        run: start::measure,
+    },
+    Section {
+        name: "memory",
+        title: "Memory of idle links",
+        run: memory::measure,
+    },
+    Section {
+        name: "zero",
+        title: "Time to zero",
+        run: zero::measure,
+    },
+    Section {
+        name: "successor",
+        title: "Death of the keeper to the next generation",
+        run: successor::measure,
+    },
+    Section {
+        name: "scan",
+        title: "Scan of the process table",
+        run: scan::measure,
+    },
+];
+
+/// What a section found.
+pub struct Part {
+    /// Its heading.
+    pub title: &'static str,
+    /// Text and tables.
+    pub blocks: Vec<Block>,
+    /// How the targets of the design fare.
+    pub targets: Vec<Target>,
+}
+
+/// A piece of a section.
+pub enum Block {
+    /// A paragraph.
+    Text(String),
+    /// A table.
+    Table(Table),
+}
+
+/// One target of the design.
+pub struct Target {
+    /// What is measured.
+    pub what: &'static str,
+    /// What it must reach.
+    pub target: &'static str,
+    /// What it reached.
+    pub measured: String,
+    /// Whether that is enough.
+    pub met: bool,
+}
+
+impl Section {
+    /// Measures it, and proves that nobody is left.
+    pub fn measure(&self, programs: &Programs, effort: Effort) -> io::Result<Part> {
+        let place = Place::new(programs);
+        let outcome = (self.run)(&place, effort).and_then(|part| {
+            place.wait_empty()?;
+            Ok(part)
+        });
+        outcome
+            .map(|part| Part {
+                title: self.title,
+                ..part
+            })
+            .map_err(|error| {
+                let story = place.story();
+                place.end_all();
+                io::Error::other(format!("{}: {error}\n{story}", self.name))
+            })
+    }
+}
+
+impl Part {
+    /// A part with these blocks.
+    fn new(blocks: Vec<Block>, targets: Vec<Target>) -> Self {
+        Self {
+            title: "",
+            blocks,
+            targets,
+        }
+    }
+}
+
+impl From<Table> for Block {
+    fn from(table: Table) -> Self {
+        Self::Table(table)
+    }
+}
+
+impl From<String> for Block {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Block {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}

@@ -1,0 +1,115 @@
+//! Memory of links that have worked and are idle.
+
+use std::io;
+
+use super::{Part, Target};
+use crate::args::Effort;
+use crate::footprint::Memory;
+use crate::lane::{Kind, Lane};
+use crate::place::Place;
+use crate::stats::mb;
+use crate::table::Table;
+use crate::talk::Requests;
+
+const ROLES: [&str; 3] = ["shim", "guard", "keeper"];
+const PRIVATE_MAX_KIB: u64 = 400_000 / 1_024;
+const PSS_100_MAX_KIB: u64 = 30_000_000 / 1_024;
+
+/// Measures.
+pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
+    let mut total = Table::new(
+        1,
+        &[
+            "links",
+            "private, MB",
+            "per link",
+            "PSS, MB",
+            "per link",
+            "page tables, MB",
+        ],
+    );
+    let mut by_role = Table::new(
+        1,
+        &["process", "private, KiB", "PSS, KiB", "page tables, KiB"],
+    );
+    let mut single = 0;
+    let mut most = (0, 0);
+    for links in [1, 10, effort.pick(100, 20)] {
+        let lanes = idle_links(place, links)?;
+        let mut roles = [Memory::default(); 3];
+        for lane in &lanes {
+            for (role, &pid) in roles.iter_mut().zip(&lane.relays) {
+                *role = [*role, Memory::of(pid)?].into_iter().sum();
+            }
+        }
+        let all: Memory = roles.into_iter().sum();
+        let count = links as u64;
+        total.row([
+            links.to_string(),
+            mb(all.private),
+            mb(all.private / count),
+            mb(all.pss),
+            mb(all.pss / count),
+            mb(all.tables),
+        ]);
+        if links == 1 {
+            single = all.private;
+            for (name, memory) in ROLES.iter().zip(roles) {
+                by_role.row([
+                    (*name).to_owned(),
+                    memory.private.to_string(),
+                    memory.pss.to_string(),
+                    memory.tables.to_string(),
+                ]);
+            }
+        }
+        most = (links, all.pss);
+        for lane in lanes {
+            lane.end()?;
+        }
+        place.wait_empty()?;
+    }
+    let blocks = vec![
+        "After the opening exchange, 100 round trips of 200 B and one of 10 kB, once the keeper has noted the tree. *Private*: pages \
+         that no other process has; *PSS*: shared pages divided by their users. Shim, guard and keeper together; the server is not \
+         counted. One link alone has the program's file pages for itself, so the share of file pages is in its private figure."
+            .into(),
+        total.into(),
+        "One link alone, by process:".into(),
+        by_role.into(),
+    ];
+    Ok(Part::new(blocks, targets(single, most)))
+}
+
+fn targets(single: u64, (links, pss): (usize, u64)) -> Vec<Target> {
+    vec![
+        Target {
+            what: "private memory of shim + guard + keeper per idle server (one link alone)",
+            target: "≤ 0.4 MB",
+            measured: format!("{} MB", mb(single)),
+            met: single <= PRIVATE_MAX_KIB,
+        },
+        Target {
+            what: "PSS of 100 idle links",
+            target: "≤ 30 MB",
+            measured: format!("{} MB for {links}", mb(pss)),
+            met: pss <= PSS_100_MAX_KIB * links as u64 / 100,
+        },
+    ]
+}
+
+fn idle_links(place: &Place<'_>, count: usize) -> io::Result<Vec<Lane>> {
+    let small = Requests::new(100, 200, 200);
+    let middle = Requests::new(1, 10_000, 10_000);
+    let mut lanes = Vec::new();
+    for _ in 0..count {
+        let mut lane = Lane::start(place, Kind::Mainstay)?;
+        for _ in 0..small.count() {
+            lane.talk.ask(&small)?;
+        }
+        lane.talk.ask(&middle)?;
+        lanes.push(lane);
+    }
+    place.wait_noted(count);
+    Ok(lanes)
+}

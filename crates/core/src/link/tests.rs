@@ -1,0 +1,542 @@
+//! The link's decisions, told as short stories.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::event::{Cause, Rung, Status, Usage};
+use crate::message::frame::{Fed, Scanner};
+use crate::server::stop::Step;
+
+/// A link with its record on the heap and the time in milliseconds.
+struct World {
+    link: Link<'static>,
+    ms: u64,
+}
+
+type Memory = (Box<Head>, Box<[u8]>, Box<[Slot]>);
+
+fn memory() -> &'static mut Memory {
+    Box::leak(Box::new((
+        Box::default(),
+        vec![0; 4096].into(),
+        vec![Slot::free(); 16].into(),
+    )))
+}
+
+impl World {
+    fn over(memory: &'static mut Memory, lost: Option<Lost>) -> Self {
+        let record = Record {
+            head: &mut memory.0,
+            opening: &mut memory.1,
+            slots: &mut memory.2,
+        };
+        let about = About {
+            name: "s".into(),
+            argv: vec!["srv".into()],
+            cwd: "/".into(),
+        };
+        let mut world = Self {
+            link: Link::new(about, Limits::default(), record),
+            ms: 0,
+        };
+        world.link.begin(Moment(0), lost);
+        world
+    }
+
+    /// A link whose server is up.
+    fn up() -> Self {
+        let mut world = Self::over(memory(), None);
+        assert_eq!(world.drain(), ["spawn"]);
+        world.input(Input::Started);
+        assert_eq!(world.drain(), [""; 0]);
+        world
+    }
+
+    fn now(&self) -> Moment {
+        Moment(0).after_ms(self.ms)
+    }
+
+    fn input(&mut self, input: Input) {
+        let now = self.now();
+        self.link.handle(now, input);
+    }
+
+    fn client(&mut self, line: &str) -> Route {
+        let now = self.now();
+        shown(
+            line,
+            |link, frame, line| link.client_line(now, frame, line),
+            &mut self.link,
+        )
+    }
+
+    fn server(&mut self, line: &str) -> Route {
+        let now = self.now();
+        shown(
+            line,
+            |link, frame, line| link.server_line(now, frame, line),
+            &mut self.link,
+        )
+    }
+
+    fn exits(&mut self, status: Status, tree_empty: bool) {
+        self.input(Input::Exited(exited(status, false, tree_empty)));
+    }
+
+    fn wait(&mut self) -> Reason {
+        let (at, reason) = self.link.wake_at().expect("nothing to wait for");
+        self.ms = at.0 / 1_000_000;
+        self.input(Input::Tick);
+        reason
+    }
+
+    /// The outputs as words: answers by their id, events by their name.
+    fn drain(&mut self) -> Vec<String> {
+        core::iter::from_fn(|| self.link.next())
+            .map(|output| told(&output))
+            .collect()
+    }
+}
+
+fn shown(
+    line: &str,
+    route: impl FnOnce(&mut Link<'static>, &crate::message::frame::Frame<'_>, &[u8]) -> Route,
+    link: &mut Link<'static>,
+) -> Route {
+    let line = format!("{line}\n");
+    let mut scanner = Scanner::new();
+    assert_eq!(
+        scanner.feed(line.as_bytes()),
+        Fed::Line { used: line.len() }
+    );
+    route(link, &scanner.frame(), line.as_bytes())
+}
+
+fn exited(status: Status, served_on: bool, tree_empty: bool) -> Exited {
+    Exited {
+        pid: 7,
+        status,
+        usage: Usage::default(),
+        stderr_tail: vec!["last words".into()],
+        served_on,
+        tree_empty,
+    }
+}
+
+fn told(output: &Output) -> String {
+    let text = |bytes: &[u8]| {
+        String::from_utf8(bytes.to_vec())
+            .unwrap()
+            .trim_end()
+            .to_string()
+    };
+    match output {
+        Output::Spawn => "spawn".into(),
+        Output::ToClient(line) => {
+            let value: serde_json::Value = serde_json::from_slice(line).unwrap();
+            let form = if value.get("error").is_some() {
+                "error"
+            } else {
+                "result"
+            };
+            format!("{form} for {}", value["id"])
+        }
+        Output::ToServer(line) => format!("to server {}", text(line)),
+        Output::Say(_) => "say".into(),
+        Output::Stop(Step::CloseStdin) => "close stdin".into(),
+        Output::Stop(Step::Terminate) => "terminate".into(),
+        Output::Stop(Step::Kill) => "kill".into(),
+        Output::ReleaseClient => "release client".into(),
+        Output::DropClient => "drop client".into(),
+        Output::Tell(what) => format!("tell {}", what.word()),
+        Output::Finish(code) => format!("finish {code}"),
+    }
+}
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"a":1}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+fn ask(id: u32, method: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#)
+}
+
+fn answer(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+}
+
+#[test]
+fn a_polite_session_ends_with_the_servers_own_code() {
+    let mut world = World::up();
+    assert_eq!(world.client(INITIALIZE), Route::Forward);
+    assert_eq!(world.link.word(), "opening");
+    assert_eq!(world.server(&answer("1")), Route::Forward);
+    assert_eq!(world.link.word(), "ready");
+    world.input(Input::ClientEof);
+    assert_eq!(world.drain(), ["close stdin"]);
+    world.exits(Status::Code(3), true);
+    assert_eq!(world.drain(), ["tell exit", "release client"]);
+    world.input(Input::TreeEmpty {
+        ended: 1,
+        left: vec![],
+    });
+    assert_eq!(world.drain(), ["tell teardown", "finish 3"]);
+    assert_eq!(world.link.wake_at(), None);
+}
+
+#[test]
+fn answers_that_are_owed_at_eof_are_waited_for() {
+    let mut world = World::up();
+    world.client(&ask(1, "tools/call"));
+    world.input(Input::ClientEof);
+    assert_eq!(world.drain(), [""; 0]);
+    assert_eq!(world.server(&answer("1")), Route::Forward);
+    assert_eq!(world.drain(), ["close stdin"]);
+}
+
+#[test]
+fn a_deaf_server_is_killed_in_the_end_and_its_death_is_passed_on() {
+    let mut world = World::up();
+    world.input(Input::Stop(Cause::ClientGone));
+    assert_eq!(world.drain(), ["close stdin", "drop client"]);
+    assert_eq!(
+        (world.wait(), world.drain()),
+        (Reason::Rung, vec!["terminate".into()])
+    );
+    assert_eq!(
+        (world.wait(), world.drain()),
+        (Reason::Rung, vec!["kill".into()])
+    );
+    world.exits(
+        Status::Signal {
+            number: 9,
+            core: false,
+        },
+        true,
+    );
+    world.input(Input::TreeEmpty {
+        ended: 1,
+        left: vec![],
+    });
+    assert_eq!(world.drain(), ["tell exit", "tell teardown", "finish 137"]);
+}
+
+#[test]
+fn whoever_not_even_the_kill_ends_is_named_and_the_link_ends_all_the_same() {
+    let mut world = World::up();
+    world.input(Input::Stop(Cause::ClientGone));
+    world.wait();
+    world.wait();
+    world.drain();
+    world.input(Input::TreeEmpty {
+        ended: 0,
+        left: vec![],
+    });
+    assert_eq!(world.drain(), ["tell teardown", "finish 137"]);
+}
+
+#[test]
+fn a_death_in_mid_call_answers_everything_in_flight_once() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.server(&answer("1"));
+    world.client(&ask(2, "tools/call"));
+    world.client(&ask(3, "tools/list"));
+    world.exits(
+        Status::Signal {
+            number: 11,
+            core: true,
+        },
+        false,
+    );
+    let expected = [
+        "tell exit",
+        "result for 2",
+        "error for 3",
+        "terminate",
+        "release client",
+    ];
+    assert_eq!(world.drain(), expected);
+    world.input(Input::TreeEmpty {
+        ended: 2,
+        left: vec![],
+    });
+    assert_eq!(world.drain(), ["tell teardown", "finish 139"]);
+}
+
+#[test]
+fn a_failed_start_is_explained_to_the_probe_and_to_the_opening() {
+    let mut world = World::over(memory(), None);
+    world.drain();
+    let (problem, hint) = ("not found".into(), "install it".into());
+    world.input(Input::StartFailed {
+        problem,
+        hint,
+        code: 127,
+    });
+    assert_eq!(world.drain(), ["say", "tell start_failed"]);
+    assert_eq!(world.client(&ask(0, "server/discover")), Route::Drop);
+    assert_eq!(world.drain(), ["error for 0"]);
+    assert_eq!(world.client(INITIALIZE), Route::Drop);
+    assert_eq!(
+        world.drain(),
+        ["error for 1", "release client", "finish 127"]
+    );
+}
+
+#[test]
+fn a_failed_start_that_nobody_asks_about_ends_by_itself() {
+    let mut world = World::over(memory(), None);
+    world.input(Input::StartFailed {
+        problem: String::new(),
+        hint: String::new(),
+        code: 126,
+    });
+    world.drain();
+    assert_eq!(world.wait(), Reason::Explained);
+    assert_eq!(world.drain(), ["release client", "finish 126"]);
+}
+
+#[test]
+fn a_server_that_dies_on_the_probe_is_explained_to_the_opening_too() {
+    let mut world = World::up();
+    world.client(&ask(0, "server/discover"));
+    world.exits(Status::Code(1), true);
+    assert_eq!(world.drain(), ["tell exit", "error for 0"]);
+    world.client(INITIALIZE);
+    assert_eq!(world.drain(), ["error for 1", "release client", "finish 1"]);
+}
+
+#[test]
+fn a_request_to_a_server_that_is_leaving_waits_for_its_status() {
+    let mut world = World::up();
+    world.input(Input::StdoutClosed { tree_empty: false });
+    assert_eq!(world.drain(), ["close stdin"]);
+    assert_eq!(world.client(INITIALIZE), Route::Hold);
+    world.exits(Status::Code(3), true);
+    assert_eq!(world.drain(), ["tell exit"]);
+    assert_eq!(world.client(INITIALIZE), Route::Drop);
+    assert_eq!(world.drain(), ["error for 1"]);
+    world.input(Input::TreeEmpty {
+        ended: 1,
+        left: vec![],
+    });
+    assert_eq!(
+        world.drain(),
+        ["tell teardown", "release client", "finish 3"]
+    );
+}
+
+#[test]
+fn a_launcher_may_leave_while_others_serve_on() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.input(Input::Exited(exited(Status::Code(0), true, false)));
+    assert_eq!(world.drain(), [""; 0]);
+    assert_eq!(world.server(&answer("1")), Route::Forward);
+    world.input(Input::StdoutClosed { tree_empty: true });
+    assert_eq!(world.drain(), ["tell exit", "release client", "finish 0"]);
+}
+
+#[test]
+fn a_launcher_that_fails_takes_the_server_with_it() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.server(&answer("1"));
+    world.input(Input::Exited(exited(Status::Code(1), true, false)));
+    assert_eq!(world.drain(), ["tell exit", "terminate", "release client"]);
+}
+
+#[test]
+fn junk_is_dropped_and_told_once_per_power_of_ten() {
+    let mut world = World::up();
+    for _ in 0..25 {
+        assert_eq!(world.server("Server listening on stdio"), Route::Drop);
+    }
+    assert_eq!(world.server(""), Route::Drop);
+    assert_eq!(world.drain(), ["tell junk", "tell junk"]);
+    assert_eq!(world.client("not json either"), Route::Forward);
+}
+
+#[test]
+fn an_unasked_end_lets_go_of_the_client_at_once() {
+    for cause in [
+        Cause::ShimSignal { number: 15 },
+        Cause::ShimKilled,
+        Cause::KeeperSignal { number: 1 },
+    ] {
+        let mut world = World::up();
+        world.client(&ask(1, "tools/call"));
+        world.input(Input::Stop(cause));
+        assert_eq!(world.drain(), ["close stdin", "drop client"]);
+        assert_eq!(world.server(&answer("1")), Route::Drop);
+    }
+}
+
+#[test]
+fn a_second_cause_ends_the_drain() {
+    let mut world = World::up();
+    world.client(&ask(1, "tools/call"));
+    world.input(Input::ClientEof);
+    world.input(Input::Stop(Cause::ShimKilled));
+    assert_eq!(world.drain(), ["close stdin", "drop client"]);
+}
+
+#[test]
+fn a_silent_opening_is_explained_and_its_late_answer_swallowed() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    assert_eq!(world.wait(), Reason::OpeningSilent);
+    assert_eq!(world.drain(), ["tell opening_silent", "error for 1"]);
+    assert_eq!(world.server(&answer("1")), Route::Drop);
+    assert_eq!(world.link.wake_at(), None);
+}
+
+#[test]
+fn a_server_that_spoke_once_may_take_its_time() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.server(r#"{"jsonrpc":"2.0","method":"notifications/message"}"#);
+    assert_eq!(world.link.wake_at(), None);
+}
+
+#[test]
+fn a_cancelled_request_is_owed_nothing() {
+    let mut world = World::up();
+    world.client(&ask(5, "tools/call"));
+    world
+        .client(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#);
+    assert_eq!(world.link.in_flight(), 0);
+    assert_eq!(world.server(&answer("5")), Route::Forward);
+}
+
+#[test]
+fn each_member_of_a_batch_is_owed_its_answer() {
+    let mut world = World::up();
+    world.client(&format!("[{},{}]", ask(1, "ping"), ask(2, "ping")));
+    assert_eq!(world.link.in_flight(), 2);
+    world.server(&format!("[{},{}]", answer("2"), answer("1")));
+    assert_eq!(world.link.in_flight(), 0);
+}
+
+#[test]
+fn requests_beyond_the_table_wait_their_turn() {
+    let mut world = World::up();
+    for id in 0..16 {
+        assert_eq!(world.client(&ask(id, "ping")), Route::Forward);
+    }
+    assert_eq!(world.client(&ask(16, "ping")), Route::Hold);
+    world.server(&answer("0"));
+    assert_eq!(world.client(&ask(16, "ping")), Route::Forward);
+}
+
+fn lost() -> Lost {
+    Lost {
+        pid: 9,
+        status: None,
+        ended: 1,
+        settled: 0,
+        successor: Some(10),
+    }
+}
+
+#[test]
+fn a_new_keeper_greets_the_new_server_on_the_clients_behalf() {
+    let mut first = World::over(memory(), None);
+    first.input(Input::Started);
+    first.client(INITIALIZE);
+    first.server(&answer("1"));
+    first.client(INITIALIZED);
+    first.client(&ask(2, "tools/call"));
+    let left_behind = snapshot(&first);
+    let mut next = World::over(left_behind, Some(lost()));
+    assert_eq!(next.drain(), ["result for 2", "tell keeper_lost", "spawn"]);
+    assert_eq!(next.client(&ask(3, "ping")), Route::Hold);
+    next.input(Input::Started);
+    let replay = INITIALIZE.replace(":1,", r#":"ms:initialize","#);
+    assert_eq!(next.drain(), [format!("to server {replay}")]);
+    assert_eq!(next.client(&ask(3, "ping")), Route::Hold);
+    assert_eq!(
+        next.server(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#),
+        Route::Forward
+    );
+    assert_eq!(next.server(&answer(r#""ms:initialize""#)), Route::Drop);
+    assert_eq!(next.drain(), [format!("to server {INITIALIZED}")]);
+    assert_eq!(next.client(&ask(3, "ping")), Route::Forward);
+    assert_eq!(next.link.generation(), 2);
+}
+
+#[test]
+fn an_opening_in_flight_is_sent_again_as_it_was() {
+    let mut first = World::over(memory(), None);
+    first.input(Input::Started);
+    first.client(INITIALIZE);
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(next.drain(), ["tell keeper_lost", "spawn"]);
+    next.input(Input::Started);
+    assert_eq!(next.drain(), [format!("to server {INITIALIZE}")]);
+    next.link.written();
+    assert_eq!(next.link.in_flight(), 1);
+    assert_eq!(next.server(&answer("1")), Route::Forward);
+    assert_eq!(next.link.in_flight(), 0);
+}
+
+#[test]
+fn an_answer_of_ours_is_owed_until_it_is_written() {
+    let mut first = World::up();
+    first.client(&ask(4, "tools/call"));
+    first.exits(Status::Code(1), true);
+    // Killed before the answer was written: the next keeper answers again.
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(next.drain()[0], "result for 4");
+    // Killed after it: not again.
+    first.link.written();
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(next.drain()[0], "tell keeper_lost");
+}
+
+#[test]
+fn a_keeper_lost_on_the_way_down_is_not_followed_by_a_new_server() {
+    let mut first = World::up();
+    first.input(Input::Stop(Cause::ShimKilled));
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(
+        next.drain(),
+        ["tell keeper_lost", "release client", "finish 137"]
+    );
+}
+
+#[test]
+fn the_teardown_says_what_was_needed() {
+    let mut world = World::up();
+    world.input(Input::ClientEof);
+    world.exits(Status::Code(0), false);
+    world.drain();
+    world.ms = 20;
+    world.input(Input::TreeEmpty {
+        ended: 4,
+        left: vec![],
+    });
+    let Some(Output::Tell(What::Teardown(told))) = world.link.next() else {
+        panic!("no teardown")
+    };
+    assert_eq!(
+        (told.cause, told.rungs),
+        (Cause::ClientEof, vec![Rung::Eof, Rung::Term])
+    );
+    assert_eq!((told.ended, told.left.len(), told.ms), (4, 0, 20));
+}
+
+/// What a killed keeper's record holds.
+fn snapshot(world: &World) -> &'static mut Memory {
+    let link = &world.link;
+    let slots = link.inflight.slots().to_vec().into_boxed_slice();
+    Box::leak(Box::new((
+        Box::new(*link.head),
+        link.opening.to_vec().into(),
+        slots,
+    )))
+}

@@ -1,0 +1,400 @@
+//! Who waits for an answer.
+//!
+//! Every request that goes to a server is opened here and closed by its answer, so that at a death each one gets
+//! exactly one answer. The entries live in [`Slot`]s given from outside, in memory that outlives a killed keeper;
+//! the index over them is private and made anew from the slots. This module knows ids, not messages: it answers nobody.
+//!
+//! Invariants:
+//! - An id is in the table at most once, whatever way it is written ([`token::same`]).
+//! - The lowest free slot is taken first, so few requests in flight touch few pages, and the slots that were never
+//!   used are the tail: nobody reads them.
+//! - Whatever the slots hold, nothing panics; what is no entry is free.
+//! - All operations on one id take constant time; [`Inflight::new`] and [`Inflight::forget_settled`] walk the used part.
+
+use alloc::vec::Vec;
+use core::iter;
+
+use hashbrown::HashTable;
+
+use super::slot::State;
+pub use super::slot::{Entry, Slot, Tracked};
+use super::token;
+pub use super::token::Token;
+use crate::clock::Moment;
+use crate::limits::{ID_BYTES, IN_FLIGHT_MAX};
+
+/// What became of a request that was to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// It waits.
+    New,
+    /// One with the same id was open; this one took its place.
+    Again,
+    /// No slot is free: it was not noted.
+    Full,
+    /// Its id is too long, or empty: it was not noted.
+    Untracked,
+}
+
+/// The requests that wait, in slots given from outside.
+#[derive(Debug)]
+pub struct Inflight<S> {
+    slots: S,
+    index: HashTable<Spot>,
+    /// The open entries in the order of opening, as a list through the used slots.
+    order: Vec<Link>,
+    first: u32,
+    last: u32,
+    free: Free,
+    open: usize,
+    settled: usize,
+    sequence: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Spot {
+    hash: u64,
+    slot: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    before: u32,
+    after: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// No table ever counts so far; a slot that says so holds garbage.
+const SEQUENCE_MAX: u64 = u64::MAX / 2;
+
+impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
+    /// Takes the slots over with whatever entries they hold. At most [`IN_FLIGHT_MAX`] are used.
+    pub fn new(slots: S) -> Self {
+        let mut table = Self {
+            slots,
+            index: HashTable::new(),
+            order: Vec::new(),
+            first: NONE,
+            last: NONE,
+            free: Free::default(),
+            open: 0,
+            settled: 0,
+            sequence: 0,
+        };
+        table.rebuild();
+        table
+    }
+
+    /// The slots, as a successor would find them.
+    pub fn slots(&self) -> &[Slot] {
+        self.slots.as_ref()
+    }
+
+    /// Notes a request that goes to the server.
+    pub fn open(&mut self, id: &[u8], method: Tracked, generation: u32, now: Moment) -> Opened {
+        if id.is_empty() || id.len() > ID_BYTES {
+            return Opened::Untracked;
+        }
+        let entry = Entry {
+            method,
+            generation,
+            opened: now,
+        };
+        let hash = token::hash(id);
+        let (slot, opened) = match self.find(hash, id) {
+            Some((slot, State::Open)) => {
+                self.unlink(slot);
+                (slot, Opened::Again)
+            }
+            Some((slot, State::Settled)) => {
+                self.settled -= 1;
+                (slot, Opened::New)
+            }
+            None => {
+                let Some(slot) = self.take() else {
+                    return Opened::Full;
+                };
+                self.index
+                    .insert_unique(hash, Spot { hash, slot }, |spot| spot.hash);
+                (slot, Opened::New)
+            }
+        };
+        self.sequence += 1;
+        self.slots.as_mut()[slot as usize].publish(id, entry, self.sequence);
+        self.link(slot);
+        opened
+    }
+
+    /// The server answered: the request that waited for it, if one did.
+    pub fn close(&mut self, id: &[u8]) -> Option<Entry> {
+        let spot = self.spot(id)?;
+        let (state, _, entry) = self.slots.as_ref()[spot.slot as usize].read()?;
+        if state != State::Open {
+            return None;
+        }
+        self.unlink(spot.slot);
+        self.release(spot);
+        Some(entry)
+    }
+
+    /// We answered it ourselves: nobody waits any more, and the server's late answer is to be swallowed. Whether
+    /// somebody waited.
+    pub fn settle(&mut self, id: &[u8]) -> bool {
+        let Some((slot, State::Open)) = self.find(token::hash(id), id) else {
+            return false;
+        };
+        self.unlink(slot);
+        self.slots.as_mut()[slot as usize].settle();
+        self.settled += 1;
+        true
+    }
+
+    /// Whether we answered it ourselves.
+    pub fn is_settled(&self, id: &[u8]) -> bool {
+        self.settled != 0 && matches!(self.find(token::hash(id), id), Some((_, State::Settled)))
+    }
+
+    /// A late answer came: true if we had answered it ourselves. It is forgotten with this, as an answer comes once.
+    pub fn swallow(&mut self, id: &[u8]) -> bool {
+        if !self.is_settled(id) {
+            return false;
+        }
+        if let Some(spot) = self.spot(id) {
+            self.settled -= 1;
+            self.release(spot);
+        }
+        true
+    }
+
+    /// This generation and those before it are gone: no late answers of theirs can come.
+    pub fn forget_settled(&mut self, generation: u32) {
+        if self.settled == 0 {
+            return;
+        }
+        for slot in 0..self.order.len() as u32 {
+            let Some((State::Settled, id, entry)) = self.slots.as_ref()[slot as usize].read()
+            else {
+                continue;
+            };
+            if entry.generation <= generation {
+                let hash = token::hash(id);
+                self.settled -= 1;
+                self.release(Spot { hash, slot });
+            }
+        }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.open
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.open == 0
+    }
+
+    /// How many were answered by ourselves and may still be answered by the server.
+    pub fn settled(&self) -> usize {
+        self.settled
+    }
+
+    /// The request with this id, if it waits.
+    pub fn get(&self, id: &[u8]) -> Option<Entry> {
+        let (slot, State::Open) = self.find(token::hash(id), id)? else {
+            return None;
+        };
+        self.slots.as_ref()[slot as usize]
+            .read()
+            .map(|(_, _, entry)| entry)
+    }
+
+    /// The one that waits longest.
+    pub fn oldest(&self) -> Option<(&[u8], Entry)> {
+        self.iter().next()
+    }
+
+    /// All that wait, in the order of opening.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Entry)> {
+        let mut next = self.first;
+        iter::from_fn(move || {
+            let link = self.order.get(next as usize)?;
+            let (_, id, entry) = self.slots.as_ref()[next as usize].read()?;
+            next = link.after;
+            Some((id, entry))
+        })
+    }
+
+    /// Closes the one that waits longest. To answer all: answer [`oldest`](Self::oldest), then take it, so that a kill
+    /// in between answers it twice rather than never.
+    pub fn take_oldest(&mut self) -> Option<(Token, Entry)> {
+        let (id, entry) = self.oldest()?;
+        let id = Token::new(id)?;
+        self.close(&id)?;
+        Some((id, entry))
+    }
+
+    /// Closes all that wait, in the order of opening.
+    pub fn drain(&mut self) -> impl Iterator<Item = (Token, Entry)> {
+        iter::from_fn(|| self.take_oldest())
+    }
+
+    fn rebuild(&mut self) {
+        let slots = self.slots.as_mut();
+        let room = slots.len().min(IN_FLIGHT_MAX);
+        let used = slots[..room]
+            .iter()
+            .take_while(|slot| slot.touched())
+            .count();
+        let mut held: Vec<(u64, u32)> = Vec::new();
+        for (slot, at) in slots[..used].iter_mut().zip(0..) {
+            self.order.push(Link {
+                before: NONE,
+                after: NONE,
+            });
+            if slot.read().is_some() && slot.sequence() < SEQUENCE_MAX {
+                held.push((slot.sequence(), at));
+            } else {
+                slot.clear();
+                self.free.put(at);
+            }
+        }
+        // Newest first, so that of two with the same id the later one stays.
+        held.sort_unstable_by(|a, b| b.cmp(a));
+        self.sequence = held.first().map_or(0, |&(sequence, _)| sequence);
+        held.retain(|&(_, at)| {
+            let slot = &self.slots.as_ref()[at as usize];
+            let Some((_, id, _)) = slot.read() else {
+                return false;
+            };
+            let hash = token::hash(id);
+            if self.find(hash, id).is_some() {
+                self.slots.as_mut()[at as usize].clear();
+                self.free.put(at);
+                return false;
+            }
+            self.index
+                .insert_unique(hash, Spot { hash, slot: at }, |spot| spot.hash);
+            true
+        });
+        for &(_, at) in held.iter().rev() {
+            match self.slots.as_ref()[at as usize].read() {
+                Some((State::Open, _, _)) => self.link(at),
+                Some((State::Settled, _, _)) => self.settled += 1,
+                None => {}
+            }
+        }
+    }
+
+    fn spot(&self, id: &[u8]) -> Option<Spot> {
+        let slots = self.slots.as_ref();
+        let hash = token::hash(id);
+        let found = self.index.find(hash, |spot| holds(slots, *spot, hash, id));
+        found.copied()
+    }
+
+    fn find(&self, hash: u64, id: &[u8]) -> Option<(u32, State)> {
+        let slots = self.slots.as_ref();
+        let spot = self
+            .index
+            .find(hash, |spot| holds(slots, *spot, hash, id))?;
+        let (state, _, _) = slots[spot.slot as usize].read()?;
+        Some((spot.slot, state))
+    }
+
+    /// The lowest free slot.
+    fn take(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free.take() {
+            return Some(slot);
+        }
+        let slot = self.order.len();
+        if slot >= self.slots.as_ref().len().min(IN_FLIGHT_MAX) {
+            return None;
+        }
+        self.order.push(Link {
+            before: NONE,
+            after: NONE,
+        });
+        Some(slot as u32)
+    }
+
+    fn release(&mut self, spot: Spot) {
+        self.slots.as_mut()[spot.slot as usize].clear();
+        if let Ok(found) = self.index.find_entry(spot.hash, |s| s.slot == spot.slot) {
+            found.remove();
+        }
+        self.free.put(spot.slot);
+    }
+
+    fn link(&mut self, slot: u32) {
+        let before = self.last;
+        self.order[slot as usize] = Link {
+            before,
+            after: NONE,
+        };
+        match self.order.get_mut(before as usize) {
+            Some(link) => link.after = slot,
+            None => self.first = slot,
+        }
+        self.last = slot;
+        self.open += 1;
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let Link { before, after } = self.order[slot as usize];
+        match self.order.get_mut(before as usize) {
+            Some(link) => link.after = after,
+            None => self.first = after,
+        }
+        match self.order.get_mut(after as usize) {
+            Some(link) => link.before = before,
+            None => self.last = before,
+        }
+        self.open -= 1;
+    }
+}
+
+fn holds(slots: &[Slot], spot: Spot, hash: u64, id: &[u8]) -> bool {
+    spot.hash == hash
+        && slots[spot.slot as usize]
+            .read()
+            .is_some_and(|(_, held, _)| token::same(held, id))
+}
+
+/// Which of the used slots are free: one bit each, and one bit for each word of them that has any.
+#[derive(Clone, Debug, Default)]
+struct Free {
+    words: Vec<u64>,
+    any: [u64; IN_FLIGHT_MAX / 64 / 64],
+}
+
+impl Free {
+    fn put(&mut self, slot: u32) {
+        let (word, bit) = (slot as usize / 64, slot % 64);
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        self.words[word] |= 1 << bit;
+        self.any[word / 64] |= 1 << (word % 64);
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let (group, any) = self
+            .any
+            .iter_mut()
+            .enumerate()
+            .find(|(_, any)| **any != 0)?;
+        let word = group * 64 + any.trailing_zeros() as usize;
+        let bits = &mut self.words[word];
+        let slot = word as u32 * 64 + bits.trailing_zeros();
+        *bits &= *bits - 1;
+        if *bits == 0 {
+            *any &= *any - 1;
+        }
+        Some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+use super::*;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use proptest::prelude::*;
+
+fn table(slots: usize) -> Inflight<Vec<Slot>> {
+    Inflight::new(vec![Slot::free(); slots])
+}
+
+fn ids<S: AsRef<[Slot]> + AsMut<[Slot]>>(table: &Inflight<S>) -> Vec<String> {
+    table
+        .iter()
+        .map(|(id, _)| String::from_utf8_lossy(id).into_owned())
+        .collect()
+}
+
+const NOW: Moment = Moment(5);
+
+#[test]
+fn an_answer_closes_what_was_opened() {
+    let mut table = table(4);
+    assert_eq!(table.open(b"1", Tracked::ToolsCall, 2, NOW), Opened::New);
+    assert_eq!(table.open(b"\"1\"", Tracked::Ping, 2, NOW), Opened::New);
+    assert_eq!(table.len(), 2);
+    assert_eq!(table.oldest().map(|(id, _)| id), Some(&b"1"[..]));
+    let entry = Entry {
+        method: Tracked::ToolsCall,
+        generation: 2,
+        opened: NOW,
+    };
+    assert_eq!(table.get(b"1"), Some(entry));
+    assert_eq!(table.close(b"1.0"), Some(entry));
+    assert_eq!(table.close(b"1"), None);
+    assert_eq!(ids(&table), ["\"1\""]);
+}
+
+#[test]
+fn full_and_untracked_are_told() {
+    let mut table = table(2);
+    table.open(b"1", Tracked::Other, 1, NOW);
+    table.open(b"2", Tracked::Other, 1, NOW);
+    assert_eq!(table.open(b"3", Tracked::Other, 1, NOW), Opened::Full);
+    assert_eq!(table.open(b"2", Tracked::Other, 1, NOW), Opened::Again);
+    assert_eq!(table.open(b"", Tracked::Other, 1, NOW), Opened::Untracked);
+    let long = [b'9'; ID_BYTES + 1];
+    assert_eq!(table.open(&long, Tracked::Other, 1, NOW), Opened::Untracked);
+    table.close(b"1");
+    let fits = [b'9'; ID_BYTES];
+    assert_eq!(table.open(&fits, Tracked::Other, 1, NOW), Opened::New);
+    assert_eq!(table.len(), 2);
+}
+
+#[test]
+fn an_id_opened_again_moves_to_the_end() {
+    let mut table = table(4);
+    for id in ["1", "2", "3"] {
+        table.open(id.as_bytes(), Tracked::Other, 1, NOW);
+    }
+    assert_eq!(table.open(b"1", Tracked::Ping, 2, NOW), Opened::Again);
+    assert_eq!(ids(&table), ["2", "3", "1"]);
+    assert_eq!(
+        table.get(b"1").map(|e| (e.method, e.generation)),
+        Some((Tracked::Ping, 2))
+    );
+}
+
+#[test]
+fn a_late_answer_is_swallowed_once_or_until_its_generation_is_gone() {
+    let mut table = table(4);
+    for id in ["1", "2", "3"] {
+        table.open(id.as_bytes(), Tracked::Other, 1, NOW);
+        assert!(table.settle(id.as_bytes()));
+    }
+    assert!(!table.settle(b"1"), "nobody waits any more");
+    assert!(!table.settle(b"9"));
+    assert_eq!((table.len(), table.settled()), (0, 3));
+    assert_eq!(table.close(b"1"), None);
+    assert!(table.is_settled(b"1"));
+    assert!(table.swallow(b"1"));
+    assert!(!table.swallow(b"1"));
+    table.open(b"2", Tracked::Other, 2, NOW);
+    assert!(!table.is_settled(b"2"));
+    table.forget_settled(1);
+    assert!(!table.is_settled(b"3"));
+    assert_eq!((table.len(), table.settled()), (1, 0));
+}
+
+#[test]
+fn the_lowest_free_slot_is_taken_first() {
+    let mut table = table(300);
+    for n in 0..200 {
+        table.open(n.to_string().as_bytes(), Tracked::Other, 1, NOW);
+    }
+    for n in [150, 3, 70] {
+        table.close(n.to_string().as_bytes());
+    }
+    for (id, slot) in [("a", 3), ("b", 70), ("c", 150), ("d", 200)] {
+        table.open(id.as_bytes(), Tracked::Other, 1, NOW);
+        let (_, held, _) = table.slots[slot].read().expect("an entry");
+        assert_eq!(held, id.as_bytes());
+    }
+    assert!(table.slots[201..].iter().all(|slot| !slot.touched()));
+}
+
+#[test]
+fn draining_goes_in_the_order_of_opening() {
+    let mut table = table(8);
+    for id in ["3", "1", "2"] {
+        table.open(id.as_bytes(), Tracked::Other, 1, NOW);
+    }
+    table.settle(b"1");
+    let drained: Vec<String> = table.drain().map(|(id, _)| format!("{id:?}")).collect();
+    assert_eq!(drained, ["3", "2"]);
+    assert!(table.is_empty());
+    assert!(table.is_settled(b"1"));
+}
+
+#[test]
+fn of_two_slots_with_one_id_the_later_stays() {
+    let mut slots = vec![Slot::free(); 3];
+    for (slot, (id, sequence)) in slots.iter_mut().zip([("7", 9), ("7.0", 4)]) {
+        let entry = Entry {
+            method: Tracked::Other,
+            generation: sequence,
+            opened: NOW,
+        };
+        slot.publish(id.as_bytes(), entry, u64::from(sequence));
+    }
+    let mut table = Inflight::new(slots);
+    assert_eq!(table.len(), 1);
+    for (id, expected) in [("a", Opened::New), ("b", Opened::New), ("c", Opened::Full)] {
+        assert_eq!(table.open(id.as_bytes(), Tracked::Other, 1, NOW), expected);
+    }
+    assert_eq!(table.close(b"7").map(|e| e.generation), Some(9));
+    assert_eq!(table.close(b"7"), None);
+}
+
+#[test]
+fn more_slots_than_the_limit_are_not_used() {
+    let mut table = table(IN_FLIGHT_MAX + 5);
+    for n in 0..IN_FLIGHT_MAX {
+        assert_eq!(
+            table.open(n.to_string().as_bytes(), Tracked::Other, 1, NOW),
+            Opened::New
+        );
+    }
+    assert_eq!(table.open(b"x", Tracked::Other, 1, NOW), Opened::Full);
+    let table = Inflight::new(table.slots);
+    assert_eq!(table.len(), IN_FLIGHT_MAX);
+    assert!(
+        table.iter().map(|(id, _)| id).eq((0..IN_FLIGHT_MAX)
+            .map(|n| n.to_string())
+            .collect::<Vec<_>>()
+            .iter()
+            .map(String::as_bytes))
+    );
+}
+
+/// What the table must do, told with plain collections.
+#[derive(Default)]
+struct Model {
+    open: VecDeque<(String, Entry)>,
+    settled: Vec<(String, u32)>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Open(u8, u32),
+    Close(u8),
+    Settle(u8),
+    Swallow(u8),
+    Forget(u32),
+    TakeOldest,
+    Takeover,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..40u8, 0..4u32).prop_map(|(id, generation)| Step::Open(id, generation)),
+        5 => (0..40u8).prop_map(Step::Close),
+        2 => (0..40u8).prop_map(Step::Settle),
+        1 => (0..40u8).prop_map(Step::Swallow),
+        1 => (0..4u32).prop_map(Step::Forget),
+        1 => Just(Step::TakeOldest),
+        1 => Just(Step::Takeover),
+    ]
+}
+
+/// Bytes that are no slot, some of them close to one.
+fn garbage() -> impl Strategy<Value = Slot> {
+    let head = (
+        0..4u8,
+        0..13u8,
+        0..120u8,
+        prop_oneof![Just(0x5Eu8), any::<u8>()],
+    );
+    (head, prop::array::uniform32(any::<u8>())).prop_map(|(head, bytes)| {
+        let mut all = bytes.repeat(4);
+        all[..4].copy_from_slice(&[head.0, head.1, head.2, head.3]);
+        Slot::of_bytes(all.try_into().expect("128 bytes"))
+    })
+}
+
+proptest! {
+    #[test]
+    fn garbage_is_taken_over_without_harm(slots in prop::collection::vec(garbage(), 0..40)) {
+        let room = slots.len();
+        let mut table = Inflight::new(slots);
+        prop_assert!(table.len() + table.settled() <= room);
+        prop_assert_eq!(table.iter().count(), table.len());
+        table.forget_settled(u32::MAX);
+        prop_assert_eq!(table.settled(), 0);
+        let held = table.len();
+        prop_assert_eq!(table.drain().count(), held);
+        for n in 0..room {
+            prop_assert_eq!(table.open(n.to_string().as_bytes(), Tracked::Other, 1, NOW), Opened::New);
+        }
+        prop_assert_eq!(table.open(b"x", Tracked::Other, 1, NOW), Opened::Full);
+        let table = Inflight::new(table.slots);
+        prop_assert_eq!(table.len(), room);
+    }
+
+    #[test]
+    fn the_table_does_what_plain_collections_do(steps in prop::collection::vec(step(), 0..200)) {
+        const ROOM: usize = 16;
+        let mut table = table(ROOM);
+        let mut model = Model::default();
+        for (n, step) in steps.into_iter().enumerate() {
+            let now = Moment(n as u64);
+            match step {
+                Step::Open(id, generation) => {
+                    let id = id.to_string();
+                    let entry = Entry { method: Tracked::List, generation, opened: now };
+                    let was_open = model.open.iter().any(|(held, _)| *held == id);
+                    let was_settled = model.settled.iter().any(|(held, _)| *held == id);
+                    let full = model.open.len() + model.settled.len() == ROOM;
+                    let expected = if was_open { Opened::Again } else if full && !was_settled { Opened::Full } else { Opened::New };
+                    prop_assert_eq!(table.open(id.as_bytes(), Tracked::List, generation, now), expected);
+                    if expected != Opened::Full {
+                        model.open.retain(|(held, _)| *held != id);
+                        model.settled.retain(|(held, _)| *held != id);
+                        model.open.push_back((id, entry));
+                    }
+                }
+                Step::Close(id) => {
+                    let id = id.to_string();
+                    let at = model.open.iter().position(|(held, _)| *held == id);
+                    let expected = at.and_then(|at| model.open.remove(at)).map(|(_, entry)| entry);
+                    prop_assert_eq!(table.close(id.as_bytes()), expected);
+                }
+                Step::Settle(id) => {
+                    let id = id.to_string();
+                    let at = model.open.iter().position(|(held, _)| *held == id);
+                    let entry = at.and_then(|at| model.open.remove(at));
+                    prop_assert_eq!(table.settle(id.as_bytes()), entry.is_some());
+                    model.settled.extend(entry.map(|(id, entry)| (id, entry.generation)));
+                }
+                Step::Swallow(id) => {
+                    let id = id.to_string();
+                    let before = model.settled.len();
+                    model.settled.retain(|(held, _)| *held != id);
+                    prop_assert_eq!(table.swallow(id.as_bytes()), model.settled.len() < before);
+                }
+                Step::Forget(generation) => {
+                    model.settled.retain(|(_, of)| *of > generation);
+                    table.forget_settled(generation);
+                }
+                Step::TakeOldest => {
+                    let taken = table.take_oldest().map(|(id, entry)| (format!("{id:?}"), entry));
+                    prop_assert_eq!(taken, model.open.pop_front());
+                }
+                Step::Takeover => table = Inflight::new(table.slots),
+            }
+            prop_assert_eq!(table.len(), model.open.len());
+            prop_assert_eq!(table.settled(), model.settled.len());
+            prop_assert!(table.iter().eq(model.open.iter().map(|(id, entry)| (id.as_bytes(), *entry))));
+            for (id, _) in &model.settled {
+                prop_assert!(table.is_settled(id.as_bytes()));
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! One place of the in-flight table, as plain memory that two processes may see one after the other.
+//!
+//! A slot is 128 bytes; all zero means free and never used; any other bytes are safe to read and mean an entry only
+//! if they make one. The writer may be killed between any two stores: the head, which makes a slot an entry, is stored
+//! last and cleared first, and is one word, so that a slot is at every instant either free or a valid entry.
+
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+
+use crate::clock::Moment;
+use crate::limits::ID_BYTES;
+
+/// What sort of request waits, as far as it matters for what we do when its answer cannot come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Tracked {
+    /// Anything not named here.
+    Other = 0,
+    /// `initialize`.
+    Initialize = 1,
+    /// `server/discover`.
+    Discover = 2,
+    /// `ping`.
+    Ping = 3,
+    /// `tools/list`, `prompts/list` and the like.
+    List = 4,
+    /// `tools/call`.
+    ToolsCall = 5,
+    /// `resources/read`, `prompts/get` or `completion/complete`.
+    Read = 6,
+    /// `logging/setLevel`.
+    SetLevel = 7,
+    /// `resources/subscribe` or `resources/unsubscribe`.
+    Subscribe = 8,
+    /// `subscriptions/listen`.
+    Listen = 9,
+    /// `tasks/get`, `tasks/result` and the like.
+    Task = 10,
+}
+
+impl Tracked {
+    const ALL: [Self; 11] = [
+        Self::Other,
+        Self::Initialize,
+        Self::Discover,
+        Self::Ping,
+        Self::List,
+        Self::ToolsCall,
+        Self::Read,
+        Self::SetLevel,
+        Self::Subscribe,
+        Self::Listen,
+        Self::Task,
+    ];
+
+    /// The class of a method.
+    pub fn of(method: &str) -> Self {
+        match method {
+            "tools/call" => Self::ToolsCall,
+            "initialize" => Self::Initialize,
+            "server/discover" => Self::Discover,
+            "ping" => Self::Ping,
+            "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+                Self::List
+            }
+            "resources/read" | "prompts/get" | "completion/complete" => Self::Read,
+            "logging/setLevel" => Self::SetLevel,
+            "resources/subscribe" | "resources/unsubscribe" => Self::Subscribe,
+            "subscriptions/listen" => Self::Listen,
+            _ if method.starts_with("tasks/") => Self::Task,
+            _ => Self::Other,
+        }
+    }
+
+    /// How an answer of ours names it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Other => "the request",
+            Self::Initialize => "initialize",
+            Self::Discover => "server/discover",
+            Self::Ping => "ping",
+            Self::List => "a list request",
+            Self::ToolsCall => "tools/call",
+            Self::Read => "a read request",
+            Self::SetLevel => "logging/setLevel",
+            Self::Subscribe => "a resource subscription",
+            Self::Listen => "subscriptions/listen",
+            Self::Task => "a task request",
+        }
+    }
+
+    /// Whether such a request may be sent twice without harm: it only reads, or sets what it set before.
+    pub fn is_repeatable(self) -> bool {
+        match self {
+            Self::Initialize
+            | Self::Discover
+            | Self::Ping
+            | Self::List
+            | Self::Read
+            | Self::SetLevel
+            | Self::Subscribe
+            | Self::Listen => true,
+            Self::ToolsCall | Self::Task | Self::Other => false,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(byte)).copied()
+    }
+}
+
+/// A request that waits for its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What sort of request.
+    pub method: Tracked,
+    /// The generation of the server that it was given to.
+    pub generation: u32,
+    /// When it came.
+    pub opened: Moment,
+}
+
+/// Whether somebody still waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Yes.
+    Open,
+    /// No: we answered it ourselves; the server's late answer is to be swallowed.
+    Settled,
+}
+
+/// One place of the table.
+#[derive(Debug)]
+#[repr(C, align(8))]
+pub struct Slot {
+    /// State, method class, length of the id, [`SEAL`], one byte each; 0 = free.
+    head: AtomicU32,
+    generation: u32,
+    /// The order of opening, from 1; 0 = never used. It stays when the slot is freed.
+    sequence: u64,
+    opened: u64,
+    id: [u8; ID_BYTES],
+}
+
+const _: () = assert!(size_of::<Slot>() == 128);
+
+const STATE_OPEN: u8 = 1;
+const STATE_SETTLED: u8 = 2;
+/// Tells a head from most garbage.
+const SEAL: u8 = 0x5E;
+
+impl Slot {
+    /// A slot that was never used: all bytes zero.
+    pub const fn free() -> Self {
+        Self {
+            head: AtomicU32::new(0),
+            generation: 0,
+            sequence: 0,
+            opened: 0,
+            id: [0; ID_BYTES],
+        }
+    }
+
+    /// Whether the slot was ever used. Slots are taken from the front, so the first that was not ends the used part.
+    pub(super) fn touched(&self) -> bool {
+        self.sequence != 0 || self.head.load(Ordering::Acquire) != 0
+    }
+
+    /// The order of opening.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// What the slot holds; none if it is free or its bytes make no entry.
+    pub(super) fn read(&self) -> Option<(State, &[u8], Entry)> {
+        let [state, method, len, seal] = self.head.load(Ordering::Acquire).to_le_bytes();
+        let state = match state {
+            STATE_OPEN => State::Open,
+            STATE_SETTLED => State::Settled,
+            _ => return None,
+        };
+        if seal != SEAL || len == 0 || self.sequence == 0 {
+            return None;
+        }
+        let entry = Entry {
+            method: Tracked::from_byte(method)?,
+            generation: self.generation,
+            opened: Moment(self.opened),
+        };
+        Some((state, self.id.get(..usize::from(len))?, entry))
+    }
+
+    /// Makes the slot an open entry. If it is one already, with the same id, it stays one throughout.
+    pub(super) fn publish(&mut self, id: &[u8], entry: Entry, sequence: u64) {
+        let len = id.len().min(ID_BYTES);
+        if self.read().is_none_or(|(_, old, _)| old != id) {
+            self.clear();
+            self.sequence = sequence;
+            self.id[..len].copy_from_slice(&id[..len]);
+        }
+        self.sequence = sequence;
+        self.generation = entry.generation;
+        self.opened = entry.opened.0;
+        // Release keeps the compiler from moving the stores above below this one; a killed process has done every
+        // store before the one that it died at, so no stronger order is needed.
+        let head = u32::from_le_bytes([STATE_OPEN, entry.method as u8, len as u8, SEAL]);
+        self.head.store(head, Ordering::Release);
+    }
+
+    /// Marks an entry as answered by ourselves.
+    pub(super) fn settle(&mut self) {
+        let [_, method, len, seal] = self.head.load(Ordering::Relaxed).to_le_bytes();
+        let head = u32::from_le_bytes([STATE_SETTLED, method, len, seal]);
+        self.head.store(head, Ordering::Release);
+    }
+
+    /// Frees the slot.
+    pub(super) fn clear(&mut self) {
+        self.head.store(0, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+impl Slot {
+    /// A slot of any bytes.
+    pub(super) fn of_bytes(bytes: [u8; 128]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|i| bytes[at + i]));
+        Self {
+            head: AtomicU32::new(word(0) as u32),
+            generation: (word(0) >> 32) as u32,
+            sequence: word(8),
+            opened: word(16),
+            id: core::array::from_fn(|i| bytes[24 + i]),
+        }
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self::free()
+    }
+}
+
+impl Clone for Slot {
+    fn clone(&self) -> Self {
+        Self {
+            head: AtomicU32::new(self.head.load(Ordering::Relaxed)),
+            ..*self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTRY: Entry = Entry {
+        method: Tracked::ToolsCall,
+        generation: 3,
+        opened: Moment(77),
+    };
+
+    #[test]
+    fn a_slot_keeps_what_was_published_until_it_is_cleared() {
+        let mut slot = Slot::free();
+        assert!(!slot.touched());
+        assert_eq!(slot.read(), None);
+        slot.publish(b"\"a\"", ENTRY, 1);
+        assert_eq!(slot.read(), Some((State::Open, &b"\"a\""[..], ENTRY)));
+        slot.settle();
+        assert_eq!(slot.read(), Some((State::Settled, &b"\"a\""[..], ENTRY)));
+        slot.clear();
+        assert_eq!(slot.read(), None);
+        assert!(slot.touched());
+    }
+
+    #[test]
+    fn bytes_that_make_no_entry_are_none() {
+        let good = {
+            let mut slot = Slot::free();
+            slot.publish(b"1", ENTRY, 1);
+            slot
+        };
+        let head = good.head.load(Ordering::Relaxed).to_le_bytes();
+        for (at, byte) in [(0, 0), (0, 3), (1, 11), (2, 0), (2, 105), (2, 255), (3, 0)] {
+            let mut bad = head;
+            bad[at] = byte;
+            let slot = good.clone();
+            slot.head.store(u32::from_le_bytes(bad), Ordering::Relaxed);
+            assert_eq!(slot.read(), None, "byte {at} = {byte}");
+        }
+        let mut slot = good.clone();
+        slot.sequence = 0;
+        assert_eq!(slot.read(), None);
+    }
+
+    #[test]
+    fn classes_survive_their_byte() {
+        for class in Tracked::ALL {
+            assert_eq!(Tracked::from_byte(class as u8), Some(class));
+        }
+        assert_eq!(Tracked::from_byte(11), None);
+        for (method, class) in [
+            ("tools/call", Tracked::ToolsCall),
+            ("resources/templates/list", Tracked::List),
+            ("tasks/cancel", Tracked::Task),
+            ("roots/list", Tracked::Other),
+            ("", Tracked::Other),
+        ] {
+            assert_eq!(Tracked::of(method), class);
+        }
+    }
+}

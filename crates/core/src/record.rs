@@ -1,0 +1,74 @@
+//! What a new keeper must know to go on where a killed one stopped.
+//!
+//! Plain data in memory that guard and keeper share. Every bit pattern is safe to read, because the writer may have
+//! been killed between any two stores; what must be consistent is published by one store at the end.
+
+use crate::message::inflight::Slot;
+
+/// How far a link has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing was started yet.
+    Fresh,
+    /// A server is or should be up.
+    Serving,
+    /// The ladder has begun: whoever takes over only finishes it.
+    Stopping,
+    /// All is done: the keeper's end is not a loss.
+    Finished,
+}
+
+/// The fixed part of the record.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Head {
+    phase: u8,
+    /// Not 0: a line from the client has been forwarded in part.
+    pub client_mid_line: u8,
+    /// Not 0: a line to the client has been written in part.
+    pub server_mid_line: u8,
+    /// Not 0: the client has sent `notifications/initialized`.
+    pub initialized: u8,
+    /// Not 0: the client has the answer to its `initialize`.
+    pub greeted: u8,
+    /// Not 0: the modern era.
+    pub modern: u8,
+    /// Generations started so far.
+    pub generation: u32,
+    /// Bytes of [`Record::opening`] that hold the client's `initialize` line.
+    pub opening_len: u32,
+}
+
+impl Head {
+    /// How far it has come.
+    pub fn phase(&self) -> Phase {
+        match self.phase {
+            1 => Phase::Serving,
+            2 => Phase::Stopping,
+            3 => Phase::Finished,
+            // Anything else was never written by us.
+            _ => Phase::Fresh,
+        }
+    }
+
+    /// Notes how far it has come.
+    pub fn set_phase(&mut self, phase: Phase) {
+        self.phase = match phase {
+            Phase::Fresh => 0,
+            Phase::Serving => 1,
+            Phase::Stopping => 2,
+            Phase::Finished => 3,
+        };
+    }
+}
+
+/// The record, as lent to a link.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// The fixed part.
+    pub head: &'a mut Head,
+    /// Room for the client's opening line.
+    pub opening: &'a mut [u8],
+    /// Requests in flight.
+    pub slots: &'a mut [Slot],
+}

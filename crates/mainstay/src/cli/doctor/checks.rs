@@ -1,0 +1,334 @@
+//! The single checks: each looks at one thing and returns findings.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use mainstay_core::event::Detached;
+use mainstay_core::ids::{Identity, LinkId, Tag};
+use mainstay_os::{clock, identity, sweep};
+
+use super::{Containment, Finding, Status};
+use crate::config::Config;
+use crate::ledger::files;
+use crate::ledger::read::{Filter, Skipped, all};
+use crate::ledger::time::DAY_MS;
+use crate::paths::{DIRECTORY_MODE, Paths};
+use crate::registry::ask::{Asked, NoAnswer};
+use crate::registry::control::{Answer, Request};
+use crate::registry::{self, Listed};
+use crate::report::{Report, plain};
+use crate::view::measure::{memory, processes};
+
+/// How long a keeper may take to say how it is.
+const PATIENCE_MS: u64 = 2_000;
+/// Less room than this on the disk is worth a word.
+const ROOM_BYTES: u64 = 64 * 1024 * 1024;
+
+fn finding(check: &'static str, status: Status, what: impl Into<String>) -> Finding {
+    Finding {
+        check,
+        status,
+        what: what.into(),
+        hint: None,
+    }
+}
+
+impl Finding {
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// A problem with the report's own hint, or with this one.
+fn problem(check: &'static str, report: &Report, hint: String) -> Finding {
+    let hint = report.advice().map_or(hint, Into::into);
+    finding(check, Status::Problem, report.problem()).hint(hint)
+}
+
+/// The tier in force, why no stronger one, and whether the guard leaves the client's tree.
+pub fn containment(found: Option<&Containment>) -> Vec<Finding> {
+    let Some(found) = found else {
+        return vec![finding(
+            "tier",
+            Status::Note,
+            "this build cannot tell which tier a server would get",
+        )];
+    };
+    let mut findings = vec![finding(
+        "tier",
+        Status::Ok,
+        format!("{}: {}", found.tier, found.tier.promise()),
+    )];
+    for why in &found.why_not {
+        findings.push(finding(
+            "tier",
+            Status::Note,
+            format!("not {}: {}", why.tier, why.reason),
+        ));
+    }
+    findings.push(match &found.detached {
+        Detached::Yes => finding(
+            "detach",
+            Status::Ok,
+            "the guard leaves the client's process tree; init reaps",
+        ),
+        Detached::No { why } => finding(
+            "detach",
+            Status::Note,
+            format!("the guard stays in the client's process tree: {why}"),
+        )
+        .hint("in a container, start it with an init that reaps (`docker run --init`)"),
+    });
+    findings
+}
+
+/// The state directories: there, ours, private, and room on the disk.
+pub fn paths(paths: &Paths) -> Vec<Finding> {
+    let state = paths.state();
+    // Looked at before they are made and mended.
+    let loose: Vec<String> = [state.clone(), paths.events(), paths.run()]
+        .iter()
+        .filter_map(|path| {
+            let mode = fs::metadata(path).ok()?.mode() & 0o777;
+            (mode & !DIRECTORY_MODE != 0).then(|| format!("{} was {mode:03o}", path.display()))
+        })
+        .collect();
+    if let Err(report) = paths.make() {
+        return vec![problem(
+            "paths",
+            &report,
+            format!("look at {}", state.display()),
+        )];
+    }
+    let mut findings = vec![if loose.is_empty() {
+        finding(
+            "paths",
+            Status::Ok,
+            format!("{} is ours and private", state.display()),
+        )
+    } else {
+        finding(
+            "paths",
+            Status::Note,
+            format!("{}; made private again", loose.join(", ")),
+        )
+    }];
+    if let Ok(disk) = rustix::fs::statvfs(&state) {
+        let room = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if room < ROOM_BYTES {
+            findings.push(
+                finding(
+                    "paths",
+                    Status::Problem,
+                    format!(
+                        "only {} left on the disk of {}",
+                        memory(room / 1024),
+                        state.display()
+                    ),
+                )
+                .hint("events are lost on a full disk; make room"),
+            );
+        }
+    }
+    findings
+}
+
+/// The config file.
+pub fn config(paths: &Paths) -> Finding {
+    let file = paths.config_file();
+    match Config::load(paths) {
+        Err(report) => problem("config", &report, "correct that line of the file".into()),
+        Ok(_) if !file.exists() => {
+            finding("config", Status::Ok, "no config file, nothing is needed")
+        }
+        Ok(config) => finding(
+            "config",
+            Status::Ok,
+            format!(
+                "{} is understood, servers in it: {}",
+                file.display(),
+                config.servers.len()
+            ),
+        ),
+    }
+}
+
+/// The links that live, and the directories of those that do not.
+pub fn links(paths: &Paths) -> Vec<Finding> {
+    let listed = match registry::list(paths) {
+        Ok(listed) => listed,
+        Err(error) => {
+            let report = Report::new(crate::exit::Exit::State, "cannot read the registry")
+                .because(plain(&error));
+            return vec![problem(
+                "links",
+                &report,
+                format!("look at {}", paths.run().display()),
+            )];
+        }
+    };
+    let (alive, dead): (Vec<Listed>, Vec<Listed>) =
+        listed.into_iter().partition(|listed| listed.alive);
+    let mut findings = silent_keepers(&alive);
+    if findings.is_empty() {
+        findings.push(finding(
+            "links",
+            Status::Ok,
+            match alive.len() {
+                0 => "none runs now".into(),
+                count => format!("{count} run, and all keepers answer"),
+            },
+        ));
+    }
+    if !dead.is_empty() {
+        let names: Vec<String> = dead.iter().map(name).collect();
+        findings.push(
+            finding(
+                "leftovers",
+                Status::Problem,
+                format!("guard and keeper were killed: {}", names.join(", ")),
+            )
+            .hint("the next `mainstay run` ends what they left and removes their directories"),
+        );
+    }
+    findings
+}
+
+fn silent_keepers(alive: &[Listed]) -> Vec<Finding> {
+    let asked: Vec<_> = alive
+        .iter()
+        .map(|listed| Asked::send(&listed.path, &Request::Status, PATIENCE_MS))
+        .collect();
+    let answers = asked.into_iter().map(|asked| asked.and_then(Asked::answer));
+    alive
+        .iter()
+        .zip(answers)
+        .filter_map(|(listed, answer)| {
+            let what = match answer {
+                Ok(Answer::Status(_)) => return None,
+                Ok(Answer::Stopped { .. }) => "answers something else".into(),
+                Ok(Answer::Refused { error }) => format!("refuses: {error}"),
+                Err(NoAnswer::Dead) => "does not listen".into(),
+                Err(NoAnswer::Stuck { ms }) => format!("says nothing for {ms} ms"),
+                Err(NoAnswer::Strange(what)) => format!("cannot be asked: {what}"),
+            };
+            let found = finding(
+                "links",
+                Status::Problem,
+                format!("the keeper of {} {what}", name(listed)),
+            );
+            Some(found.hint("if it stays so, kill that keeper: its guard ends the tree"))
+        })
+        .collect()
+}
+
+fn name(listed: &Listed) -> String {
+    match &listed.card {
+        Some(card) => format!("{} ({})", card.name, listed.id),
+        None => listed.id.to_string(),
+    }
+}
+
+/// Processes that carry the tag of a keeper that is dead, whose link is dead too.
+pub fn strays(paths: &Paths) -> Finding {
+    let listed = registry::list(paths).unwrap_or_default();
+    let living: HashSet<LinkId> = listed
+        .iter()
+        .filter(|link| link.alive)
+        .map(|link| link.id)
+        .collect();
+    let recorded: Vec<(Tag, Vec<Identity>)> = listed
+        .into_iter()
+        .filter(|link| !link.alive)
+        .filter_map(|link| link.card)
+        .filter_map(|card| Some((card.tag()?, card.members)))
+        .collect();
+    let Ok(here) = identity::realm() else {
+        return finding("strays", Status::Problem, "/proc cannot be read")
+            .hint("mount /proc; nothing can be contained without it");
+    };
+    let strays: Vec<String> = sweep::find(&here, &recorded, &|link| living.contains(&link))
+        .into_iter()
+        .flat_map(|stray| stray.members)
+        .map(|seen| format!("{} ({})", seen.comm, seen.who.pid))
+        .collect();
+    if strays.is_empty() {
+        return finding("strays", Status::Ok, "no process is left of a dead keeper");
+    }
+    finding(
+        "strays",
+        Status::Problem,
+        format!(
+            "{} of dead keepers: {}",
+            processes(strays.len()),
+            strays.join(", ")
+        ),
+    )
+    .hint("the next `mainstay run` ends them")
+}
+
+/// The event files: readable, how many, and how many lines of the last day could not be read.
+pub fn ledger(paths: &Paths) -> Finding {
+    let unreadable = |error: &std::io::Error| {
+        finding(
+            "events",
+            Status::Problem,
+            format!("events cannot be read: {}", plain(error)),
+        )
+        .hint(format!("look at {}", paths.events().display()))
+    };
+    let files = match files::list(&paths.events()) {
+        Ok(files) => files,
+        Err(error) => return unreadable(&error),
+    };
+    let since_ms = clock::wall_ms().saturating_sub(DAY_MS);
+    let filter = Filter {
+        since_ms: Some(since_ms),
+        ..Filter::default()
+    };
+    let (events, Skipped { torn, unknown }) = match all(paths, filter) {
+        Ok(read) => read,
+        Err(error) => return unreadable(&error),
+    };
+    let unwritable = files.last().and_then(|file| {
+        let opened = fs::OpenOptions::new().append(true).open(&file.path);
+        opened.err().map(|error| (file.path.clone(), error))
+    });
+    if let Some((path, error)) = unwritable {
+        return finding(
+            "events",
+            Status::Problem,
+            format!(
+                "events cannot be written to {}: {}",
+                path.display(),
+                plain(&error)
+            ),
+        )
+        .hint("make it writable, or move it out of the way");
+    }
+    let kib = files
+        .iter()
+        .filter_map(|file| Some(fs::metadata(&file.path).ok()?.len()))
+        .sum::<u64>()
+        / 1024;
+    let what = match files.len() {
+        0 => "none written yet".into(),
+        count => format!(
+            "{count} event {} with {}, {} events in the last day",
+            if count == 1 { "file" } else { "files" },
+            memory(kib),
+            events.len()
+        ),
+    };
+    if torn + unknown == 0 {
+        return finding("events", Status::Ok, what);
+    }
+    finding(
+        "events",
+        Status::Note,
+        format!("{what}, {torn} torn and {unknown} unknown lines"),
+    )
+    .hint("torn lines come from a full disk or a power cut, unknown ones from a newer version")
+}

@@ -1,0 +1,86 @@
+//! The verbs, one file each: arguments in, exit code or report out.
+
+pub mod default_name;
+pub mod demo;
+pub mod doctor;
+pub mod events;
+pub mod guardian;
+pub mod ps;
+pub mod run;
+pub mod run_options;
+pub mod stop;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+use crate::report::Report;
+use run_options::RunOptions;
+
+/// The longest line of help.
+const HELP_COLUMNS: usize = 100;
+
+/// An MCP server lives exactly as long as somebody needs it
+#[derive(Debug, Parser)]
+#[command(
+    name = "mainstay",
+    version,
+    max_term_width = HELP_COLUMNS,
+    after_help = "Examples:
+  mainstay run -- npx -y @playwright/mcp     what a client's config calls instead of npx
+  mainstay ps                                who runs, for whom, how large
+  mainstay events --follow                   what happens, as it happens
+
+Every view has --json. Exit codes: `mainstay help run`, docs/reference/exit-codes.md"
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a server for a client: the server and everything it starts end with the client
+    #[command(after_help = "Examples:
+  mainstay run -- npx -y @playwright/mcp
+  mainstay run --name files --grace-eof 5s -- uvx mcp-server-filesystem /srv
+  mainstay run --name files            command and limits from [server.files] of the config file
+
+Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 126 not executable,
+125 mainstay itself failed.")]
+    Run(Box<RunOptions>),
+    /// Show the servers that run under mainstay
+    Ps(ps::Options),
+    /// End servers, by name or id, with everything they started
+    Stop(stop::Options),
+    /// Show what happened: starts, exits, who was ended and why
+    Events(events::Options),
+    /// Check this machine: containment, paths, config, leftovers
+    Doctor(doctor::Options),
+    /// Show on a server of its own what mainstay does
+    Demo(demo::Options),
+    /// The unit that ends trees when every other process of ours was killed
+    #[command(hide = true)]
+    Guardian,
+}
+
+impl Verb {
+    /// Does it.
+    pub fn perform(self) -> Result<Exit, Report> {
+        match self {
+            Self::Run(options) => run::run(*options),
+            Self::Ps(options) => ps::ps(&options),
+            Self::Stop(options) => stop::stop(&options),
+            Self::Events(options) => events::events(&options),
+            Self::Doctor(options) => doctor::doctor(&options),
+            Self::Demo(options) => demo::demo(&options),
+            Self::Guardian => guardian::guardian(),
+        }
+    }
+
+    /// Whether a server stands behind this verb, so that our own troubles must not look like its exit code.
+    pub fn is_run(&self) -> bool {
+        matches!(self, Self::Run(_))
+    }
+}

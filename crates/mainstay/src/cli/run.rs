@@ -1,0 +1,124 @@
+//! `mainstay run`: a server that cannot outlive its client.
+//!
+//! This process becomes the shim. Everything that can fail for a reason of ours fails here, before the first fork.
+
+use std::io;
+
+use mainstay_core::event::{Detached, Seen, Status};
+use mainstay_core::ids::LinkId;
+use mainstay_os::record::Region;
+use mainstay_os::shim::{self, Detach, Ending};
+use mainstay_os::tier::Wish;
+use mainstay_os::{adopter, census, identity, role, signals};
+
+use super::run_options::RunOptions;
+use crate::config::{Config, Settled, resolve};
+use crate::exit::Exit;
+use crate::keeper::plan::Plan;
+use crate::keeper::session::Session;
+use crate::paths::Paths;
+use crate::report::{Report, plain};
+
+/// Runs a server.
+pub fn run(options: RunOptions) -> Result<Exit, Report> {
+    role::close_inherited();
+    // Without a home there is no config, no registry and no event; the server runs all the same.
+    let (paths, config) = match Paths::find() {
+        Ok(paths) => {
+            let config = Config::load(&paths)?;
+            (paths, config)
+        }
+        Err(report) => {
+            report.tell();
+            (Paths::nowhere(), Config::default())
+        }
+    };
+    let settled = resolve(&options, &config)?;
+    drop(options);
+    let verdict = adopter::judge(adopter::INIT);
+    let plan = plan(settled, paths, &verdict).map_err(|error| failed(&error))?;
+    let detach = if verdict.reaps {
+        Detach::Yes
+    } else {
+        Detach::No
+    };
+    let ending = Region::create()
+        .and_then(|region| shim::run(&region, detach, &mut Session::new(&plan)))
+        .map_err(|error| failed(&error))?;
+    match ending {
+        Ending::Code(code) => Ok(Exit::Server(Status::Code(i32::from(code)))),
+        Ending::Signal(number) => {
+            signals::die_by(number);
+            Ok(Exit::Server(Status::Signal {
+                number,
+                core: false,
+            }))
+        }
+        Ending::Lost => Err(Report::new(
+            Exit::Failed,
+            "guard and keeper were killed again and again",
+        )
+        .hint("see who does it: mainstay events --since 5m")),
+    }
+}
+
+fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Result<Plan> {
+    let Settled {
+        name,
+        argv,
+        env,
+        cwd,
+        limits,
+        tier,
+        require_tier,
+    } = settled;
+    let wish = match (tier, require_tier) {
+        (Some(tier), _) => Wish::Exactly(tier),
+        (None, Some(tier)) => Wish::AtLeast(tier),
+        (None, None) => Wish::Strongest,
+    };
+    let client = rustix::process::getppid()
+        .and_then(|pid| census::stat(pid.as_raw_nonzero().get()).ok())
+        .map(|stat| Seen {
+            who: stat.who(),
+            comm: stat.comm,
+        });
+    let detached = if verdict.reaps {
+        Detached::Yes
+    } else {
+        Detached::No {
+            why: verdict.why.clone(),
+        }
+    };
+    Ok(Plan {
+        id: random_id()?,
+        name,
+        argv,
+        env: env.into_iter().collect(),
+        cwd,
+        limits,
+        wish,
+        paths,
+        realm: identity::realm()?,
+        started_at: crate::ledger::time::rfc3339(mainstay_os::clock::wall_ms()),
+        shim: identity::me()?,
+        ancestors: client
+            .as_ref()
+            .map(|seen| census::ancestors(seen.who.pid))
+            .unwrap_or_default(),
+        client,
+        detached,
+    })
+}
+
+fn random_id() -> io::Result<LinkId> {
+    let mut bytes = [0u8; 4];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(LinkId(u32::from_ne_bytes(bytes)))
+}
+
+fn failed(error: &io::Error) -> Report {
+    Report::new(Exit::Failed, "cannot set up the guard")
+        .because(plain(error))
+        .hint("mainstay doctor looks for the reason")
+}

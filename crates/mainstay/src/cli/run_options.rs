@@ -1,0 +1,176 @@
+//! The options of `run`, parsed and nothing more.
+//!
+//! One option per row of the limits table, so that a new limit is an option, a config key and a line of the
+//! reference by being in the table.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use mainstay_core::limits::{Limit, TABLE, Unit};
+use mainstay_core::tier::Tier;
+
+use crate::config::{Settings, quantity};
+
+/// The longest server name.
+pub const NAME_CHARS: usize = 64;
+
+/// What `run` was told.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct RunOptions {
+    /// Name of the server in `ps`, `stop`, events and the config file [default: taken from the command]
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
+
+    /// Hold the tree this way instead of the strongest: subreaper, cgroup, scope or pidns
+    #[arg(long, value_name = "TIER", value_parser = tier)]
+    pub tier: Option<Tier>,
+
+    /// Do not start the server at all unless its tree is held at least this strongly
+    #[arg(long, value_name = "TIER", value_parser = tier)]
+    pub require_tier: Option<Tier>,
+
+    /// Limits that were given.
+    #[command(flatten)]
+    pub limits: LimitOptions,
+
+    /// The server command with its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+impl RunOptions {
+    /// What was set by options.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            limits: self.limits.0.clone(),
+            tier: self.tier,
+            require_tier: self.require_tier,
+        }
+    }
+
+    /// Reads options from words, without the verb.
+    pub fn parse_words<W: Into<OsString> + Clone>(
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Self, clap::Error> {
+        let command = Self::augment_args(Command::new("run").no_binary_name(true));
+        Self::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+}
+
+/// Limits by their name in the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitOptions(pub BTreeMap<&'static str, u64>);
+
+impl Args for LimitOptions {
+    fn augment_args(command: Command) -> Command {
+        TABLE.iter().fold(command, |command, limit| {
+            command.arg(
+                Arg::new(limit.name)
+                    .long(limit.name)
+                    .value_name(value_name(limit.unit))
+                    .help(format!(
+                        "{} [default: {}]",
+                        limit.help,
+                        quantity::show(limit.unit, limit.default)
+                    ))
+                    .help_heading("Limits")
+                    .action(ArgAction::Set)
+                    .value_parser(move |text: &str| quantity::parse(limit, text)),
+            )
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for LimitOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |limit: &'static Limit| {
+            let value = matches.get_one::<u64>(limit.name)?;
+            Some((limit.name, *value))
+        };
+        Ok(Self(TABLE.iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.extend(Self::from_arg_matches(matches)?.0);
+        Ok(())
+    }
+}
+
+/// How a value of this unit is named in the help.
+pub fn value_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Time => "TIME",
+        Unit::Size => "SIZE",
+        Unit::Count => "COUNT",
+    }
+}
+
+fn tier(word: &str) -> Result<Tier, String> {
+    word.parse()
+        .map_err(|problem: mainstay_core::tier::UnknownTier| problem.to_string())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("a name cannot be empty".into());
+    }
+    if text.chars().count() > NAME_CHARS {
+        return Err(format!("a name has {NAME_CHARS} characters at most"));
+    }
+    if text.chars().any(char::is_control) {
+        return Err("a name cannot have control characters".into());
+    }
+    Ok(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<RunOptions, String> {
+        RunOptions::parse_words(line.split_whitespace()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_limit_is_an_option() {
+        for limit in &TABLE {
+            let text = quantity::show(limit.unit, limit.max);
+            let options = parse(&format!("--{} {text} -- x", limit.name)).unwrap();
+            assert_eq!(options.limits.0, BTreeMap::from([(limit.name, limit.max)]));
+        }
+        assert_eq!(parse("-- x").unwrap().limits, LimitOptions::default());
+    }
+
+    #[test]
+    fn the_command_keeps_its_own_options() {
+        for line in [
+            "--name a -- npx -y pkg --name b",
+            "--name a npx -y pkg --name b",
+        ] {
+            let options = parse(line).unwrap();
+            assert_eq!(options.name.as_deref(), Some("a"));
+            assert_eq!(options.command, ["npx", "-y", "pkg", "--name", "b"]);
+        }
+        let dashes = parse("-- npx -- x").unwrap();
+        assert_eq!(dashes.command, ["npx", "--", "x"]);
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        for (line, problem) in [
+            ("--nmae a -- x", "unexpected argument '--nmae' found"),
+            ("--grace-eof 2 -- x", "`2` is not a time"),
+            ("--grace-eof 1h -- x", "`1h` is out of range (0 to 10m)"),
+            ("--tier jail -- x", "unknown tier `jail`"),
+            (&format!("--name {} -- x", "n".repeat(65)), "64 characters"),
+        ] {
+            let told = parse(line).unwrap_err();
+            assert!(told.contains(problem), "{told}");
+        }
+    }
+}

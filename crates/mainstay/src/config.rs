@@ -1,0 +1,92 @@
+//! What the user wishes: the config file, the options, and the order in which they count.
+//!
+//! Option before `[server.NAME]` before `[defaults]` before what is built in. Anything that is not understood is an
+//! error that names file and line; nothing is guessed and nothing is ignored.
+
+pub mod file;
+pub mod quantity;
+pub mod settle;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use mainstay_core::limits::{Limits, TABLE};
+use mainstay_core::tier::Tier;
+
+use crate::paths::Paths;
+use crate::report::Report;
+
+pub use settle::{Settled, resolve};
+
+/// What may be set in one place: in `[defaults]`, for one server, or by options.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Limits by their name in the table; what is not there is not set.
+    pub limits: BTreeMap<&'static str, u64>,
+    /// The tier that is wished for.
+    pub tier: Option<Tier>,
+    /// The weakest tier that will do.
+    pub require_tier: Option<Tier>,
+}
+
+impl Settings {
+    /// These settings where they say something, the others where they do not.
+    #[must_use]
+    pub fn over(mut self, others: &Self) -> Self {
+        for (name, value) in &others.limits {
+            self.limits.entry(name).or_insert(*value);
+        }
+        self.tier = self.tier.or(others.tier);
+        self.require_tier = self.require_tier.or(others.require_tier);
+        self
+    }
+
+    /// The limits, with what is built in where nothing is set.
+    pub fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        for limit in &TABLE {
+            if let Some(value) = self.limits.get(limit.name) {
+                *(limit.of)(&mut limits) = *value;
+            }
+        }
+        limits
+    }
+}
+
+/// What the file says about one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Limits and tiers, `[defaults]` already below.
+    pub settings: Settings,
+    /// The server command, for `run --name NAME` without one.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables added to its environment.
+    pub env: BTreeMap<String, String>,
+    /// The directory it runs in.
+    pub cwd: Option<PathBuf>,
+}
+
+/// The config file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// What holds for every server.
+    pub defaults: Settings,
+    /// What holds for one.
+    pub servers: BTreeMap<String, ServerConfig>,
+}
+
+impl Config {
+    /// Reads the config file; one that is not there is an empty one.
+    pub fn load(paths: &Paths) -> Result<Self, Report> {
+        file::load(paths)
+    }
+
+    /// What holds for a server: its own table over `[defaults]`.
+    pub fn server(&self, name: &str) -> ServerConfig {
+        let mut server = self.servers.get(name).cloned().unwrap_or_default();
+        server.settings = server.settings.over(&self.defaults);
+        server
+    }
+}

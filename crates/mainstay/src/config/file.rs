@@ -1,0 +1,438 @@
+//! Reading the config file, with the place of each mistake.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use mainstay_core::limits::{Limit, TABLE};
+use mainstay_core::tier::Tier;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Config, ServerConfig, Settings, quantity};
+use crate::exit::Exit;
+use crate::paths::Paths;
+use crate::report::{Report, plain};
+
+/// The largest config file.
+const FILE_BYTES: u64 = 1024 * 1024;
+/// What may stand at the top.
+const TOP: [&str; 2] = ["defaults", "server"];
+/// Keys beside the limits that may stand in `[defaults]`.
+pub const COMMON: [&str; 2] = ["tier", "require_tier"];
+/// Keys that only a server has.
+pub const SERVER: [&str; 4] = ["command", "args", "env", "cwd"];
+
+/// The config key of a limit.
+pub fn key(limit: &Limit) -> String {
+    limit.name.replace('-', "_")
+}
+
+pub(super) fn load(paths: &Paths) -> Result<Config, Report> {
+    let path = paths.config_file();
+    let trouble = |cause: String| {
+        Report::new(
+            Exit::Failed,
+            format!("cannot read the config file {}", path.display()),
+        )
+        .because(cause)
+    };
+    match fs::metadata(&path) {
+        Ok(meta) if meta.len() > FILE_BYTES => {
+            return Err(trouble(format!("it is larger than {FILE_BYTES} bytes")));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Config::default()),
+        Err(error) => return Err(trouble(plain(&error))),
+    }
+    let text = fs::read_to_string(&path).map_err(|error| trouble(plain(&error)))?;
+    parse(&path, paths.home(), &text)
+}
+
+/// Reads a config file's text.
+pub(super) fn parse(path: &Path, home: &Path, text: &str) -> Result<Config, Report> {
+    let reader = Reader { path, home, text };
+    let top = DeTable::parse(text).map_err(|error| {
+        let at = error.span().unwrap_or(0..0);
+        let message = error.message().replace('\n', ", ");
+        reader.mistake(&at, format!("not valid TOML: {message}"))
+    })?;
+    let mut config = Config::default();
+    for (name, value) in top.get_ref() {
+        match name.get_ref().as_ref() {
+            "defaults" => config.defaults = reader.defaults(reader.table(value, "defaults")?)?,
+            "server" => {
+                for (server, value) in reader.table(value, "server")? {
+                    let server = server.get_ref().to_string();
+                    let label = format!("server.{server}");
+                    let read = reader.server(reader.table(value, &label)?, &label)?;
+                    config.servers.insert(server, read);
+                }
+            }
+            other => {
+                return Err(reader.unknown(&name.span(), other, "at the top", &TOP));
+            }
+        }
+    }
+    Ok(config)
+}
+
+struct Reader<'t> {
+    path: &'t Path,
+    home: &'t Path,
+    text: &'t str,
+}
+
+type Table<'t> = DeTable<'t>;
+type Value<'t> = Spanned<DeValue<'t>>;
+
+impl Reader<'_> {
+    fn defaults(&self, table: &Table<'_>) -> Result<Settings, Report> {
+        let mut settings = Settings::default();
+        for (name, value) in table {
+            if !self.setting(&mut settings, name.get_ref(), value)? {
+                let known = known(&COMMON);
+                return Err(self.unknown(&name.span(), name.get_ref(), "in [defaults]", &known));
+            }
+        }
+        Ok(settings)
+    }
+
+    fn server(&self, table: &Table<'_>, label: &str) -> Result<ServerConfig, Report> {
+        let mut server = ServerConfig::default();
+        for (name, value) in table {
+            if self.setting(&mut server.settings, name.get_ref(), value)? {
+                continue;
+            }
+            match name.get_ref().as_ref() {
+                "command" => server.command = Some(self.string(value, "command")?),
+                "args" => server.args = self.strings(value)?,
+                "env" => server.env = self.variables(value)?,
+                "cwd" => server.cwd = Some(self.directory(value)?),
+                other => {
+                    let mut known = known(&COMMON);
+                    known.extend(SERVER.map(String::from));
+                    let place = format!("in [{label}]");
+                    return Err(self.unknown(&name.span(), other, &place, &known));
+                }
+            }
+        }
+        if server.command.is_none() && !server.args.is_empty() {
+            let at = table
+                .iter()
+                .find(|(name, _)| name.get_ref() == "args")
+                .map_or(0..0, |(name, _)| name.span());
+            return Err(self
+                .mistake(&at, format!("[{label}] has `args` but no `command`"))
+                .hint("add `command = \"…\"`, or leave `args` out"));
+        }
+        Ok(server)
+    }
+
+    /// Takes a key that `[defaults]` and servers have in common; false if it is none of those.
+    fn setting(
+        &self,
+        settings: &mut Settings,
+        name: &str,
+        value: &Value<'_>,
+    ) -> Result<bool, Report> {
+        match name {
+            "tier" => settings.tier = Some(self.tier(value, name)?),
+            "require_tier" => settings.require_tier = Some(self.tier(value, name)?),
+            _ => {
+                let Some(limit) = TABLE.iter().find(|limit| key(limit) == name) else {
+                    return Ok(false);
+                };
+                let text = match (value.get_ref().as_str(), value.get_ref().as_integer()) {
+                    (Some(text), _) => text,
+                    (None, Some(number)) if number.radix() == 10 => number.as_str(),
+                    (None, _) => return Err(self.wrong_type(value, name, "a text or a number")),
+                };
+                let number = quantity::parse(limit, text).map_err(|problem| {
+                    self.mistake(&value.span(), format!("`{name}`: {problem}"))
+                })?;
+                settings.limits.insert(limit.name, number);
+            }
+        }
+        Ok(true)
+    }
+
+    fn tier(&self, value: &Value<'_>, name: &str) -> Result<Tier, Report> {
+        self.string(value, name)?
+            .parse()
+            .map_err(|problem| self.mistake(&value.span(), format!("`{name}`: {problem}")))
+    }
+
+    fn directory(&self, value: &Value<'_>) -> Result<PathBuf, Report> {
+        let text = self.string(value, "cwd")?;
+        let path = match text.strip_prefix("~/") {
+            Some(rest) => self.home.join(rest),
+            None if text == "~" => self.home.into(),
+            None => PathBuf::from(&text),
+        };
+        if path.is_absolute() {
+            return Ok(path);
+        }
+        Err(self
+            .mistake(
+                &value.span(),
+                format!("`cwd` is not an absolute path: `{text}`"),
+            )
+            .hint("begin it with `/` or `~/`"))
+    }
+
+    fn variables(&self, value: &Value<'_>) -> Result<BTreeMap<String, String>, Report> {
+        let mut variables = BTreeMap::new();
+        for (name, value) in self.table(value, "env")? {
+            let variable = name.get_ref();
+            if variable.is_empty() || variable.contains(['=', '\0']) {
+                return Err(self.mistake(
+                    &name.span(),
+                    format!("`{variable}` cannot be the name of a variable"),
+                ));
+            }
+            variables.insert(variable.to_string(), self.string(value, variable)?);
+        }
+        Ok(variables)
+    }
+
+    fn strings(&self, value: &Value<'_>) -> Result<Vec<String>, Report> {
+        let Some(list) = value.get_ref().as_array() else {
+            return Err(self.wrong_type(value, "args", "a list of texts"));
+        };
+        list.iter()
+            .map(|value| self.string(value, "args"))
+            .collect()
+    }
+
+    fn string(&self, value: &Value<'_>, name: &str) -> Result<String, Report> {
+        match value.get_ref().as_str() {
+            Some(text) if text.contains('\0') => Err(self.mistake(
+                &value.span(),
+                format!("`{name}` has a zero byte, which no process can be given"),
+            )),
+            Some(text) => Ok(text.into()),
+            None => Err(self.wrong_type(value, name, "a text")),
+        }
+    }
+
+    fn table<'v, 't>(&self, value: &'v Value<'t>, name: &str) -> Result<&'v Table<'t>, Report> {
+        value
+            .get_ref()
+            .as_table()
+            .ok_or_else(|| self.wrong_type(value, name, "a table"))
+    }
+
+    fn wrong_type(&self, value: &Value<'_>, name: &str, wanted: &str) -> Report {
+        let found = article(value.get_ref().type_str());
+        self.mistake(&value.span(), format!("`{name}` is {found}, not {wanted}"))
+    }
+
+    fn unknown<S: AsRef<str>>(
+        &self,
+        at: &Range<usize>,
+        name: &str,
+        place: &str,
+        known: &[S],
+    ) -> Report {
+        let report = self.mistake(at, format!("unknown key `{name}` {place}"));
+        match nearest(name, known) {
+            Some(near) => report.hint(format!("did you mean `{near}`?")),
+            None => report.hint(format!(
+                "known keys here: {}",
+                known
+                    .iter()
+                    .map(AsRef::as_ref)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )),
+        }
+    }
+
+    fn mistake(&self, at: &Range<usize>, problem: impl std::fmt::Display) -> Report {
+        let before = self.text.get(..at.start).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        Report::new(
+            Exit::Failed,
+            format!("{}:{line}: {problem}", self.path.display()),
+        )
+    }
+}
+
+/// The keys of all limits, and some more.
+fn known(more: &[&str]) -> Vec<String> {
+    TABLE
+        .iter()
+        .map(key)
+        .chain(more.iter().map(|&word| word.into()))
+        .collect()
+}
+
+/// The known word that was probably meant.
+pub fn nearest<'k, S: AsRef<str>>(word: &str, known: &'k [S]) -> Option<&'k str> {
+    known
+        .iter()
+        .map(|candidate| {
+            let candidate = candidate.as_ref();
+            (strsim::jaro_winkler(word, candidate), candidate)
+        })
+        .filter(|(score, _)| *score > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+fn article(word: &str) -> String {
+    if word.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        format!("an {word}")
+    } else {
+        format!("a {word}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, Report> {
+        parse(Path::new("c.toml"), Path::new("/home/ann"), text)
+    }
+
+    #[test]
+    fn everything_that_may_stand_there() {
+        let config = read(
+            r#"
+[defaults]
+grace_eof = "3s"
+grace_term = 0
+stderr_tail_lines = 10
+stderr_tail_bytes = "4KiB"
+tier = "subreaper"
+
+[server.play]
+grace_eof = "500ms"
+require_tier = "cgroup"
+command = "npx"
+args = ["-y", "@playwright/mcp"]
+env = { A = "1" }
+cwd = "~/work"
+
+[server."dotted.name"]
+"#,
+        )
+        .unwrap();
+        let play = config.server("play");
+        let limits = play.settings.limits();
+        assert_eq!((limits.grace_eof_ms, limits.grace_term_ms), (500, 0));
+        assert_eq!(limits.stderr_tail_bytes, 4096);
+        assert_eq!(limits.opening_ms, 55_000);
+        assert_eq!(play.settings.tier, Some(Tier::Subreaper));
+        assert_eq!(play.settings.require_tier, Some(Tier::Cgroup));
+        assert_eq!(play.command.as_deref(), Some("npx"));
+        assert_eq!(play.args, ["-y", "@playwright/mcp"]);
+        assert_eq!(play.env["A"], "1");
+        assert_eq!(play.cwd, Some("/home/ann/work".into()));
+        let other = config.server("somebody");
+        assert_eq!(other.settings.limits().grace_eof_ms, 3_000);
+        assert_eq!(other.command, None);
+        assert!(config.servers.contains_key("dotted.name"));
+    }
+
+    #[test]
+    fn each_mistake_names_its_place_and_what_was_meant() {
+        for (text, problem, hint) in [
+            (
+                "[defaults]\ngrce_eof = \"2s\"",
+                "c.toml:2: unknown key `grce_eof` in [defaults]",
+                Some("did you mean `grace_eof`?"),
+            ),
+            (
+                "[server.x]\n\ncomand = \"y\"",
+                "c.toml:3: unknown key `comand` in [server.x]",
+                Some("did you mean `command`?"),
+            ),
+            (
+                "[servers.x]",
+                "c.toml:1: unknown key `servers` at the top",
+                Some("did you mean `server`?"),
+            ),
+            (
+                "[defaults]\ncommand = \"y\"",
+                "c.toml:2: unknown key `command` in [defaults]",
+                None,
+            ),
+            (
+                "[defaults]\ngrace_eof = 2",
+                "c.toml:2: `grace_eof`: `2` is not a time (write it like `1500ms`, `2s`, `5m` or `1h`)",
+                None,
+            ),
+            (
+                "[defaults]\nstderr_tail_bytes = \"8KB\"",
+                "c.toml:2: `stderr_tail_bytes`: `8KB` is not a size (write it like `8192`, `8KiB`, `16MiB` or `1GiB`)",
+                None,
+            ),
+            (
+                "[defaults]\nkill_confirm = \"1ms\"",
+                "c.toml:2: `kill_confirm`: `1ms` is out of range (10ms to 1m)",
+                None,
+            ),
+            (
+                "[defaults]\ngrace_eof = true",
+                "c.toml:2: `grace_eof` is a boolean, not a text or a number",
+                None,
+            ),
+            (
+                "[defaults]\ntier = \"jail\"",
+                "c.toml:2: `tier`: unknown tier `jail` (one of subreaper, cgroup, scope, pidns)",
+                None,
+            ),
+            (
+                "[server.x]\nargs = [\"a\"]",
+                "c.toml:2: [server.x] has `args` but no `command`",
+                Some("add `command = \"…\"`, or leave `args` out"),
+            ),
+            (
+                "[server.x]\ncommand = \"c\"\nargs = [1]",
+                "c.toml:3: `args` is an integer, not a text",
+                None,
+            ),
+            (
+                "[server.x]\ncwd = \"work\"",
+                "c.toml:2: `cwd` is not an absolute path: `work`",
+                Some("begin it with `/` or `~/`"),
+            ),
+            (
+                "[server.x]\nenv = { \"A=B\" = \"1\" }",
+                "c.toml:2: `A=B` cannot be the name of a variable",
+                None,
+            ),
+            (
+                "defaults = 1",
+                "c.toml:1: `defaults` is an integer, not a table",
+                None,
+            ),
+        ] {
+            let report = read(text).unwrap_err();
+            assert_eq!(report.problem(), problem);
+            if hint.is_some() {
+                assert_eq!(report.advice(), hint, "{text}");
+            }
+            assert_eq!(report.exit(), Exit::Failed);
+        }
+    }
+
+    #[test]
+    fn broken_toml_names_its_line() {
+        let report = read("[defaults]\ngrace_eof = \n").unwrap_err();
+        assert!(
+            report.problem().starts_with("c.toml:2: not valid TOML: "),
+            "{report}"
+        );
+        let twice = read("[defaults]\n[defaults]\n").unwrap_err();
+        assert!(
+            twice.problem().starts_with("c.toml:2: not valid TOML: "),
+            "{twice}"
+        );
+    }
+}

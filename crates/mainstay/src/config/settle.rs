@@ -1,0 +1,166 @@
+//! From wishes to what is done: name, command, limits and tiers of one `run`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use mainstay_core::limits::Limits;
+use mainstay_core::tier::Tier;
+
+use super::Config;
+use super::file::nearest;
+use crate::cli::default_name;
+use crate::cli::run_options::RunOptions;
+use crate::exit::Exit;
+use crate::report::Report;
+
+/// What one `run` does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The server's name.
+    pub name: String,
+    /// The server command, never empty.
+    pub argv: Vec<OsString>,
+    /// Variables added to the server's environment.
+    pub env: BTreeMap<String, String>,
+    /// The directory it runs in; none is ours.
+    pub cwd: Option<PathBuf>,
+    /// Every limit.
+    pub limits: Limits,
+    /// The tier that is wished for.
+    pub tier: Option<Tier>,
+    /// The weakest tier that will do.
+    pub require_tier: Option<Tier>,
+}
+
+/// Puts options, config file and built-in values together.
+pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report> {
+    let name = match &options.name {
+        Some(name) => name.clone(),
+        None if options.command.is_empty() => {
+            return Err(Report::new(Exit::Usage, "no server command given").hint(
+                "write it behind `--`: `mainstay run -- npx -y @playwright/mcp`, or name one of the config file with `--name`",
+            ));
+        }
+        None => default_name::of(&options.command),
+    };
+    let server = config.server(&name);
+    let argv = match &server.command {
+        _ if !options.command.is_empty() => options.command.clone(),
+        Some(command) => std::iter::once(command)
+            .chain(&server.args)
+            .map(OsString::from)
+            .collect(),
+        None => return Err(no_command(&name, config)),
+    };
+    let settings = options.settings().over(&server.settings);
+    if let (Some(wish), Some(floor)) = (settings.tier, settings.require_tier)
+        && wish < floor
+    {
+        return Err(Report::new(
+            Exit::Usage,
+            format!("tier `{wish}` is wished for, but at least `{floor}` is required"),
+        )
+        .hint("leave one of the two out, or wish for the stronger one"));
+    }
+    Ok(Settled {
+        name,
+        argv,
+        env: server.env,
+        cwd: server.cwd,
+        limits: settings.limits(),
+        tier: settings.tier,
+        require_tier: settings.require_tier,
+    })
+}
+
+fn no_command(name: &str, config: &Config) -> Report {
+    let with_command: Vec<&str> = config
+        .servers
+        .iter()
+        .filter(|(_, server)| server.command.is_some())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let problem = if config.servers.contains_key(name) {
+        format!("no server command given, and [server.{name}] in the config file has none")
+    } else {
+        format!("no server command given, and the config file has no [server.{name}]")
+    };
+    let report = Report::new(Exit::Usage, problem);
+    match nearest(name, &with_command) {
+        Some(near) => report.hint(format!("did you mean `--name {near}`?")),
+        None => report.hint("write the command behind `--`, or add it to the config file"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::file;
+    use std::path::Path;
+
+    fn config() -> Config {
+        let text = r#"
+[defaults]
+grace_eof = "3s"
+grace_term = "3s"
+kill_confirm = "3s"
+
+[server.mine]
+command = "serve"
+args = ["--fast"]
+env = { A = "1" }
+grace_eof = "4s"
+grace_term = "4s"
+"#;
+        file::parse(Path::new("c.toml"), Path::new("/h"), text).unwrap()
+    }
+
+    fn options(line: &str) -> RunOptions {
+        RunOptions::parse_words(line.split_whitespace()).unwrap()
+    }
+
+    #[test]
+    fn option_before_server_before_defaults_before_built_in() {
+        let settled = resolve(&options("--name mine --grace-eof 5s"), &config()).unwrap();
+        let limits = &settled.limits;
+        assert_eq!(limits.grace_eof_ms, 5_000);
+        assert_eq!(limits.grace_term_ms, 4_000);
+        assert_eq!(limits.kill_confirm_ms, 3_000);
+        assert_eq!(limits.opening_ms, 55_000);
+        assert_eq!(settled.argv, ["serve", "--fast"]);
+        assert_eq!(settled.env["A"], "1");
+    }
+
+    #[test]
+    fn a_command_behind_the_dashes_wins_and_names_the_server() {
+        let settled = resolve(&options("--name mine -- other -x"), &config()).unwrap();
+        assert_eq!(settled.argv, ["other", "-x"]);
+        let settled = resolve(&options("-- npx -y @playwright/mcp@latest"), &config()).unwrap();
+        assert_eq!(settled.name, "playwright-mcp");
+    }
+
+    #[test]
+    fn without_any_command_the_way_out_is_told() {
+        let report = resolve(&options("--name mien"), &config()).unwrap_err();
+        assert_eq!(
+            report.to_string(),
+            "error: no server command given, and the config file has no [server.mien]\nhint: did you mean `--name mine`?"
+        );
+        let report = resolve(&options(""), &config()).unwrap_err();
+        assert_eq!(report.exit(), Exit::Usage);
+    }
+
+    #[test]
+    fn contrary_tiers_are_told() {
+        let report = resolve(
+            &options("--tier subreaper --require-tier scope -- x"),
+            &config(),
+        )
+        .unwrap_err();
+        assert_eq!(
+            report.problem(),
+            "tier `subreaper` is wished for, but at least `scope` is required"
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! The client's end of a server's pipes: JSON-RPC lines, each answer counted.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, ChildStdout};
+
+use mainstay_core::clock::Moment;
+use serde_json::{Value, json};
+
+use super::watch::{Trouble, Watch};
+
+/// The protocol version that the demo's client asks for.
+const PROTOCOL: &str = "2025-06-18";
+
+/// One client's pipes.
+#[derive(Debug)]
+pub struct Wire {
+    to: ChildStdin,
+    from: ChildStdout,
+    read: Vec<u8>,
+    next_id: u64,
+    answers: BTreeMap<u64, Vec<Value>>,
+}
+
+impl Wire {
+    /// Takes the pipes of a process that was just started.
+    pub fn of(child: &mut Child) -> io::Result<Self> {
+        let missing = || io::Error::other("it was started without pipes");
+        Ok(Self {
+            to: child.stdin.take().ok_or_else(missing)?,
+            from: child.stdout.take().ok_or_else(missing)?,
+            read: Vec::new(),
+            next_id: 1,
+            answers: BTreeMap::new(),
+        })
+    }
+
+    /// The opening exchange; the answer to `initialize`.
+    pub fn open(&mut self, watch: &Watch, limit: Moment) -> Result<Value, Trouble> {
+        let params = json!({
+            "protocolVersion": PROTOCOL,
+            "capabilities": {},
+            "clientInfo": { "name": "mainstay-demo", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let id = self.request("initialize", &params)?;
+        let answer = self.answer(watch, id, limit)?;
+        if answer.get("result").is_some() {
+            self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+        }
+        Ok(answer)
+    }
+
+    /// Calls a tool; the id of the request.
+    pub fn call(&mut self, tool: &str) -> io::Result<u64> {
+        self.request("tools/call", &json!({ "name": tool, "arguments": {} }))
+    }
+
+    /// Waits for the answer to a request.
+    pub fn answer(&mut self, watch: &Watch, id: u64, limit: Moment) -> Result<Value, Trouble> {
+        loop {
+            if let Some(answer) = self.answers.get(&id).and_then(|answers| answers.first()) {
+                return Ok(answer.clone());
+            }
+            if watch.wait(&[self.from.as_fd()], limit)? == [false] {
+                return Err(Trouble::Failed(format!("request {id} was not answered")));
+            }
+            if self.take()? == 0 {
+                return Err(Trouble::Failed(format!(
+                    "the pipe was closed before request {id} was answered"
+                )));
+            }
+        }
+    }
+
+    /// How many answers a request has had so far.
+    pub fn answers(&self, id: u64) -> usize {
+        self.answers.get(&id).map_or(0, Vec::len)
+    }
+
+    fn request(&mut self, method: &str, params: &Value) -> io::Result<u64> {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
+        Ok(id)
+    }
+
+    fn send(&mut self, message: &Value) -> io::Result<()> {
+        self.to.write_all(format!("{message}\n").as_bytes())
+    }
+
+    /// Reads once and sorts the whole lines; how many bytes came.
+    fn take(&mut self) -> io::Result<usize> {
+        let mut buffer = [0u8; 4096];
+        let len = self.from.read(&mut buffer)?;
+        self.read.extend_from_slice(&buffer[..len]);
+        while let Some(end) = self.read.iter().position(|&b| b == b'\n') {
+            let line: Vec<u8> = self.read.drain(..=end).collect();
+            let message: Value = serde_json::from_slice(&line).unwrap_or_default();
+            if let Some(id) = message.get("id").and_then(Value::as_u64) {
+                self.answers.entry(id).or_default().push(message);
+            }
+        }
+        Ok(len)
+    }
+}
+
+/// The text that the model reads of a tool's answer.
+pub fn text(answer: &Value) -> &str {
+    answer
+        .pointer("/result/content/0/text")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}

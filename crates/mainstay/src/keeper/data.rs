@@ -1,0 +1,236 @@
+//! The data itself: both directions, and our own lines between the others'.
+
+use std::task::{Context, Poll};
+
+use mainstay_core::clock::Moment;
+use mainstay_core::event::Cause;
+use mainstay_core::link::{Input, Link, Route};
+use mainstay_os::identity;
+
+use super::port::Port;
+use super::pump::Show;
+use super::{Keeper, NOTE_AGAIN_MS, STEPS, TO_CLIENT_BYTES};
+
+impl Keeper<'_> {
+    /// Server → client, and our own lines between, until nothing moves; whether there is news for the link.
+    pub(super) fn pump_down(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        let mut step = true;
+        let mut steps = 0;
+        while step && steps < STEPS {
+            step = false;
+            steps += 1;
+            if let Some(stdout) = self
+                .server
+                .as_ref()
+                .and_then(|server| server.stdout.as_ref())
+            {
+                // A broken pipe on our reading side is an end like any other.
+                step |= self.down.fill(stdout, cx).unwrap_or(true);
+            }
+            let Self {
+                down,
+                link,
+                now,
+                to_client,
+                ..
+            } = self;
+            // Our own lines wait for the end of the line that is on its way, and nothing new is routed before them.
+            if to_client.is_empty() || down.mid_line() {
+                step |= down.route(&mut |show| route_down(link, *now, show));
+            }
+            step |= self.write_client(cx);
+            let mid_line = self.down.mid_line();
+            if self.link.mid_line().to_client() != mid_line {
+                self.link.mid_line().set_to_client(mid_line);
+            }
+            moved |= step;
+        }
+        if moved && self.note_at.is_none() {
+            self.note_at = Some(self.noted_at.after_ms(NOTE_AGAIN_MS));
+        }
+        if self.down.ended()
+            && let Some(server) = &mut self.server
+            && server.stdout.take().is_some()
+        {
+            let Self {
+                down, link, now, ..
+            } = self;
+            down.finish(&mut |show| route_down(link, *now, show));
+            self.write_client(cx);
+            let tree_empty = self.tree_is_empty();
+            self.handle(Input::StdoutClosed { tree_empty });
+            return true;
+        }
+        step
+    }
+
+    /// Writes what is routed, then our own lines.
+    pub(super) fn write_client(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(out) = &self.client_out else {
+            self.down.discard_routed();
+            self.to_client.clear();
+            return false;
+        };
+        let mut moved = false;
+        let mut result = self.down.drain(out, cx).map(|drained| moved |= drained);
+        while result.is_ok()
+            && self.down.flushed()
+            && !self.down.mid_line()
+            && !self.to_client.is_empty()
+        {
+            match out.poll_write(cx, self.to_client.make_contiguous()) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(len)) => {
+                    self.to_client.drain(..len);
+                    moved = true;
+                    if self.to_client.is_empty() {
+                        self.link.written();
+                    }
+                }
+                Poll::Ready(Err(error)) => result = Err(error),
+            }
+        }
+        if result.is_err() {
+            // Nobody reads our stdout any more.
+            self.client_out = None;
+            self.handle(Input::Stop(Cause::ClientDeaf));
+            return true;
+        }
+        moved
+    }
+
+    /// Client → server, until nothing moves; whether there is news for the link, or another look is due.
+    pub(super) fn pump_up(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        let mut step = true;
+        let mut steps = 0;
+        while step && steps < STEPS {
+            step = false;
+            steps += 1;
+            if let Some(client) = &self.client_in {
+                step |= self.up.fill(client, cx).unwrap_or(true);
+            }
+            let Self {
+                up,
+                link,
+                now,
+                to_client,
+                ..
+            } = self;
+            if to_client.len() < TO_CLIENT_BYTES {
+                step |= up.route(&mut |show| route_up(link, *now, show));
+            }
+            if up.ended() && self.client_in.is_some() {
+                up.finish(&mut |show| route_up(link, *now, show));
+            }
+            step |= self.write_server(cx);
+            let mid_line = self.up.mid_line();
+            if self.link.mid_line().from_client() != mid_line {
+                self.link.mid_line().set_from_client(mid_line);
+            }
+            moved |= step;
+        }
+        if self.client_in.is_some()
+            && (self.up.ended() && !self.up.holds() || self.left_unread(moved, cx))
+        {
+            self.client_in = None;
+            let gone = self.client.is_some_and(|client| !identity::alive(client));
+            self.handle(if gone {
+                Input::Stop(Cause::ClientGone)
+            } else {
+                Input::ClientEof
+            });
+            return true;
+        }
+        // A buffer that has just become full: whether the client has left behind it is asked when nothing moves.
+        step || moved && self.up.full()
+    }
+
+    /// A client that has left behind a full buffer: its EOF cannot be read before a server that does not read. As long
+    /// as the server takes something it is only slow; one that takes nothing for its grace must not hide the EOF.
+    fn left_unread(&mut self, moved: bool, cx: &mut Context<'_>) -> bool {
+        let hung_up = |client: &Port| client.poll_hung_up(cx);
+        if moved || !self.up.full() || !self.client_in.as_ref().is_some_and(hung_up) {
+            self.unread_until = None;
+            return false;
+        }
+        let grace = self.plan.limits.grace_eof_ms;
+        let until = *self.unread_until.get_or_insert(self.now.after_ms(grace));
+        self.now >= until
+    }
+
+    pub(super) fn write_server(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(server) = &mut self.server else {
+            return false;
+        };
+        let Some(stdin) = &server.stdin else {
+            self.up.discard_routed();
+            self.to_server.clear();
+            return false;
+        };
+        let mut moved = false;
+        let mut broken = false;
+        while !self.to_server.is_empty() {
+            match stdin.poll_write(cx, self.to_server.make_contiguous()) {
+                Poll::Pending => return moved,
+                Poll::Ready(Ok(len)) => {
+                    self.to_server.drain(..len);
+                    moved = true;
+                }
+                Poll::Ready(Err(_)) => {
+                    broken = true;
+                    break;
+                }
+            }
+        }
+        match self.up.drain(stdin, cx) {
+            Ok(drained) => moved |= drained,
+            Err(_) => broken = true,
+        }
+        if broken || (server.stdin_closing && self.up.flushed() && self.to_server.is_empty()) {
+            server.stdin = None;
+        }
+        if broken {
+            // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.
+            if !server.stdin_closing && server.exit.is_none() {
+                self.reap();
+                if self
+                    .server
+                    .as_ref()
+                    .is_some_and(|server| server.exit.is_none())
+                {
+                    self.handle(Input::Stop(Cause::ServerExit));
+                }
+            }
+            return true;
+        }
+        moved
+    }
+}
+
+fn route_down(link: &mut Link<'_>, now: Moment, show: Show<'_>) -> Route {
+    match show {
+        Show::Line(frame, bytes) => link.server_line(now, frame, bytes),
+        Show::Cut(frame) => link.server_known(frame),
+        Show::Known(_) => Route::Forward,
+        Show::CutEnd(frame) => link.server_line(now, frame, b""),
+        Show::DropEnd(_) => {
+            link.junk(b"(a long line)");
+            Route::Drop
+        }
+    }
+}
+
+fn route_up(link: &mut Link<'_>, now: Moment, show: Show<'_>) -> Route {
+    match show {
+        Show::Line(frame, bytes) => link.client_line(now, frame, bytes),
+        Show::Cut(_) => link.client_cut(),
+        Show::Known(frame) => {
+            link.client_known(now, frame);
+            Route::Forward
+        }
+        Show::CutEnd(_) => Route::Forward,
+        Show::DropEnd(frame) => link.client_line(now, frame, b""),
+    }
+}

@@ -1,0 +1,179 @@
+//! Ends: of the server, of its tree, and what must be passed on before each is told.
+
+use std::task::Context;
+
+use mainstay_core::link::{Exited, Input};
+use mainstay_os::{clock, identity};
+
+use super::Keeper;
+use super::server::{Ended, Running};
+
+impl Keeper<'_> {
+    /// Reaps whoever has ended; the server's own end is noted, and the tree is looked at if it is being stopped.
+    pub(super) fn reap(&mut self) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let Running {
+            who,
+            tree,
+            exit,
+            seen,
+            ..
+        } = server;
+        let (root, now) = (who.pid, self.now);
+        let mut side_guard_died = false;
+        let side_guard = self.side_guard;
+        tree.reap(&mut |pid, status, usage| {
+            if pid == root {
+                *exit = Some(Ended {
+                    status,
+                    usage,
+                    at: now,
+                    told: false,
+                });
+            } else if Some(pid) == side_guard {
+                side_guard_died = true;
+            }
+            if !seen.is_empty() {
+                seen.insert(pid);
+            }
+        });
+        self.unguarded |= side_guard_died;
+    }
+
+    /// Once all that the dead server wrote has been passed on, the link is told of its end; then of the empty tree.
+    pub(super) fn tell_exit(&mut self) {
+        let dry = self.down.ended() || self.down.dry() || self.client_out.is_none();
+        let grace = self.plan.limits.grace_term_ms;
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        if let Some(ended) = &mut server.exit
+            && !ended.told
+            && (dry || self.now >= ended.at.after_ms(grace))
+        {
+            ended.told = true;
+            let Ended { status, usage, .. } = *ended;
+            let served_on = server.stdout.is_some() && server.stdin_has_readers();
+            let pid = server.who.pid;
+            let tree_empty = self.tree_is_empty();
+            if !served_on {
+                self.down.forget_partial();
+                self.end_torn_line();
+            }
+            let stderr_tail = self.stderr.tail();
+            self.handle(Input::Exited(Exited {
+                pid,
+                status,
+                usage,
+                stderr_tail,
+                served_on,
+                tree_empty,
+            }));
+        }
+        self.tell_empty();
+    }
+
+    /// While the tree is being stopped: is anybody left?
+    pub(super) fn tell_empty(&mut self) {
+        let stopping = matches!(self.link.word(), "stopping" | "failed");
+        let told = self
+            .server
+            .as_ref()
+            .is_some_and(|server| server.exit.is_some_and(|ended| ended.told));
+        if stopping && told && self.tree_is_empty() {
+            self.end_tree();
+        }
+    }
+
+    pub(super) fn tree_is_empty(&self) -> bool {
+        self.server
+            .as_ref()
+            .is_none_or(|server| server.tree.members().is_empty())
+    }
+
+    /// Kills whatever is left of the tree, confirms, and tells.
+    pub(super) fn end_tree(&mut self) {
+        let confirm = self.plan.limits.kill_confirm_ms;
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let root = server.who.pid;
+        let mut exit = server.exit;
+        let now = self.now;
+        if let Some(kill) = server.container_to_kill() {
+            run_to_its_end(&kill, confirm);
+        }
+        let ended = server.tree.kill(confirm, &mut |pid, status, usage| {
+            if pid == root && exit.is_none() {
+                exit = Some(Ended {
+                    status,
+                    usage,
+                    at: now,
+                    told: false,
+                });
+            }
+        });
+        server.exit = exit;
+        let before = server.seen.len() as u32;
+        let left = ended.left;
+        let count = before.max(ended.count).saturating_sub(left.len() as u32);
+        self.now = clock::now();
+        self.drain_last_words();
+        self.tell_last_exit();
+        self.handle(Input::TreeEmpty { ended: count, left });
+    }
+
+    /// After the kill rung: the server's end, if the link does not know it yet.
+    pub(super) fn tell_last_exit(&mut self) {
+        let Some(Running {
+            who,
+            exit: Some(ended),
+            ..
+        }) = &mut self.server
+        else {
+            return;
+        };
+        if ended.told {
+            return;
+        }
+        ended.told = true;
+        let (pid, Ended { status, usage, .. }) = (who.pid, *ended);
+        self.down.forget_partial();
+        self.end_torn_line();
+        let stderr_tail = self.stderr.tail();
+        let gone = Exited {
+            pid,
+            status,
+            usage,
+            stderr_tail,
+            served_on: false,
+            tree_empty: true,
+        };
+        self.handle(Input::Exited(gone));
+    }
+
+    /// What a killed server still had in its pipes.
+    pub(super) fn drain_last_words(&mut self) {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        self.stderr.poll(&mut cx);
+    }
+
+    /// The server died in the middle of a line that the client has half of.
+    pub(super) fn end_torn_line(&mut self) {
+        if self.link.mid_line().to_client() {
+            self.to_client.push_back(b'\n');
+            self.link.mid_line().set_to_client(false);
+        }
+    }
+}
+
+/// Runs an engine's command and waits for its end, but not for ever.
+pub(super) fn run_to_its_end(argv: &[std::ffi::OsString], within_ms: u64) {
+    if let Some(pid) = crate::container::start(argv)
+        && let Ok(handle) = identity::of(pid).and_then(identity::Handle::open)
+    {
+        handle.wait_ended(within_ms);
+    }
+}

@@ -1,0 +1,323 @@
+//! The keeper: the only place that awaits for a link.
+//!
+//! One thread, one task, one loop: see what is ready, tell the link, do what it asks. Everything that waits is a
+//! descriptor or a deadline; nothing here decides what depends on order or time.
+//!
+//! Invariants: while it lives, the keeper is the only one that reaps the tree; it never blocks but in the kill rung,
+//! which is bounded; it ends with code 0 only after the record says that all is done.
+
+pub mod control;
+mod data;
+mod end;
+mod hear;
+mod perform;
+pub mod plan;
+mod port;
+mod pump;
+mod server;
+pub mod session;
+mod stderr;
+mod watch;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use mainstay_core::clock::Moment;
+use mainstay_core::event::{Lost, StderrDropped, Teardown, What};
+use mainstay_core::ids::Identity;
+use mainstay_core::link::{Input, Link};
+use mainstay_os::channel::Channel;
+use mainstay_os::guard::Keeping;
+use mainstay_os::record::Region;
+use mainstay_os::signals::{ENDING, Signals};
+use mainstay_os::{clock, identity};
+use tokio::task::unconstrained;
+use tokio::time::Sleep;
+
+use crate::ledger::append::Ledger;
+use crate::registry::entry::Entry;
+use control::Control;
+use plan::Plan;
+use port::{Port, Way};
+use pump::Pump;
+use server::Running;
+use stderr::Stderr;
+use watch::{Watched, Watcher};
+
+/// The members of a tree are noted this long after its start, and after activity.
+const NOTE_FIRST_MS: u64 = 1_000;
+const NOTE_AGAIN_MS: u64 = 5_000;
+/// Steps of one direction before the others have their turn.
+const STEPS: u32 = 32;
+/// Lines of ours that may wait for a client that does not read, before it is not listened to any more.
+const TO_CLIENT_BYTES: usize = 256 * 1024;
+
+/// Runs a keeper's life; the exit code of its process.
+pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
+    mainstay_os::signals::ignore_pipe();
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+    else {
+        return mainstay_os::guard::LOST;
+    };
+    let entered = runtime.enter();
+    let Ok(mut keeper) = Keeper::new(plan, entry, keeping) else {
+        return mainstay_os::guard::LOST;
+    };
+    drop(entered);
+    // A side guard is forked between two turns: a fork within one would carry the runtime's marks with it.
+    // Unconstrained: a read that is refused for the sake of other tasks would look like a pipe that is empty.
+    while let Turn::GuardLost = runtime.block_on(unconstrained(poll_fn(|cx| keeper.poll(cx)))) {
+        keeper.guard_lost();
+        keeper.timer_at = None;
+    }
+    keeper.leave();
+    0
+}
+
+/// Why the loop was left.
+enum Turn {
+    /// A side guard must be set.
+    GuardLost,
+    /// All is done.
+    Done,
+}
+
+/// One link's keeper.
+struct Keeper<'p> {
+    plan: &'p Plan,
+    entry: Option<&'p Entry>,
+    region: &'p Region,
+    me: Identity,
+    link: Link<'static>,
+    ledger: Ledger,
+    client_in: Option<Port>,
+    client_out: Option<Port>,
+    stderr: Stderr,
+    /// From the client to the server.
+    up: Pump,
+    /// From the server to the client.
+    down: Pump,
+    /// Lines of ours to the client and to the server.
+    to_client: VecDeque<u8>,
+    to_server: VecDeque<u8>,
+    server: Option<Running>,
+    /// The state that the card shows.
+    shown: &'static str,
+    releasing: bool,
+    signals: Watched<Signals>,
+    to_shim: Watched<Channel>,
+    to_guard: Channel,
+    watcher: Watcher,
+    side_guard: Option<i32>,
+    /// The guard, or the side guard, is gone.
+    unguarded: bool,
+    client: Option<Identity>,
+    control: Control,
+    timer: Pin<Box<Sleep>>,
+    /// What the timer is set to.
+    timer_at: Option<Moment>,
+    /// When the members are to be noted.
+    note_at: Option<Moment>,
+    noted_at: Moment,
+    /// Until when a server may leave the client's last bytes unread.
+    unread_until: Option<Moment>,
+    teardown: Option<Teardown>,
+    finished: Option<u8>,
+    /// Until when a client that does not read is waited for.
+    patience: Option<Moment>,
+    now: Moment,
+}
+
+impl<'p> Keeper<'p> {
+    fn new(plan: &'p Plan, entry: Option<&'p Entry>, keeping: Keeping<'p>) -> io::Result<Self> {
+        let Keeping {
+            region,
+            parts,
+            to_shim,
+            to_guard,
+            guard,
+            takeover,
+        } = keeping;
+        let me = identity::me()?;
+        let signals = [&ENDING[..], &[libc::SIGCHLD]].concat();
+        let mid_line = parts.record.head.client_mid_line != 0;
+        let lost = takeover.then(|| {
+            let (pid, status) = parts.notes.lost().unwrap_or_default();
+            Lost {
+                pid,
+                status,
+                ended: parts.notes.lost_ended,
+                settled: 0,
+                successor: Some(me.pid),
+            }
+        });
+        parts.notes.set_lost_pid(me.pid);
+        let limits = plan.limits.clone();
+        let client_err = Port::of_client(standard(2), Way::Out).ok();
+        let mut keeper = Self {
+            plan,
+            entry,
+            region,
+            me,
+            link: Link::new(plan.about(), limits.clone(), parts.record),
+            ledger: Ledger::open(&plan.paths),
+            client_in: Some(Port::of_client(standard(0), Way::In)?),
+            client_out: Some(Port::of_client(standard(1), Way::Out)?),
+            stderr: Stderr::new(
+                client_err,
+                limits.stderr_tail_lines,
+                limits.stderr_tail_bytes,
+            ),
+            up: Pump::recorded(parts.inbox, mid_line),
+            down: Pump::own(),
+            to_client: VecDeque::new(),
+            to_server: VecDeque::new(),
+            server: None,
+            shown: "",
+            releasing: false,
+            signals: Watched::new(Signals::open(&signals)?)?,
+            to_shim: Watched::new(to_shim)?,
+            to_guard,
+            watcher: Watcher::new(plan.shim, guard, plan.client.as_ref().map(|seen| seen.who)),
+            side_guard: None,
+            unguarded: false,
+            client: plan.client.as_ref().map(|seen| seen.who),
+            control: Control::default(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            timer_at: None,
+            note_at: None,
+            noted_at: Moment(0),
+            unread_until: None,
+            teardown: None,
+            finished: None,
+            patience: None,
+            now: clock::now(),
+        };
+        if keeper.link.mid_line().to_client() {
+            // A line to the client was torn by our predecessor's death.
+            keeper.to_client.push_back(b'\n');
+            keeper.link.mid_line().set_to_client(false);
+        }
+        keeper.link.begin(keeper.now, lost);
+        Ok(keeper)
+    }
+
+    /// One turn: everything that is ready is handled, then all wakers are set.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+        loop {
+            self.now = clock::now();
+            self.perform(cx);
+            let mut again = self.pump_down(cx);
+            // What an answer has set free goes out before the client's next lines.
+            again |= self.perform(cx);
+            again |= self.pump_up(cx);
+            self.stderr.poll(cx);
+            again |= self.poll_signals(cx);
+            again |= self.poll_shim(cx);
+            again |= self.poll_watcher(cx);
+            again |= self.poll_control(cx);
+            self.tell_exit();
+            again |= self.perform(cx);
+            if self.shown != self.link.word() {
+                self.write_card();
+            }
+            if self.done() {
+                return Poll::Ready(Turn::Done);
+            }
+            if std::mem::take(&mut self.unguarded) {
+                return Poll::Ready(Turn::GuardLost);
+            }
+            again |= self.poll_timer(cx);
+            if !again {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.link.handle(self.now, input);
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        if let Some((at, _)) = self.link.wake_at()
+            && self.now >= at
+        {
+            self.handle(Input::Tick);
+            any = true;
+        }
+        if self.note_at.is_some_and(|at| self.now >= at) {
+            self.note_members();
+        }
+        if let Some(bytes) = self.stderr.dropped() {
+            self.tell(What::StderrDropped(StderrDropped { bytes }));
+        }
+        let exit_due = self.server.as_ref().and_then(|server| {
+            let ended = server.exit.filter(|ended| !ended.told)?;
+            Some(ended.at.after_ms(self.plan.limits.grace_term_ms))
+        });
+        let due = [
+            self.link.wake_at().map(|(at, _)| at),
+            self.note_at,
+            exit_due,
+            self.patience,
+            self.unread_until,
+        ];
+        let due = due.into_iter().flatten().min();
+        // A timer that is set and not yet due needs no look: it wakes us.
+        if let Some(at) = due
+            && (self.timer_at != due || self.now >= at)
+        {
+            let wait = Duration::from_nanos(at - self.now);
+            let deadline = tokio::time::Instant::now() + wait;
+            self.timer.as_mut().reset(deadline);
+            self.timer_at = due;
+            any |= self.timer.as_mut().poll(cx).is_ready();
+        }
+        any
+    }
+
+    pub(super) fn note_members(&mut self) {
+        self.note_at = None;
+        self.noted_at = self.now;
+        if let (Some(server), Some(entry)) = (&self.server, self.entry) {
+            let members: Vec<Identity> = server
+                .tree
+                .members()
+                .iter()
+                .map(mainstay_os::census::Stat::who)
+                .collect();
+            // Best effort: without it only the sweep after a double kill sees less.
+            drop(entry.members(&members));
+        }
+    }
+
+    fn tell(&mut self, what: What) {
+        self.ledger.record(self.plan.id, &self.plan.name, what);
+    }
+
+    /// Whether all is done and the client has what it should have.
+    fn done(&mut self) -> bool {
+        if self.finished.is_none() {
+            return false;
+        }
+        let flushed =
+            self.client_out.is_none() || (self.down.flushed() && self.to_client.is_empty());
+        let grace = self.plan.limits.grace_term_ms;
+        let until = *self.patience.get_or_insert(self.now.after_ms(grace));
+        flushed || self.now >= until
+    }
+}
+
+/// One of the three descriptors that every process has.
+fn standard(fd: i32) -> BorrowedFd<'static> {
+    mainstay_os::role::standard(fd)
+}

@@ -1,0 +1,265 @@
+//! Doing what the link asks for: one exhaustive match.
+
+use std::task::Context;
+
+use mainstay_core::event::{Lost, Seen, Start, StderrDropped, What};
+use mainstay_core::link::{Input, Output};
+use mainstay_core::server::stop::Step;
+use mainstay_os::census;
+use mainstay_os::channel::Word;
+use rustix::process::Signal;
+
+use super::control::Outcome;
+use super::end::run_to_its_end;
+use super::{Keeper, NOTE_FIRST_MS, server, session};
+use crate::container::{self, Container};
+use crate::registry::card::{self, Card};
+use crate::registry::control::Answer;
+
+impl Keeper<'_> {
+    /// Drains the link's outputs; whether there were any.
+    pub(super) fn perform(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Some(output) = self.link.next() {
+            any = true;
+            match output {
+                Output::Spawn => self.spawn(),
+                Output::ToClient(line) => self.to_client.extend(line),
+                Output::ToServer(line) => self.to_server.extend(line),
+                Output::Say(text) => self.stderr.say(&text, cx),
+                Output::Stop(step) => self.step(step),
+                Output::ReleaseClient => self.releasing = true,
+                Output::DropClient => self.drop_client(),
+                Output::Tell(what) => {
+                    if let What::Teardown(teardown) = &what {
+                        self.teardown = Some(teardown.clone());
+                    }
+                    self.tell(what);
+                    self.write_card();
+                }
+                Output::Finish(code) => self.finished = Some(code),
+            }
+        }
+        if self.releasing && self.down.flushed() && self.to_client.is_empty() {
+            self.drop_client();
+        }
+        any
+    }
+
+    fn spawn(&mut self) {
+        let directory = self.entry.map(|entry| entry.path().to_path_buf());
+        let next = self.link.generation() + 1;
+        if let (Some(directory), true) = (&directory, next > 1) {
+            // The last generation's container lives on if its keeper was killed.
+            if let Some((container, _)) = Container::of(&self.plan.argv, directory, next - 1)
+                && let Some(kill) = container.kill()
+            {
+                run_to_its_end(&kill, self.plan.limits.kill_confirm_ms);
+            }
+        }
+        let container =
+            directory.and_then(|directory| Container::of(&self.plan.argv, &directory, next));
+        match server::start(self.plan, container.as_ref(), self.me) {
+            Ok((running, stderr)) => {
+                self.stderr.attach(stderr);
+                let pid = running.who.pid;
+                let (tier, why_not) = (running.tier, running.why_not.clone());
+                self.server = Some(running);
+                self.handle(Input::Started);
+                self.note_at = Some(self.now.after_ms(NOTE_FIRST_MS));
+                self.tell(What::Start(Start {
+                    generation: self.link.generation(),
+                    argv: self.plan.words(),
+                    cwd: self.plan.directory(),
+                    pid,
+                    tier,
+                    why_not,
+                    client: self.plan.client.clone(),
+                    detached: self.plan.detached.clone(),
+                }));
+                self.write_card();
+                self.listen();
+            }
+            Err(server::Failure {
+                problem,
+                hint,
+                code,
+            }) => {
+                self.handle(Input::StartFailed {
+                    problem,
+                    hint,
+                    code: code.code(),
+                });
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        if let Some(server) = &mut self.server {
+            server.look();
+            server.stdin_closing = true;
+        }
+        self.write_card();
+        match step {
+            Step::CloseStdin => {}
+            Step::Terminate => {
+                if let Some(server) = &self.server {
+                    server.tree.signal(Signal::TERM);
+                    // It counts as a member of the tree until it is done, so the rung waits for it.
+                    let seconds = self.plan.limits.grace_term_ms.div_ceil(1_000);
+                    if let Some(stop) = server
+                        .container
+                        .as_ref()
+                        .and_then(|container| container.stop(seconds))
+                    {
+                        container::start(&stop);
+                    }
+                }
+            }
+            Step::Kill => self.end_tree(),
+        }
+    }
+
+    /// Lets go of the client's pipes, here and in the guard.
+    fn drop_client(&mut self) {
+        self.releasing = false;
+        self.client_in = None;
+        self.client_out = None;
+        self.stderr.release();
+        self.to_client.clear();
+        self.down.discard_routed();
+        mainstay_os::role::release_stdio();
+        self.to_guard.say(Word::Release);
+    }
+
+    /// The guard (or the side guard) is gone: a new one stands beside us.
+    pub(super) fn guard_lost(&mut self) {
+        let lost = self
+            .side_guard
+            .take()
+            .unwrap_or_else(|| self.watcher.guard().pid);
+        let successor = session::stand_beside(
+            self.plan,
+            self.entry,
+            self.region,
+            self.to_shim.get(),
+            self.me,
+        );
+        if let Some((pid, to_guard)) = successor {
+            self.side_guard = Some(pid);
+            self.to_guard = to_guard;
+            if self.client_out.is_none() {
+                self.to_guard.say(Word::Release);
+            }
+            if let Some(server) = &mut self.server {
+                server.tree.exclude(pid);
+            }
+        }
+        // A side guard does not inherit the tree, so what it would have to end is written down now.
+        self.note_members();
+        let successor = self.side_guard;
+        self.tell(What::GuardLost(Lost {
+            pid: lost,
+            status: None,
+            ended: 0,
+            settled: 0,
+            successor,
+        }));
+        self.write_card();
+    }
+
+    /// The card as it is now.
+    pub(super) fn card(&self) -> Option<Card> {
+        let server = self.server.as_ref()?;
+        let seen = |pid: i32| {
+            census::stat(pid).ok().map(|stat| Seen {
+                who: stat.who(),
+                comm: stat.comm,
+            })
+        };
+        let guard = self.side_guard.unwrap_or(self.watcher.guard().pid);
+        let limits = &self.plan.limits;
+        Some(Card {
+            v: card::VERSION,
+            id: self.plan.id,
+            name: self.plan.name.clone(),
+            argv: self.plan.words(),
+            cwd: self.plan.directory(),
+            state: self.link.word().into(),
+            generation: self.link.generation(),
+            started_at: self.plan.started_at.clone(),
+            realm: self.plan.realm.clone(),
+            shim: seen(self.plan.shim.pid),
+            guard: seen(guard),
+            keeper: seen(self.me.pid),
+            server: seen(server.who.pid),
+            client: self.client.and_then(|client| seen(client.pid)),
+            tier: server.tier,
+            why_not: server.why_not.clone(),
+            leaf: server
+                .tree
+                .leaf()
+                .map(|path| path.to_string_lossy().into_owned()),
+            detached: self.plan.detached.clone(),
+            ladder_ms: 2 * limits.grace_eof_ms + limits.grace_term_ms + limits.kill_confirm_ms,
+            members: Vec::new(),
+        })
+    }
+
+    pub(super) fn write_card(&mut self) {
+        self.shown = self.link.word();
+        if let (Some(card), Some(entry)) = (self.card(), self.entry) {
+            // Best effort: `ps` shows an older state.
+            drop(entry.write(&card));
+        }
+    }
+
+    fn listen(&mut self) {
+        if let Some(entry) = self.entry {
+            self.control.listen(entry);
+        }
+    }
+
+    pub(super) fn poll_control(&mut self, cx: &mut Context<'_>) -> bool {
+        match self.control.poll(cx) {
+            Outcome::Nothing => false,
+            Outcome::Busy => true,
+            Outcome::Status(who) => {
+                let answer = match self.card() {
+                    Some(card) => Answer::Status(Box::new(card)),
+                    None => Answer::Refused {
+                        error: "no server was started".into(),
+                    },
+                };
+                self.control.answer(who, &answer);
+                true
+            }
+            Outcome::Stop => {
+                self.handle(Input::Stop(mainstay_core::event::Cause::Asked));
+                true
+            }
+        }
+    }
+
+    /// The last acts: answer whoever asked for the end, tell the shim, take the directory away.
+    pub(super) fn leave(&mut self) {
+        if let Some(bytes) = self.stderr.dropped_in_all() {
+            self.tell(What::StderrDropped(StderrDropped { bytes }));
+        }
+        self.drop_client();
+        let (ended, left) = match self.teardown.take() {
+            Some(teardown) => (teardown.ended, teardown.left),
+            None => (0, Vec::new()),
+        };
+        self.control.answer_stops(&Answer::Stopped { ended, left });
+        if let Some(pid) = self.side_guard {
+            mainstay_os::role::dismiss(pid);
+        }
+        if let Some(entry) = self.entry {
+            drop(entry.clear());
+        }
+        self.to_shim.get().say(Word::Finished {
+            code: self.finished.unwrap_or_default(),
+        });
+    }
+}

@@ -1,0 +1,115 @@
+//! Everything that is known before the first fork, and that shim, guard and keeper share.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use mainstay_core::event::{Detached, Seen};
+use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
+use mainstay_core::limits::Limits;
+use mainstay_core::link::About;
+use mainstay_os::tier::Wish;
+
+use crate::paths::Paths;
+
+/// One link, as it was asked for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its id.
+    pub id: LinkId,
+    /// The server's name.
+    pub name: String,
+    /// The command.
+    pub argv: Vec<OsString>,
+    /// Variables that the config adds to what the client gave.
+    pub env: Vec<(String, String)>,
+    /// The directory that the config asks for; else the client's.
+    pub cwd: Option<PathBuf>,
+    /// Its limits.
+    pub limits: Limits,
+    /// The tier that was asked for.
+    pub wish: Wish,
+    /// Where our files are.
+    pub paths: Paths,
+    /// Where our pids have their meaning.
+    pub realm: Realm,
+    /// When the link began.
+    pub started_at: String,
+    /// The shim.
+    pub shim: Identity,
+    /// Who stands above the client: it may be a launcher that leaves early.
+    pub ancestors: Vec<Identity>,
+    /// Who started us.
+    pub client: Option<Seen>,
+    /// Whether the guard is detached.
+    pub detached: Detached,
+}
+
+impl Plan {
+    /// The tag of the tree that this keeper starts.
+    pub fn tag(&self, keeper: Identity) -> Tag {
+        Tag {
+            realm: self.realm.clone(),
+            owner: keeper,
+            link: self.id,
+        }
+    }
+
+    /// What the link machine needs to know.
+    pub fn about(&self) -> About {
+        About {
+            name: self.name.clone(),
+            argv: self.words(),
+            cwd: self.directory(),
+        }
+    }
+
+    /// The command for people to read.
+    pub fn words(&self) -> Vec<String> {
+        self.argv
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// The directory that the server runs in, for people to read.
+    pub fn directory(&self) -> String {
+        let cwd = self.cwd.clone().or_else(|| std::env::current_dir().ok());
+        cwd.map(|path| path.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    }
+
+    /// The command for `exec`; a word with a NUL inside cannot have come from an `exec`, so it is cut there.
+    pub fn argv_c(&self, argv: &[OsString]) -> Vec<CString> {
+        argv.iter().map(|word| c_string(word.as_bytes())).collect()
+    }
+
+    /// The client's environment, plus the config's variables, plus our one tag.
+    pub fn env_c(&self, tag: &Tag) -> Vec<CString> {
+        let added: Vec<(&OsStr, OsString)> = self
+            .env
+            .iter()
+            .map(|(name, value)| (OsStr::new(name), OsString::from(value)))
+            .chain([(OsStr::new(TAG_VARIABLE), OsString::from(tag.to_string()))])
+            .collect();
+        std::env::vars_os()
+            .filter(|(name, _)| !added.iter().any(|(other, _)| other == name))
+            .chain(
+                added
+                    .iter()
+                    .map(|(name, value)| (name.to_os_string(), value.clone())),
+            )
+            .map(|(name, value)| {
+                let mut entry = name.into_vec();
+                entry.push(b'=');
+                entry.extend_from_slice(value.as_bytes());
+                c_string(&entry)
+            })
+            .collect()
+    }
+}
+
+fn c_string(bytes: &[u8]) -> CString {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    CString::new(&bytes[..end]).unwrap_or_default()
+}

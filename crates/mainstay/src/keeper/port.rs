@@ -1,0 +1,204 @@
+//! A descriptor that is read or written without ever waiting, whatever it is: pipe, socket, terminal or file.
+//!
+//! The client's descriptors may be shared with its other children, so their flags are not ours to change: a pipe or
+//! terminal is opened anew through `/proc/self/fd`, a socket is asked not to wait call by call. A regular file and
+//! `/dev/null` are always ready.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::task::{Context, Poll, ready};
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::watch::registered;
+
+/// Which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// We read.
+    In,
+    /// We write.
+    Out,
+}
+
+/// The descriptor.
+#[derive(Debug)]
+pub struct Port {
+    kind: Kind,
+    /// There may be bytes that the runtime will not tell of again: readiness was consumed without reading.
+    untold: Cell<bool>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Stream(AsyncFd<OwnedFd>),
+    Socket(AsyncFd<OwnedFd>),
+    Ready(OwnedFd),
+}
+
+impl Port {
+    /// One of the client's descriptors; the original stays as it is.
+    pub fn of_client(fd: BorrowedFd<'_>, way: Way) -> io::Result<Self> {
+        let kind = FileType::from_raw_mode(fstat(fd)?.st_mode);
+        if kind == FileType::Socket {
+            return Self::watched(fd.try_clone_to_owned()?, way, Kind::Socket);
+        }
+        if kind == FileType::RegularFile {
+            return Ok(Self {
+                kind: Kind::Ready(fd.try_clone_to_owned()?),
+                untold: Cell::new(false),
+            });
+        }
+        let access = if way == Way::In {
+            OFlags::RDONLY
+        } else {
+            OFlags::WRONLY
+        };
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
+        let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let own = if let Ok(own) = open(path, flags, Mode::empty()) {
+            own
+        } else {
+            // Another user's pipe, or no /proc: then the flag goes on the shared description.
+            let own = fd.try_clone_to_owned()?;
+            let flags = rustix::fs::fcntl_getfl(&own)?;
+            rustix::fs::fcntl_setfl(&own, flags | OFlags::NONBLOCK)?;
+            own
+        };
+        Self::watched(own, way, Kind::Stream)
+    }
+
+    /// One end of a pipe that we made; it is non-blocking already.
+    pub fn of_ours(fd: OwnedFd, way: Way) -> io::Result<Self> {
+        Self::watched(fd, way, Kind::Stream)
+    }
+
+    fn watched(fd: OwnedFd, way: Way, kind: fn(AsyncFd<OwnedFd>) -> Kind) -> io::Result<Self> {
+        let interest = if way == Way::In {
+            Interest::READABLE
+        } else {
+            Interest::WRITABLE
+        };
+        let spare = fd.try_clone()?;
+        match registered(fd, interest) {
+            Ok(fd) => Ok(Self {
+                kind: kind(fd),
+                untold: Cell::new(false),
+            }),
+            // epoll refuses what is always ready, such as /dev/null.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(Self {
+                kind: Kind::Ready(spare),
+                untold: Cell::new(false),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads some bytes; 0 is the end. A terminal that was hung up has ended, too.
+    pub fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let (fd, socket) = match &self.kind {
+            Kind::Ready(fd) => return Poll::Ready(Ok(rustix::io::read(fd, buffer)?)),
+            Kind::Stream(fd) => (fd, false),
+            Kind::Socket(fd) => (fd, true),
+        };
+        let room = buffer.len();
+        let mut read = || {
+            if socket {
+                recv(fd.get_ref(), &mut *buffer, RecvFlags::DONTWAIT).map(|(len, _)| len)
+            } else {
+                rustix::io::read(fd.get_ref(), &mut *buffer)
+            }
+        };
+        if self.untold.get() {
+            match read() {
+                Ok(len) if len > 0 => return Poll::Ready(Ok(len)),
+                Ok(_) | Err(_) => self.untold.set(false),
+            }
+        }
+        loop {
+            let mut guard = ready!(fd.poll_read_ready(cx))?;
+            match read() {
+                Ok(len) => {
+                    // A short read has emptied it: the next byte brings a new event, so the vain read is saved.
+                    if len > 0 && len < room {
+                        guard.clear_ready();
+                    }
+                    return Poll::Ready(Ok(len));
+                }
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(Errno::IO | Errno::CONNRESET) => return Poll::Ready(Ok(0)),
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Whether a read may bring something; else we are woken when it does.
+    pub fn readable(&self, cx: &mut Context<'_>) -> bool {
+        match &self.kind {
+            Kind::Ready(_) => true,
+            Kind::Stream(fd) | Kind::Socket(fd) => {
+                self.untold.get() || fd.poll_read_ready(cx).is_ready()
+            }
+        }
+    }
+
+    /// Whether nobody is left who could write: told also while there are bytes that nobody has room to read.
+    pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> bool {
+        let (Kind::Stream(fd) | Kind::Socket(fd)) = &self.kind else {
+            return false;
+        };
+        loop {
+            match fd.poll_read_ready(cx) {
+                Poll::Ready(Ok(mut guard)) if !guard.ready().is_read_closed() => {
+                    // Only a consumed readiness wakes us again; the bytes it told of are remembered here.
+                    self.untold.set(true);
+                    guard.clear_ready();
+                }
+                Poll::Ready(_) => return true,
+                Poll::Pending => return false,
+            }
+        }
+    }
+
+    /// Writes some bytes.
+    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let (fd, socket) = match &self.kind {
+            Kind::Ready(fd) => return Poll::Ready(Ok(rustix::io::write(fd, bytes)?)),
+            Kind::Stream(fd) => (fd, false),
+            Kind::Socket(fd) => (fd, true),
+        };
+        loop {
+            let mut guard = ready!(fd.poll_write_ready(cx))?;
+            let put = if socket {
+                send(
+                    fd.get_ref(),
+                    bytes,
+                    SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+                )
+            } else {
+                rustix::io::write(fd.get_ref(), bytes)
+            };
+            match put {
+                Ok(len) => return Poll::Ready(Ok(len)),
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.kind {
+            Kind::Stream(fd) | Kind::Socket(fd) => fd.get_ref().as_fd(),
+            Kind::Ready(fd) => fd.as_fd(),
+        }
+    }
+}

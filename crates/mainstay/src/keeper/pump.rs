@@ -1,0 +1,402 @@
+//! One direction of the data: a buffer, a scanner, and the lines between them.
+//!
+//! Bytes come in at the end, are routed line by line, and go out from the start. A line of up to 64 KiB is routed whole;
+//! a longer one is forwarded as it comes. A full buffer is back-pressure: nothing is read until something was written.
+//!
+//! Invariants: `start ≤ routed ≤ scanned ≤ end`; what is routed is never looked at again; no allocation.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use mainstay_core::limits::WHOLE_LINE_BYTES;
+use mainstay_core::link::Route;
+use mainstay_core::message::frame::{Fed, Frame, Scanner};
+use mainstay_os::record::{Inbox, Marks};
+
+use super::port::Port;
+
+/// What the pump shows to whoever decides.
+#[derive(Clone, Copy)]
+pub enum Show<'a> {
+    /// A whole line.
+    Line(&'a Frame<'a>, &'a [u8]),
+    /// The beginning of a line that is too long to be held: may it go on?
+    Cut(Option<&'a Frame<'a>>),
+    /// More is known of a long line that is on its way.
+    Known(&'a Frame<'a>),
+    /// The end of a long line that went on.
+    CutEnd(&'a Frame<'a>),
+    /// The end of a long line that went nowhere.
+    DropEnd(&'a Frame<'a>),
+}
+
+/// Where the bytes lie.
+pub enum Room {
+    /// In this process.
+    Own(Box<[u8]>),
+    /// In the record, which outlives this process.
+    Recorded(Inbox),
+}
+
+/// What a line that is longer than the buffer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// There is none.
+    No,
+    /// It goes on.
+    Forward {
+        /// Whether whoever decides knows who it is.
+        known: bool,
+    },
+    /// It goes nowhere.
+    Drop,
+}
+
+/// One direction.
+pub struct Pump {
+    room: Room,
+    scanner: Scanner,
+    at: Marks,
+    scanned: usize,
+    cut: Cut,
+    /// A whole line that was held: it is shown again before the scanner goes on.
+    held: Option<usize>,
+    ended: bool,
+    /// The last read found nothing.
+    dry: bool,
+}
+
+impl Pump {
+    /// An empty pump with a buffer of its own.
+    pub fn own() -> Self {
+        Self::over(Room::Own(vec![0; 2 * WHOLE_LINE_BYTES].into_boxed_slice()))
+    }
+
+    /// A pump over the record: what a killed keeper had read and not yet routed is still there. `mid_line`: the
+    /// rest of a line whose beginning is lost follows.
+    pub fn recorded(inbox: Inbox, mid_line: bool) -> Self {
+        let mut pump = Self::over(Room::Recorded(inbox));
+        if let Room::Recorded(inbox) = &mut pump.room {
+            pump.at = inbox.recover();
+            pump.at.start = pump.at.routed;
+            pump.scanned = pump.at.routed as usize;
+        }
+        if mid_line {
+            pump.cut = Cut::Drop;
+        }
+        pump
+    }
+
+    fn over(room: Room) -> Self {
+        Self {
+            room,
+            scanner: Scanner::new(),
+            at: Marks::default(),
+            scanned: 0,
+            cut: Cut::No,
+            held: None,
+            ended: false,
+            dry: false,
+        }
+    }
+
+    /// Whether the source has ended.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether the source had nothing more when it was last asked, and all that it gave has been passed on.
+    pub fn dry(&self) -> bool {
+        self.dry && self.flushed()
+    }
+
+    /// Whether there is no room to read into.
+    pub fn full(&self) -> bool {
+        self.at.end as usize == self.room.bytes().len()
+    }
+
+    /// Whether everything that was routed has been written.
+    pub fn flushed(&self) -> bool {
+        self.at.start == self.at.routed
+    }
+
+    /// Whether a line is half forwarded.
+    pub fn mid_line(&self) -> bool {
+        matches!(self.cut, Cut::Forward { .. })
+    }
+
+    /// Whether there is a line that waits to be shown again.
+    pub fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Reads once; whether there was anything (or the end).
+    pub fn fill(&mut self, from: &Port, cx: &mut Context<'_>) -> io::Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        let end = self.at.end as usize;
+        let buffer = self.bytes_mut();
+        if end == buffer.len() {
+            return Ok(false);
+        }
+        match from.poll_read(cx, &mut buffer[end..]) {
+            Poll::Pending => {
+                self.dry = true;
+                Ok(false)
+            }
+            Poll::Ready(Ok(0)) => {
+                self.ended = true;
+                Ok(true)
+            }
+            Poll::Ready(Ok(len)) => {
+                self.dry = false;
+                self.at.end += len as u32;
+                self.keep();
+                Ok(true)
+            }
+            Poll::Ready(Err(error)) => {
+                self.ended = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// Shows every line that is there until one is held; whether anything moved.
+    pub fn route(&mut self, decide: &mut dyn FnMut(Show<'_>) -> Route) -> bool {
+        let before = (self.at, self.scanned);
+        loop {
+            if let Some(used) = self.held.take() {
+                if !self.whole_line(used, decide) {
+                    break;
+                }
+                continue;
+            }
+            let (scanned, end) = (self.scanned, self.at.end as usize);
+            if scanned == end {
+                // A long line that was held may be wanted now.
+                self.part_of_a_line(decide);
+                break;
+            }
+            // The room and the scanner are apart, so that a line can be scanned where it lies.
+            let Self { room, scanner, .. } = self;
+            match scanner.feed(&room.bytes()[scanned..end]) {
+                Fed::Line { used } => {
+                    let line_end = scanned + used;
+                    if !self.whole_line(line_end, decide) {
+                        break;
+                    }
+                }
+                Fed::Partial => {
+                    self.scanned = end;
+                    self.part_of_a_line(decide);
+                    break;
+                }
+            }
+        }
+        self.keep();
+        before != (self.at, self.scanned)
+    }
+
+    /// The source has ended: a last line without newline is shown if it is a whole message, and gets its newline.
+    pub fn finish(&mut self, decide: &mut dyn FnMut(Show<'_>) -> Route) {
+        let (routed, end) = (self.at.routed as usize, self.at.end as usize);
+        if self.cut != Cut::No || self.held.is_some() || routed == end {
+            return;
+        }
+        let buffer = self.room.bytes_mut();
+        let whole = serde_json::from_slice::<serde::de::IgnoredAny>(&buffer[routed..end]).is_ok();
+        if !whole || end == buffer.len() {
+            self.at.end = self.at.routed;
+            self.scanned = routed;
+            return;
+        }
+        buffer[end] = b'\n';
+        self.at.end += 1;
+        self.route(decide);
+    }
+
+    /// Writes what was routed, until nothing is left or the sink is full; whether anything moved.
+    pub fn drain(&mut self, to: &Port, cx: &mut Context<'_>) -> io::Result<bool> {
+        let mut moved = false;
+        while self.at.start < self.at.routed {
+            let (start, routed) = (self.at.start as usize, self.at.routed as usize);
+            match to.poll_write(cx, &self.room.bytes()[start..routed]) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(len)) => {
+                    moved = true;
+                    self.at.start += len as u32;
+                }
+                Poll::Ready(Err(error)) => {
+                    self.discard_routed();
+                    return Err(error);
+                }
+            }
+        }
+        if moved {
+            self.make_room();
+        }
+        Ok(moved)
+    }
+
+    /// Forgets what was routed: the sink is gone.
+    pub fn discard_routed(&mut self) {
+        self.at.start = self.at.routed;
+        self.make_room();
+    }
+
+    /// The source died in the middle of a line: its rest will never come.
+    pub fn forget_partial(&mut self) {
+        self.at.end = self.at.routed;
+        self.scanned = self.at.routed as usize;
+        self.scanner = Scanner::new();
+        self.cut = Cut::No;
+        self.held = None;
+        self.keep();
+    }
+
+    /// Shows the line that ends at `line_end`; `false` if it is held.
+    fn whole_line(&mut self, line_end: usize, decide: &mut dyn FnMut(Show<'_>) -> Route) -> bool {
+        let start = self.at.routed as usize;
+        let frame = self.scanner.frame();
+        let route = match self.cut {
+            Cut::No => decide(Show::Line(&frame, &self.room.bytes()[start..line_end])),
+            Cut::Forward { known } => {
+                if !known {
+                    decide(Show::Known(&frame));
+                }
+                decide(Show::CutEnd(&frame));
+                Route::Forward
+            }
+            Cut::Drop => {
+                decide(Show::DropEnd(&frame));
+                Route::Drop
+            }
+        };
+        self.scanned = line_end;
+        match route {
+            Route::Forward => self.at.routed = line_end as u32,
+            Route::Drop => self.remove(line_end),
+            Route::Hold => {
+                self.held = Some(line_end);
+                return false;
+            }
+        }
+        self.cut = Cut::No;
+        true
+    }
+
+    /// All that is there is the beginning or the middle of a line.
+    fn part_of_a_line(&mut self, decide: &mut dyn FnMut(Show<'_>) -> Route) {
+        let (routed, end) = (self.at.routed as usize, self.at.end as usize);
+        match self.cut {
+            Cut::No if end - routed > WHOLE_LINE_BYTES => {
+                let frame = self.scanner.known();
+                let known = frame.is_some();
+                let junk = self.scanner.certain_junk();
+                let route = if junk {
+                    Route::Drop
+                } else {
+                    decide(Show::Cut(frame.as_ref()))
+                };
+                if let (Some(frame), Route::Forward) = (&frame, route) {
+                    decide(Show::Known(frame));
+                }
+                match route {
+                    Route::Forward => {
+                        self.cut = Cut::Forward { known };
+                        self.at.routed = self.at.end;
+                    }
+                    Route::Drop => {
+                        self.cut = Cut::Drop;
+                        self.remove(end);
+                    }
+                    // Nothing is forwarded; the full buffer makes the source wait.
+                    Route::Hold => {}
+                }
+            }
+            Cut::No => {}
+            Cut::Forward { known } => {
+                if let (false, Some(frame)) = (known, self.scanner.known()) {
+                    decide(Show::Known(&frame));
+                    self.cut = Cut::Forward { known: true };
+                }
+                self.at.routed = self.at.end;
+            }
+            Cut::Drop => self.remove(end),
+        }
+    }
+
+    /// Takes the bytes from `routed` to `until` out.
+    fn remove(&mut self, until: usize) {
+        let routed = self.at.routed as usize;
+        if self.at.start == self.at.routed {
+            self.at.start = until as u32;
+            self.at.routed = until as u32;
+            self.make_room();
+            return;
+        }
+        let end = self.at.end as usize;
+        let bytes = self.bytes_mut();
+        bytes.copy_within(until..end, routed);
+        let gone = until - routed;
+        bytes[end - gone..end].fill(0);
+        self.at.end -= gone as u32;
+        self.scanned -= gone;
+    }
+
+    /// Once all that was routed is written, the rest moves to the front.
+    fn make_room(&mut self) {
+        let (routed, end) = (self.at.routed as usize, self.at.end as usize);
+        let rest = end - routed;
+        if self.at.start != self.at.routed || routed == 0 || rest > routed {
+            self.keep();
+            return;
+        }
+        // A small rest moves when the buffer is half used, an empty one always.
+        if rest > 0 && end < WHOLE_LINE_BYTES {
+            self.keep();
+            return;
+        }
+        let bytes = self.bytes_mut();
+        bytes.copy_within(routed..end, 0);
+        self.scanned -= routed;
+        self.held = self.held.map(|line_end| line_end - routed);
+        self.at = Marks {
+            start: 0,
+            routed: 0,
+            end: rest as u32,
+        };
+        match &mut self.room {
+            Room::Own(_) => {}
+            // The marks are switched first (source and copy do not overlap), then the stale bytes are cleared.
+            Room::Recorded(inbox) => inbox.moved(self.at, end),
+        }
+    }
+
+    fn keep(&mut self) {
+        if let Room::Recorded(inbox) = &mut self.room {
+            inbox.mark(self.at);
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.room.bytes_mut()
+    }
+}
+
+impl Room {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Recorded(inbox) => inbox.bytes(),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Recorded(inbox) => inbox.bytes_mut(),
+        }
+    }
+}

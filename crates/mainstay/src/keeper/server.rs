@@ -1,0 +1,190 @@
+//! One generation, as the keeper holds it: its process, its pipes, its tree.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use mainstay_core::clock::Moment;
+use mainstay_core::event::{Status, Usage};
+use mainstay_core::ids::Identity;
+use mainstay_core::tier::{Tier, WhyNot};
+use mainstay_os::spawn::{self, OOM_RAISE, SpawnError, Stage};
+use mainstay_os::tier;
+use mainstay_os::tree::Tree;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::plan::Plan;
+use super::port::{Port, Way};
+use crate::container::Container;
+use crate::exit::Exit;
+
+/// A server that was started.
+pub struct Running {
+    /// The server process.
+    pub who: Identity,
+    /// Its tree.
+    pub tree: Tree,
+    /// The tier in force.
+    pub tier: Tier,
+    /// Why no stronger one.
+    pub why_not: Vec<WhyNot>,
+    /// Its stdin, until it is closed.
+    pub stdin: Option<Port>,
+    /// Its stdin is to be closed once all that is routed has been written.
+    pub stdin_closing: bool,
+    /// Its stdout, until its end.
+    pub stdout: Option<Port>,
+    /// How the process ended, from its end until the link has been told.
+    pub exit: Option<Ended>,
+    /// Everybody who was seen in the tree since the ladder began.
+    pub seen: BTreeSet<i32>,
+    /// The container that it runs in, if it is a container engine's command.
+    pub container: Option<Container>,
+}
+
+/// How the server process ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// How.
+    pub status: Status,
+    /// What it used.
+    pub usage: Usage,
+    /// When.
+    pub at: Moment,
+    /// Whether the link knows.
+    pub told: bool,
+}
+
+/// Why it could not be started, in words.
+pub struct Failure {
+    /// What was wrong.
+    pub problem: String,
+    /// What to do.
+    pub hint: String,
+    /// The exit code for it.
+    pub code: Exit,
+}
+
+/// Starts a generation; its stderr comes apart.
+pub fn start(
+    plan: &Plan,
+    container: Option<&(Container, Vec<OsString>)>,
+    keeper: Identity,
+) -> Result<(Running, Port), Failure> {
+    let tag = plan.tag(keeper);
+    let choice = tier::choose(plan.wish, &tag).map_err(|why_not| no_tier(&why_not))?;
+    let (stdin, stdout, stderr) = pipes().map_err(|error| no_pipes(&error))?;
+    let (container, argv) = match container {
+        Some((container, argv)) => (Some(container.clone()), argv),
+        None => (None, &plan.argv),
+    };
+    let (argv, env) = (plan.argv_c(argv), plan.env_c(&tag));
+    let spawned = spawn::spawn(spawn::Plan {
+        argv: &argv,
+        env: &env,
+        cwd: plan.cwd.as_deref(),
+        stdin: stdin.0.as_fd(),
+        stdout: stdout.1.as_fd(),
+        stderr: stderr.1.as_fd(),
+        choice,
+        oom_score_adj_raise: OOM_RAISE,
+    })
+    .map_err(|error| not_spawned(&error))?;
+    let port = |fd: OwnedFd, way| Port::of_ours(fd, way).map_err(|error| no_pipes(&error));
+    let running = Running {
+        who: spawned.who,
+        tree: spawned.tree,
+        tier: spawned.tier,
+        why_not: spawned.why_not,
+        stdin: Some(port(stdin.1, Way::Out)?),
+        stdin_closing: false,
+        stdout: Some(port(stdout.0, Way::In)?),
+        exit: None,
+        seen: BTreeSet::new(),
+        container,
+    };
+    Ok((running, port(stderr.0, Way::In)?))
+}
+
+impl Running {
+    /// Whether somebody still reads the server's stdin.
+    pub fn stdin_has_readers(&self) -> bool {
+        let Some(stdin) = &self.stdin else {
+            return false;
+        };
+        let mut fds = [PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::OUT)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().contains(PollFlags::ERR)
+    }
+
+    /// The command that kills the container, unless the engine's own command said by its exit that it has ended.
+    pub fn container_to_kill(&self) -> Option<Vec<OsString>> {
+        match self.exit.map(|ended| ended.status) {
+            Some(Status::Code(_)) => None,
+            Some(Status::Signal { .. }) | None => self.container.as_ref()?.kill(),
+        }
+    }
+
+    /// Notes who is in the tree now.
+    pub fn look(&mut self) -> Vec<Identity> {
+        let members = self.tree.members();
+        self.seen.extend(members.iter().map(|stat| stat.pid));
+        members.iter().map(mainstay_os::census::Stat::who).collect()
+    }
+}
+
+type Ends = (OwnedFd, OwnedFd);
+
+/// Three pipes; our ends do not block, the server's do.
+fn pipes() -> io::Result<(Ends, Ends, Ends)> {
+    let pipe = |ours: fn(&Ends) -> &OwnedFd| -> io::Result<Ends> {
+        let ends = pipe_with(PipeFlags::CLOEXEC)?;
+        let flags = fcntl_getfl(ours(&ends))?;
+        fcntl_setfl(ours(&ends), flags | OFlags::NONBLOCK)?;
+        Ok(ends)
+    };
+    Ok((
+        pipe(|ends| &ends.1)?,
+        pipe(|ends| &ends.0)?,
+        pipe(|ends| &ends.0)?,
+    ))
+}
+
+fn no_tier(why_not: &[WhyNot]) -> Failure {
+    let reasons: Vec<String> = why_not
+        .iter()
+        .map(|why| format!("{}: {}", why.tier, why.reason))
+        .collect();
+    Failure {
+        problem: format!("the required tier is not there ({})", reasons.join("; ")),
+        hint: "ask for a weaker tier, or leave --tier and --require-tier out".into(),
+        code: Exit::Failed,
+    }
+}
+
+fn no_pipes(error: &io::Error) -> Failure {
+    Failure {
+        problem: format!("no pipes for the server: {error}"),
+        hint: "raise the limit of open files (ulimit -n)".into(),
+        code: Exit::Failed,
+    }
+}
+
+fn not_spawned(error: &SpawnError) -> Failure {
+    let code = match (error.stage, error.errno) {
+        (Stage::Exec, libc::ENOENT) => Exit::NoSuchCommand,
+        (Stage::Exec | Stage::Interpreter, _) => Exit::NotExecutable,
+        (Stage::Clone | Stage::Place | Stage::Stdio | Stage::Cwd, _) => Exit::Failed,
+    };
+    Failure {
+        problem: error.problem(),
+        hint: error.hint().into(),
+        code,
+    }
+}

@@ -1,0 +1,82 @@
+//! What the guard is lent: how a keeper is started, and how a tree is ended that is not below us.
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use mainstay_core::ids::{Identity, Tag};
+use mainstay_os::channel::Channel;
+use mainstay_os::guard::{self, Keeping, Roles};
+use mainstay_os::record::Region;
+use mainstay_os::role;
+
+use super::plan::Plan;
+use crate::registry::entry::Entry;
+use crate::sweeper;
+
+/// One link's roles.
+pub struct Session<'p> {
+    plan: &'p Plan,
+    entry: Option<Entry>,
+}
+
+impl<'p> Session<'p> {
+    /// The roles of this plan.
+    pub fn new(plan: &'p Plan) -> Self {
+        Self { plan, entry: None }
+    }
+}
+
+impl Roles for Session<'_> {
+    fn prepare(&mut self) {
+        // Without a directory the server runs all the same; it is only not listed.
+        self.entry = self
+            .plan
+            .paths
+            .make()
+            .ok()
+            .and_then(|()| Entry::take(&self.plan.paths, self.plan.id).ok());
+    }
+
+    fn keeper(&mut self, keeping: Keeping<'_>) -> u8 {
+        super::keep(self.plan, self.entry.as_ref(), keeping)
+    }
+
+    fn tag(&self, keeper: Identity) -> Tag {
+        self.plan.tag(keeper)
+    }
+
+    fn end_strays(&mut self) -> u32 {
+        sweeper::end_link(self.plan, self.entry.as_ref())
+    }
+
+    fn sweep(&mut self) {
+        sweeper::sweep(self.plan);
+    }
+}
+
+/// Starts a side guard: its pid, and our end of its channel.
+pub(super) fn stand_beside(
+    plan: &Plan,
+    entry: Option<&Entry>,
+    region: &Region,
+    to_shim: &Channel,
+    keeper: Identity,
+) -> Option<(i32, Channel)> {
+    let (mine, theirs) = Channel::pair().ok()?;
+    let to_shim = to_shim.try_clone().ok()?;
+    let mut kept: Vec<RawFd> = vec![theirs.as_raw_fd(), to_shim.as_raw_fd(), region.as_raw_fd()];
+    if let Some(entry) = entry {
+        kept.extend(entry.fds());
+    }
+    let pid = role::start(|| {
+        // This is a fork of a keeper in full swing: nothing of its runtime may be touched, and its copies of the
+        // server's pipes must go.
+        role::close_all_but(&mut kept);
+        let mut session = Session {
+            plan,
+            entry: entry.and_then(|entry| entry.try_clone().ok()),
+        };
+        guard::run_beside(region, to_shim, keeper, &theirs, &mut session)
+    })
+    .ok()?;
+    Some((pid, mine))
+}

@@ -1,0 +1,198 @@
+//! The server's stderr: always drained, passed on as far as the client takes it, its last lines remembered.
+//!
+//! Some clients never read it. What they do not take is dropped by whole lines and counted; the server never waits.
+
+use std::collections::VecDeque;
+use std::io;
+use std::task::{Context, Poll};
+
+use super::port::Port;
+
+/// The buffer that one read fills.
+const CHUNK: usize = 16 * 1024;
+
+/// One server's stderr.
+pub struct Stderr {
+    from: Option<Port>,
+    to: Option<Port>,
+    tail: Tail,
+    /// The client's pipe was full: everything up to the next newline is dropped.
+    skipping: bool,
+    dropped: u64,
+    told: u64,
+}
+
+impl Stderr {
+    /// Remembers so many lines and bytes, and passes on to `to`.
+    pub fn new(to: Option<Port>, lines: u64, bytes: u64) -> Self {
+        let tail = Tail {
+            lines: VecDeque::new(),
+            partial: Vec::new(),
+            max: (lines as usize, bytes as usize),
+            held: 0,
+        };
+        Self {
+            from: None,
+            to,
+            tail,
+            skipping: false,
+            dropped: 0,
+            told: 0,
+        }
+    }
+
+    /// A new generation's stderr.
+    pub fn attach(&mut self, from: Port) {
+        self.from = Some(from);
+    }
+
+    /// Lets go of the client's end; draining goes on.
+    pub fn release(&mut self) {
+        self.to = None;
+    }
+
+    /// Says something of our own.
+    pub fn say(&mut self, text: &str, cx: &mut Context<'_>) {
+        let line = format!("{text}\n");
+        if let Some(to) = &self.to {
+            // Best effort: whoever does not read stderr does not want to know.
+            drop(to.poll_write(cx, line.as_bytes()));
+        }
+    }
+
+    /// The last words.
+    pub fn tail(&self) -> Vec<String> {
+        self.tail.lines()
+    }
+
+    /// Bytes dropped since this was last asked, if enough to be told.
+    pub fn dropped(&mut self) -> Option<u64> {
+        // Told at the first loss and whenever it has grown tenfold.
+        (self.dropped > 0 && self.dropped >= self.told.saturating_mul(10).max(1)).then(|| {
+            self.told = self.dropped;
+            self.dropped
+        })
+    }
+
+    /// Bytes dropped in all, if not all were told.
+    pub fn dropped_in_all(&self) -> Option<u64> {
+        (self.dropped > self.told).then_some(self.dropped)
+    }
+
+    /// Moves what is there.
+    pub fn poll(&mut self, cx: &mut Context<'_>) {
+        while self.from.as_ref().is_some_and(|from| from.readable(cx)) {
+            self.read(cx);
+        }
+    }
+
+    /// Apart from [`Self::poll`], which every message passes: there the chunk would be cleared each time.
+    #[inline(never)]
+    fn read(&mut self, cx: &mut Context<'_>) {
+        let mut chunk = [0u8; CHUNK];
+        let Some(from) = &self.from else { return };
+        match from.poll_read(cx, &mut chunk) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(0) | Err(_)) => self.from = None,
+            Poll::Ready(Ok(len)) => {
+                self.tail.push(&chunk[..len]);
+                self.pass_on(&chunk[..len], cx);
+            }
+        }
+    }
+
+    fn pass_on(&mut self, mut bytes: &[u8], cx: &mut Context<'_>) {
+        if self.skipping {
+            let Some(newline) = bytes.iter().position(|&b| b == b'\n') else {
+                self.dropped += bytes.len() as u64;
+                return;
+            };
+            self.dropped += newline as u64 + 1;
+            bytes = &bytes[newline + 1..];
+            self.skipping = false;
+        }
+        while let (Some(to), false) = (&self.to, bytes.is_empty()) {
+            match to.poll_write(cx, bytes) {
+                Poll::Ready(Ok(len)) => bytes = &bytes[len..],
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Poll::Ready(Err(_)) => self.to = None,
+                Poll::Pending => {
+                    self.dropped += bytes.len() as u64;
+                    self.skipping = bytes.last() != Some(&b'\n');
+                    return;
+                }
+            }
+        }
+    }
+}
+
+struct Tail {
+    lines: VecDeque<String>,
+    partial: Vec<u8>,
+    max: (usize, usize),
+    held: usize,
+}
+
+impl Tail {
+    fn push(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|&b| b == b'\n') {
+            let room = self.max.1.saturating_sub(self.partial.len());
+            self.partial
+                .extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = String::from_utf8_lossy(&self.partial)
+            .trim_end()
+            .to_string();
+        self.partial.clear();
+        self.held += line.len();
+        self.lines.push_back(line);
+        while self.lines.len() > self.max.0 || self.held > self.max.1 {
+            match self.lines.pop_front() {
+                Some(line) => self.held -= line.len(),
+                None => break,
+            }
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let partial = String::from_utf8_lossy(&self.partial)
+            .trim_end()
+            .to_string();
+        self.lines
+            .iter()
+            .cloned()
+            .chain((!partial.is_empty()).then_some(partial))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail(lines: usize, bytes: usize) -> Tail {
+        Tail {
+            lines: VecDeque::new(),
+            partial: Vec::new(),
+            max: (lines, bytes),
+            held: 0,
+        }
+    }
+
+    #[test]
+    fn the_last_lines_are_remembered_within_their_limits() {
+        let mut by_lines = tail(2, 100);
+        by_lines.push(b"one\ntw");
+        by_lines.push(b"o\nthree\nfo");
+        assert_eq!(by_lines.lines(), ["two", "three", "fo"]);
+        let mut by_bytes = tail(10, 8);
+        by_bytes.push(b"12345\n67890\nabcdefghijklmnop\n");
+        assert_eq!(by_bytes.lines(), ["abcdefgh"]);
+    }
+}

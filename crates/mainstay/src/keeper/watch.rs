@@ -1,0 +1,161 @@
+//! Descriptors that only say "now": signals, the shim's words, and the deaths of shim, guard and client.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::task::{Context, Poll};
+
+use mainstay_core::ids::Identity;
+use mainstay_os::identity::Handle;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Registers a descriptor with the runtime. Whoever is registered owns its descriptor for as long as it lives.
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe for the sake of types that lie about their descriptor; ours do not"
+)]
+pub fn registered<T: AsFd + AsRawFd>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(inner, interest)
+}
+
+/// A descriptor that is watched for reading.
+pub struct Watched<T: AsRawFd> {
+    fd: AsyncFd<T>,
+    ready: bool,
+    closed: bool,
+}
+
+impl<T: AsFd + AsRawFd> Watched<T> {
+    /// Watches it.
+    pub fn new(inner: T) -> io::Result<Self> {
+        Ok(Self {
+            fd: registered(inner, Interest::READABLE)?,
+            ready: false,
+            closed: false,
+        })
+    }
+
+    /// The thing itself.
+    pub fn get(&self) -> &T {
+        self.fd.get_ref()
+    }
+
+    /// Whether there may be something to read.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.closed {
+            return false;
+        }
+        if !self.ready {
+            match self.fd.poll_read_ready(cx) {
+                Poll::Ready(Ok(mut guard)) => {
+                    // From here on whoever reads says when there is no more; a byte that comes meanwhile sets it again.
+                    guard.clear_ready();
+                    self.ready = true;
+                }
+                Poll::Ready(Err(_)) => self.closed = true,
+                Poll::Pending => {}
+            }
+        }
+        self.ready
+    }
+
+    /// It was read until nothing was left.
+    pub fn clear(&mut self) {
+        self.ready = false;
+    }
+
+    /// Nothing will ever come again.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+}
+
+/// Who has died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dead {
+    /// The shim.
+    pub shim: bool,
+    /// The guard.
+    pub guard: bool,
+    /// The client.
+    pub client: bool,
+}
+
+/// Watches the three whose death matters.
+pub struct Watcher {
+    guard_id: Identity,
+    shim: Watch,
+    guard: Watch,
+    client: Watch,
+}
+
+enum Watch {
+    /// Its end will be seen.
+    On(AsyncFd<OwnedFd>),
+    /// It was gone before we could watch it.
+    Gone,
+    /// Nobody to watch, or its end was told.
+    Off,
+}
+
+impl Watcher {
+    /// Watches them from now on.
+    pub fn new(shim: Identity, guard: Identity, client: Option<Identity>) -> Self {
+        Self {
+            guard_id: guard,
+            shim: Watch::on(shim),
+            guard: Watch::on(guard),
+            client: client.map_or(Watch::Off, Watch::on),
+        }
+    }
+
+    /// The guard that was watched first.
+    pub fn guard(&self) -> Identity {
+        self.guard_id
+    }
+
+    /// Another process is the client now.
+    pub fn watch_client(&mut self, client: Identity) {
+        self.client = Watch::on(client);
+    }
+
+    /// Who has died since the last time.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Dead {
+        Dead {
+            shim: self.shim.poll(cx),
+            guard: self.guard.poll(cx),
+            client: self.client.poll(cx),
+        }
+    }
+}
+
+impl Watch {
+    fn on(who: Identity) -> Self {
+        match Handle::open(who) {
+            Ok(handle) => match registered(handle.into_fd(), Interest::READABLE) {
+                Ok(fd) => Self::On(fd),
+                Err(_) => Self::Off,
+            },
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    || error.raw_os_error() == Some(libc::ESRCH) =>
+            {
+                Self::Gone
+            }
+            // It cannot be watched (another user's process in a hidden /proc): EOF must do.
+            Err(_) => Self::Off,
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let dead = match self {
+            Self::On(fd) => fd.poll_read_ready(cx).is_ready(),
+            Self::Gone => true,
+            Self::Off => false,
+        };
+        if dead {
+            *self = Self::Off;
+        }
+        dead
+    }
+}

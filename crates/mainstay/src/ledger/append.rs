@@ -1,0 +1,300 @@
+//! Writing events: one `write(2)` each, to the file of the day, next to any number of other writers.
+//!
+//! Invariants: a line is whole or it is the last one that its writer could write; two writers never mix; the caller
+//! never fails because of the ledger. An unwritable ledger is remembered and told once.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use mainstay_core::event::{Event, VERSION, What};
+use mainstay_core::ids::LinkId;
+use mainstay_os::clock;
+
+use super::files::{self, EventFile};
+use super::{cut, retain, time};
+use crate::paths::{FILE_MODE, Paths};
+use crate::report::plain;
+
+/// A day's file rolls over at this size.
+pub const FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The ledger, open for writing.
+#[derive(Debug)]
+pub struct Ledger {
+    directory: PathBuf,
+    open: Option<Open>,
+    trouble: Trouble,
+}
+
+#[derive(Debug)]
+struct Open {
+    day: i64,
+    file: File,
+}
+
+#[derive(Debug)]
+enum Trouble {
+    None,
+    Untold(String),
+    Told,
+}
+
+impl Ledger {
+    /// The ledger below these paths, whose directories are made if they are missing.
+    pub fn open(paths: &Paths) -> Self {
+        Self {
+            directory: paths.events(),
+            open: None,
+            trouble: match paths.make() {
+                Ok(()) => Trouble::None,
+                Err(report) => {
+                    Trouble::Untold(format!("events cannot be written: {}", report.problem()))
+                }
+            },
+        }
+    }
+
+    /// Writes an event that happens now.
+    pub fn record(&mut self, id: LinkId, server: &str, what: What) {
+        self.append(&stamp(id, server, what));
+    }
+
+    /// Writes an event.
+    pub fn append(&mut self, event: &Event) {
+        let line = cut::line(event);
+        if let Err(error) = self.write(line, clock::wall_ms()) {
+            self.open = None;
+            if let Trouble::None = self.trouble {
+                self.trouble = Trouble::Untold(format!(
+                    "events cannot be written to {}: {}",
+                    self.directory.display(),
+                    plain(&error)
+                ));
+            }
+        }
+    }
+
+    /// What keeps events from being written: said once, then never again.
+    pub fn trouble(&mut self) -> Option<String> {
+        match std::mem::replace(&mut self.trouble, Trouble::Told) {
+            Trouble::Untold(text) => Some(text),
+            Trouble::Told => None,
+            Trouble::None => {
+                self.trouble = Trouble::None;
+                None
+            }
+        }
+    }
+
+    fn write(&mut self, line: Vec<u8>, wall_ms: u64) -> io::Result<()> {
+        let (mut file, size) = self.file_for(wall_ms)?;
+        let mut bytes = line;
+        if size > 0 {
+            // Somebody's last line may be torn, or still be under way: a blank line between is harmless.
+            let mut last = [0u8];
+            if file.read_at(&mut last, size - 1)? == 1 && last != *b"\n" {
+                bytes.insert(0, b'\n');
+            }
+        }
+        let written = file.write(&bytes)?;
+        if written < bytes.len() {
+            // The rest must not follow: it could land behind somebody else's line.
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    /// The day's file and its size: the one that is open, unless the day is over, it is full, or it was removed.
+    fn file_for(&mut self, wall_ms: u64) -> io::Result<(&File, u64)> {
+        let day = (wall_ms / time::DAY_MS) as i64;
+        let usable = match &self.open {
+            Some(open) if open.day == day => {
+                let meta = open.file.metadata()?;
+                meta.nlink() > 0 && meta.len() < FILE_BYTES
+            }
+            Some(_) | None => false,
+        };
+        if !usable {
+            self.open = Some(Open {
+                day,
+                file: self.open_newest(day, wall_ms)?,
+            });
+        }
+        let open = self.open.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let size = open.file.metadata()?.len();
+        Ok((&open.file, size))
+    }
+
+    fn open_newest(&self, day: i64, wall_ms: u64) -> io::Result<File> {
+        let date = time::date(wall_ms);
+        let mut number = files::list(&self.directory)?
+            .iter()
+            .rev()
+            .find(|file| file.day == day)
+            .map_or(0, |file| file.number);
+        loop {
+            let name =
+                EventFile::new(&self.directory, &date, number).ok_or(io::ErrorKind::InvalidData)?;
+            let mut options = OpenOptions::new();
+            // Reading is for the last byte only.
+            options.append(true).read(true).mode(FILE_MODE);
+            let (file, new) = match options.clone().create_new(true).open(&name.path) {
+                Ok(file) => (file, true),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    (options.open(&name.path)?, false)
+                }
+                Err(error) => return Err(error),
+            };
+            if new {
+                retain::retain(&self.directory, wall_ms);
+            }
+            if file.metadata()?.len() < FILE_BYTES {
+                return Ok(file);
+            }
+            number += 1;
+        }
+    }
+}
+
+/// An event that happens now.
+pub fn stamp(id: LinkId, server: &str, what: What) -> Event {
+    Event {
+        v: VERSION,
+        at: time::rfc3339(clock::wall_ms()),
+        id,
+        server: server.into(),
+        what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use mainstay_core::event::{Junk, OpeningSilent};
+    use std::fs;
+
+    fn silent(ms: u64) -> What {
+        What::OpeningSilent(OpeningSilent { ms })
+    }
+
+    fn today(ledger: &Ledger) -> PathBuf {
+        files::list(&ledger.directory).unwrap().pop().unwrap().path
+    }
+
+    #[test]
+    fn an_event_is_one_line_in_a_private_file() {
+        let scratch = Scratch::new();
+        let mut ledger = Ledger::open(&scratch.paths());
+        ledger.record(LinkId(1), "a", silent(1));
+        ledger.record(LinkId(1), "a", silent(2));
+        let path = today(&ledger);
+        let text = fs::read_to_string(&path).unwrap();
+        let events: Vec<Event> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(events.len(), 2);
+        assert_eq!(events[1].what, silent(2));
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, FILE_MODE);
+        assert_eq!(ledger.trouble(), None);
+    }
+
+    #[test]
+    fn a_torn_tail_ends_before_the_next_line() {
+        let scratch = Scratch::new();
+        let mut ledger = Ledger::open(&scratch.paths());
+        ledger.record(LinkId(1), "a", silent(1));
+        let path = today(&ledger);
+        let torn = br#"{"v":1,"at":"2026-"#;
+        OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(torn)
+            .unwrap();
+        ledger.record(LinkId(1), "a", silent(2));
+        ledger.record(LinkId(1), "a", silent(3));
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[1].as_bytes(), torn);
+        assert!(lines[2].ends_with(r#""event":"opening_silent","ms":2}"#));
+    }
+
+    #[test]
+    fn a_full_file_rolls_over_and_a_removed_one_is_made_again() {
+        let scratch = Scratch::new();
+        let mut ledger = Ledger::open(&scratch.paths());
+        ledger.record(LinkId(1), "a", silent(1));
+        let first = today(&ledger);
+        OpenOptions::new()
+            .write(true)
+            .open(&first)
+            .unwrap()
+            .set_len(FILE_BYTES)
+            .unwrap();
+        ledger.record(LinkId(1), "a", silent(2));
+        let second = today(&ledger);
+        assert_ne!(first, second);
+        assert_eq!(EventFile::of(&second).unwrap().number, 1);
+        fs::remove_file(&second).unwrap();
+        ledger.record(LinkId(1), "a", silent(3));
+        assert_eq!(fs::read_to_string(&second).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn an_unwritable_ledger_is_told_once_and_hurts_nobody() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        fs::remove_dir(paths.events()).unwrap();
+        fs::write(paths.events(), "in the way").unwrap();
+        let mut ledger = Ledger::open(&paths);
+        ledger.record(LinkId(1), "a", silent(1));
+        ledger.record(LinkId(1), "a", silent(2));
+        let told = ledger.trouble().unwrap();
+        assert!(told.starts_with("events cannot be written: "), "{told}");
+        assert_eq!(ledger.trouble(), None);
+        ledger.record(LinkId(1), "a", silent(3));
+        assert_eq!(ledger.trouble(), None);
+    }
+
+    #[test]
+    fn writers_side_by_side_lose_and_mix_nothing() {
+        const WRITERS: u32 = 8;
+        const EACH: u64 = 200;
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let paths = paths.clone();
+                scope.spawn(move || {
+                    // Each has its own open file description, as each keeper has.
+                    let mut ledger = Ledger::open(&paths);
+                    for n in 0..EACH {
+                        let sample = "x".repeat((n as usize * 37) % 9_000);
+                        ledger.record(LinkId(writer), "a", What::Junk(Junk { lines: n, sample }));
+                    }
+                    assert_eq!(ledger.trouble(), None);
+                });
+            }
+        });
+        let mut next = vec![0; WRITERS as usize];
+        for file in files::list(&paths.events()).unwrap() {
+            for line in fs::read_to_string(file.path).unwrap().lines() {
+                if line.is_empty() {
+                    continue;
+                }
+                let event: Event = serde_json::from_str(line).unwrap();
+                let What::Junk(junk) = event.what else {
+                    panic!("another kind")
+                };
+                assert_eq!(junk.lines, next[event.id.0 as usize]);
+                next[event.id.0 as usize] += 1;
+            }
+        }
+        assert_eq!(next, [EACH; WRITERS as usize]);
+    }
+}

@@ -1,0 +1,110 @@
+//! Waiting for new events, by the kernel's word (inotify) and without polling.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::inotify;
+
+use crate::paths::Paths;
+
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Something was written.
+    Written,
+    /// The reader of our output went away.
+    ReaderGone,
+    /// The event directory was removed.
+    LedgerGone,
+}
+
+/// A watch on the event directory. Open it before the first reading, and nothing falls between the two.
+#[derive(Debug)]
+pub struct Watch {
+    fd: OwnedFd,
+    directory: PathBuf,
+}
+
+impl Watch {
+    /// Begins to watch; the directory must exist.
+    pub fn open(paths: &Paths) -> io::Result<Self> {
+        let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+        let directory = paths.events();
+        let watched = inotify::WatchFlags::CREATE
+            | inotify::WatchFlags::MODIFY
+            | inotify::WatchFlags::MOVED_TO
+            | inotify::WatchFlags::DELETE_SELF
+            | inotify::WatchFlags::ONLYDIR;
+        inotify::add_watch(&fd, &directory, watched)?;
+        Ok(Self { fd, directory })
+    }
+
+    /// Waits until there may be something to read, or nobody to read it for.
+    pub fn wait(&self, output: BorrowedFd<'_>) -> io::Result<Wake> {
+        loop {
+            // No event is asked of the output: an error or a hang-up is told all the same.
+            let mut fds = [
+                PollFd::new(&self.fd, PollFlags::IN),
+                PollFd::from_borrowed_fd(output, PollFlags::empty()),
+            ];
+            match poll(&mut fds, None) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if fds[1]
+                .revents()
+                .intersects(PollFlags::ERR | PollFlags::NVAL)
+            {
+                return Ok(Wake::ReaderGone);
+            }
+            if fds[0].revents().contains(PollFlags::IN) {
+                self.drain()?;
+                return Ok(if self.directory.exists() {
+                    Wake::Written
+                } else {
+                    Wake::LedgerGone
+                });
+            }
+        }
+    }
+
+    /// What exactly happened does not matter: the reader looks at all files anyway.
+    fn drain(&self) -> io::Result<()> {
+        let mut buffer = [0u8; 4096];
+        loop {
+            match rustix::io::read(&self.fd, &mut buffer) {
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Ledger;
+    use crate::scratch::Scratch;
+    use mainstay_core::event::{OpeningSilent, What};
+    use mainstay_core::ids::LinkId;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_wait_ends_for_each_of_its_reasons() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        let watch = Watch::open(&paths).unwrap();
+        let (reader, writer) = io::pipe().unwrap();
+        let silent = What::OpeningSilent(OpeningSilent { ms: 1 });
+        Ledger::open(&paths).record(LinkId(1), "a", silent);
+        assert_eq!(watch.wait(writer.as_fd()).unwrap(), Wake::Written);
+        std::fs::remove_dir_all(paths.events()).unwrap();
+        assert_eq!(watch.wait(writer.as_fd()).unwrap(), Wake::LedgerGone);
+        drop(reader);
+        assert_eq!(watch.wait(writer.as_fd()).unwrap(), Wake::ReaderGone);
+    }
+}

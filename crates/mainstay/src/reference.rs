@@ -1,0 +1,378 @@
+//! The reference pages, rendered from the tables that the program itself uses. Only in tests.
+//!
+//! `MAINSTAY_BLESS=1 cargo test -p mainstay reference` writes them; without it the test compares.
+
+#![expect(
+    clippy::format_push_string,
+    reason = "a page is pushed together; nobody waits for it"
+)]
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::{Arg, Command, CommandFactory};
+use mainstay_core::limits::{self, TABLE};
+use mainstay_core::tier::Tier;
+use serde_json::Value;
+
+use crate::cli::Cli;
+use crate::config::{file, quantity};
+use crate::{exit, samples};
+
+const HEAD: &str = "<!-- Generated: `MAINSTAY_BLESS=1 cargo test -p mainstay reference`. -->\n\n";
+
+#[test]
+fn options_page() {
+    let mut page = String::from("# Commands and options\n");
+    let mut cli = Cli::command();
+    cli.build();
+    for verb in cli.get_subcommands() {
+        if verb.is_hide_set() || verb.get_name() == "help" {
+            continue;
+        }
+        page += &verb_section(verb);
+    }
+    page += "\n## Limits\n\nEach is an option of `run` and, with `_` for `-`, a key of the config file.\n\n";
+    page +=
+        "| option | config key | default | from | to | what it is |\n|---|---|---|---|---|---|\n";
+    for limit in &TABLE {
+        let show = |value| quantity::show(limit.unit, value);
+        page += &format!(
+            "| `--{}` | `{}` | {} | {} | {} | {} |\n",
+            limit.name,
+            file::key(limit),
+            show(limit.default),
+            show(limit.min),
+            show(limit.max),
+            limit.help
+        );
+    }
+    page += &format!(
+        "\nFixed: a line up to {} goes on whole, a longer one as it comes; {} requests in flight are tracked; events are kept \
+         for {} days and {}; a guard starts {} new keepers in {} before it gives up.\n",
+        size(limits::WHOLE_LINE_BYTES as u64),
+        limits::IN_FLIGHT_MAX,
+        limits::EVENTS_KEPT_DAYS,
+        size(limits::EVENTS_KEPT_BYTES),
+        limits::KEEPER_BUDGET,
+        quantity::show(limits::Unit::Time, limits::KEEPER_BUDGET_MS),
+    );
+    compare("options.md", &page);
+}
+
+fn verb_section(verb: &Command) -> String {
+    let about = verb
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let mut section = format!("\n## mainstay {}\n\n{about}.\n", verb.get_name());
+    let args: Vec<&Arg> = verb
+        .get_arguments()
+        .filter(|arg| arg.get_id() != "help" && !arg.is_hide_set())
+        .filter(|arg| arg.get_help_heading() != Some("Limits"))
+        .collect();
+    if !args.is_empty() {
+        section += "\n| option | what it does |\n|---|---|\n";
+    }
+    for arg in args {
+        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+        section += &format!("| `{}` | {help} |\n", written(arg));
+    }
+    if let Some(examples) = verb.get_after_help() {
+        section += &format!("\n```\n{examples}\n```\n");
+    }
+    section
+}
+
+fn written(arg: &Arg) -> String {
+    let value: String = arg
+        .get_value_names()
+        .filter(|_| arg.get_action().takes_values())
+        .map(|names| format!(" {}", names.join(" ")))
+        .unwrap_or_default();
+    match (arg.get_short(), arg.get_long()) {
+        (Some(short), Some(long)) => format!("-{short}, --{long}{value}"),
+        (None, Some(long)) => format!("--{long}{value}"),
+        (Some(short), None) => format!("-{short}{value}"),
+        (None, None) => value.trim().replace('|', "\\|"),
+    }
+}
+
+#[test]
+fn exit_codes_page() {
+    let mut page = String::from(
+        "# Exit codes\n\n`run` is transparent: it ends as the server ended. The other commands use the low codes.\n\n\
+         | code | commands | meaning |\n|---|---|---|\n",
+    );
+    for row in &exit::TABLE {
+        page += &format!("| {} | {} | {} |\n", row.code, row.commands, row.meaning);
+    }
+    compare("exit-codes.md", &page);
+}
+
+#[test]
+fn config_page() {
+    let mut page = String::from(
+        "# Config file\n\n`~/.config/mainstay/config.toml`; it need not exist. `XDG_*` variables are not read: clients pass six \
+         variables only, and everybody must see the same file.\n\nWhat counts: option, then `[server.NAME]`, then \
+         `[defaults]`, then what is built in. An unknown key or a wrong unit is an error that names the line.\n\n\
+         ```toml\n[defaults]\ngrace_eof = \"3s\"\n\n[server.playwright]\ncommand = \"npx\"          # so that `mainstay run --name \
+         playwright` is enough\nargs = [\"-y\", \"@playwright/mcp\"]\nenv = { DEBUG = \"pw:mcp\" }\ncwd = \"~/work\"\n\
+         require_tier = \"cgroup\"\n```\n\n| key | where | value | built in | what it is |\n|---|---|---|---|---|\n",
+    );
+    for limit in &TABLE {
+        let form = match limit.unit {
+            limits::Unit::Time => "time (`1500ms`, `2s`, `5m`, `1h`)",
+            limits::Unit::Size => "size (`8192`, `8KiB`, `16MiB`)",
+            limits::Unit::Count => "number",
+        };
+        page += &format!(
+            "| `{}` | both | {form} | {} | {} |\n",
+            file::key(limit),
+            quantity::show(limit.unit, limit.default),
+            limit.help
+        );
+    }
+    let words: Vec<&str> = Tier::ALL.iter().map(|tier| tier.word()).collect();
+    let tiers = words.join(", ");
+    for (key, place, form, default, help) in [
+        (
+            "tier",
+            "both",
+            tiers.as_str(),
+            "the strongest",
+            "Hold the tree this way",
+        ),
+        (
+            "require_tier",
+            "both",
+            tiers.as_str(),
+            "none",
+            "Do not start the server at all unless its tree is held at least this strongly",
+        ),
+        ("command", "server", "text", "", "The server command"),
+        ("args", "server", "list of texts", "", "Its arguments"),
+        (
+            "env",
+            "server",
+            "table of texts",
+            "",
+            "Variables added to its environment",
+        ),
+        (
+            "cwd",
+            "server",
+            "absolute path, or `~/…`",
+            "the client's",
+            "The directory it runs in",
+        ),
+    ] {
+        assert!(file::COMMON.contains(&key) || file::SERVER.contains(&key));
+        page += &format!("| `{key}` | {place} | {form} | {default} | {help} |\n");
+    }
+    page += "\n## Tiers, weakest first\n\n";
+    for tier in Tier::ALL {
+        page += &format!("- `{tier}`: {}\n", tier.promise());
+    }
+    compare("config.md", &page);
+}
+
+/// What each field of an event means. Checked against real events in both directions.
+const FIELDS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "start: a generation was started",
+        &[
+            ("generation", "counts from 1"),
+            ("argv", "the command as given"),
+            ("cwd", "the directory it runs in"),
+            ("pid", "the server process"),
+            ("tier", "the tier in force"),
+            ("why_not", "why no stronger one: tier and reason"),
+            (
+                "client",
+                "the client (pid, start, comm), if it could be seen",
+            ),
+            (
+                "detached",
+                "`\"yes\"`, or `{\"no\":{\"why\":…}}`: whether the guard left the client's process tree",
+            ),
+        ],
+    ),
+    (
+        "start_failed: a generation could not be started",
+        &[
+            ("argv", "the command as given"),
+            ("cwd", "the directory it was to run in"),
+            ("problem", "what went wrong"),
+            ("hint", "how to mend it"),
+        ],
+    ),
+    (
+        "exit: a server process ended",
+        &[
+            ("generation", "which one"),
+            ("pid", "the server process"),
+            (
+                "status",
+                "`{\"code\":n}` or `{\"signal\":{\"number\":n,\"core\":bool}}`",
+            ),
+            ("uptime_ms", "how long it lived"),
+            (
+                "usage",
+                "user_ms, system_ms, max_rss_kib by the kernel's own count",
+            ),
+            ("in_flight", "client requests that it had not answered"),
+            ("stderr_tail", "its last words on stderr"),
+        ],
+    ),
+    (
+        "teardown: a tree was ended",
+        &[
+            (
+                "cause",
+                "why: `client_eof`, `client_gone`, `client_deaf`, `{\"shim_signal\":{\"number\":n}}`, `shim_killed`, `{\"keeper_signal\":{\"number\":n}}`, `asked`, `server_exit`, `start_failed`, `keeper_lost`",
+            ),
+            (
+                "rungs",
+                "the rungs of the stop ladder that were needed: `eof`, `term`, `kill`",
+            ),
+            ("ms", "from the cause to \"empty\""),
+            (
+                "ended",
+                "processes that were ended or ended within the ladder",
+            ),
+            (
+                "left",
+                "who is still there (pid, start, comm); empty means \"0 left\"",
+            ),
+        ],
+    ),
+    (
+        "sweep: something that an earlier keeper left behind was ended",
+        &[
+            ("of", "the link that it belonged to"),
+            ("owner", "the keeper that owned it, dead (pid, start)"),
+            ("by", "how it was found: `leaf`, `tag`, `card`"),
+            ("ended", "who was ended"),
+            ("left", "who could not be ended"),
+        ],
+    ),
+    (
+        "signal: a signal reached the shim",
+        &[
+            ("number", "which"),
+            (
+                "code",
+                "`si_code`: 0 kill(), 128 the kernel, below 0 only a claim",
+            ),
+            (
+                "sender",
+                "the sender's pid as the kernel told it; 0 is outside this pid namespace",
+            ),
+            ("uid", "the sender's uid"),
+            ("comm", "the sender's short name, if it still lived"),
+        ],
+    ),
+    (
+        "guard_lost: the guard was killed, a side guard took its place",
+        LOST,
+    ),
+    (
+        "keeper_lost: the keeper was killed, its tree was ended and a new keeper took over",
+        LOST,
+    ),
+    (
+        "client_moved: the process that started us is gone, but somebody else holds the client's end",
+        &[
+            ("from", "who is gone (pid, start)"),
+            ("to", "who holds the client's end (pid, start, comm)"),
+        ],
+    ),
+    (
+        "junk: lines on the server's stdout that were no messages were dropped",
+        &[
+            ("lines", "how many so far"),
+            ("sample", "the first bytes of the first one"),
+        ],
+    ),
+    (
+        "stderr_dropped: the client does not read the server's stderr",
+        &[("bytes", "how many so far")],
+    ),
+    (
+        "opening_silent: the opening request stayed unanswered and was answered with an explanation",
+        &[("ms", "how long the server has been silent")],
+    ),
+];
+
+const LOST: &[(&str, &str)] = &[
+    ("pid", "its pid"),
+    (
+        "status",
+        "how it ended (as in `exit`), if that could be seen",
+    ),
+    (
+        "ended",
+        "processes of the tree that were ended because of it",
+    ),
+    (
+        "settled",
+        "client requests that were answered with an error because of it",
+    ),
+    ("successor", "who took its place"),
+];
+
+#[test]
+fn events_page() {
+    let mut page = String::from(
+        "# Events\n\n`~/.local/state/mainstay/events/YYYY-MM-DD.jsonl` (UTC), one event per line, at most 64 KiB; a day that \
+         grows beyond 16 MiB goes on in `YYYY-MM-DD.1.jsonl`. Fields are only ever added: ignore what you do not know. A torn \
+         line is normal after a power cut. A line that would be too long is cut inside its fields and then has a field \
+         `cut` with its whole length.\n\nEvery event has `v` (format version, 1), `at` (RFC 3339, UTC), `id` (the link), `server` (its name) and \
+         `event` (the kind).\n",
+    );
+    let samples = samples::all();
+    assert_eq!(samples.len(), FIELDS.len());
+    for (what, (title, fields)) in samples.into_iter().zip(FIELDS) {
+        let (word, meaning) = title.split_once(": ").unwrap();
+        assert_eq!(word, what.word());
+        let event = samples::event(what);
+        let line = serde_json::to_string(&event).unwrap();
+        let Value::Object(written) = serde_json::to_value(&event).unwrap() else {
+            panic!("an event is an object")
+        };
+        page +=
+            &format!("\n## {word}\n\nMeaning: {meaning}.\n\n| field | what it is |\n|---|---|\n");
+        for (field, help) in *fields {
+            assert!(written.contains_key(*field), "{word} has no field {field}");
+            page += &format!("| `{field}` | {help} |\n");
+        }
+        for field in written.keys() {
+            let common = ["v", "at", "id", "server", "event"].contains(&field.as_str());
+            let told = fields.iter().any(|(name, _)| name == field);
+            assert!(common || told, "{word}.{field} is not told");
+        }
+        page += &format!("\n```json\n{line}\n```\n");
+    }
+    compare("events.md", &page);
+}
+
+fn size(bytes: u64) -> String {
+    quantity::show(limits::Unit::Size, bytes)
+}
+
+fn compare(name: &str, page: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/reference")
+        .join(name);
+    let page = format!("{HEAD}{page}");
+    if std::env::var_os("MAINSTAY_BLESS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &page).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == page,
+        "docs/reference/{name} is not up to date: MAINSTAY_BLESS=1 cargo test -p mainstay reference"
+    );
+}

@@ -1,0 +1,196 @@
+//! Asking a keeper over its control socket: blocking, with a time-out.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use super::control::{ANSWER_BYTES, Answer, Garbled, Request};
+use super::entry::socket_path;
+use crate::report::plain;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// Nobody listens.
+    Dead,
+    /// Somebody listens and says nothing.
+    Stuck {
+        /// How long we waited.
+        ms: u64,
+    },
+    /// Something answered that we do not trust or understand.
+    Strange(String),
+}
+
+/// Asks the keeper of a link, by the link's directory, and waits for its answer.
+pub fn ask(directory: &Path, request: &Request, timeout_ms: u64) -> Result<Answer, NoAnswer> {
+    Asked::send(directory, request, timeout_ms)?.answer()
+}
+
+/// A question that is under way: several can be sent before the first answer is waited for.
+#[derive(Debug)]
+pub struct Asked {
+    stream: UnixStream,
+    timeout_ms: u64,
+}
+
+impl Asked {
+    /// Sends the question.
+    pub fn send(directory: &Path, request: &Request, timeout_ms: u64) -> Result<Self, NoAnswer> {
+        let trouble = |error: io::Error| trouble(&error, timeout_ms);
+        let mut stream = reach(directory, timeout_ms).map_err(trouble)?;
+        if !same_user(&stream) {
+            return Err(NoAnswer::Strange(
+                "the control socket belongs to another user".into(),
+            ));
+        }
+        stream.write_all(&request.line()).map_err(trouble)?;
+        Ok(Self { stream, timeout_ms })
+    }
+
+    /// Waits for the answer.
+    pub fn answer(mut self) -> Result<Answer, NoAnswer> {
+        let mut line = Vec::new();
+        read_line(&mut self.stream, &mut line).map_err(|error| trouble(&error, self.timeout_ms))?;
+        if line.is_empty() {
+            // It closed without a word: it died, or it is on its way out.
+            return Err(NoAnswer::Dead);
+        }
+        Answer::parse(&line).map_err(|Garbled(reason)| NoAnswer::Strange(reason))
+    }
+}
+
+/// Whether the other end of a socket is a process of our own user.
+pub fn same_user(socket: &impl AsFd) -> bool {
+    socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
+fn reach(directory: &Path, timeout_ms: u64) -> io::Result<UnixStream> {
+    let directory = File::open(directory)?;
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // A zero would mean "for ever".
+    let timeout = Some(Duration::from_millis(timeout_ms.max(1)));
+    set_socket_timeout(&socket, Timeout::Send, timeout)?;
+    set_socket_timeout(&socket, Timeout::Recv, timeout)?;
+    connect(&socket, &SocketAddrUnix::new(socket_path(&directory))?)?;
+    Ok(socket.into())
+}
+
+fn read_line(stream: &mut UnixStream, line: &mut Vec<u8>) -> io::Result<()> {
+    let mut buffer = [0u8; 4096];
+    while !line.ends_with(b"\n") && line.len() < ANSWER_BYTES {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => line.extend_from_slice(&buffer[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn trouble(error: &io::Error, timeout_ms: u64) -> NoAnswer {
+    if matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    ) {
+        return NoAnswer::Stuck { ms: timeout_ms };
+    }
+    if matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+    ) {
+        return NoAnswer::Dead;
+    }
+    NoAnswer::Strange(plain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::entry::Entry;
+    use crate::scratch::Scratch;
+    use mainstay_core::ids::LinkId;
+
+    fn entry(scratch: &Scratch) -> Entry {
+        Entry::create(&scratch.paths(), LinkId(7)).unwrap()
+    }
+
+    #[test]
+    fn a_question_is_answered() {
+        let scratch = Scratch::new();
+        let entry = entry(&scratch);
+        let listener = entry.listen().unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                assert!(same_user(&stream));
+                let mut line = Vec::new();
+                read_line(&mut stream, &mut line).unwrap();
+                assert_eq!(Request::parse(&line), Ok(Request::Stop));
+                let stopped = Answer::Stopped {
+                    ended: 2,
+                    left: Vec::new(),
+                };
+                stream.write_all(&stopped.line()).unwrap();
+            });
+            ask(entry.path(), &Request::Stop, 60_000)
+        });
+        assert_eq!(
+            answer,
+            Ok(Answer::Stopped {
+                ended: 2,
+                left: Vec::new()
+            })
+        );
+    }
+
+    #[test]
+    fn the_dead_the_silent_and_the_strange_are_told_apart() {
+        let scratch = Scratch::new();
+        let entry = entry(&scratch);
+        assert_eq!(
+            ask(entry.path(), &Request::Status, 60_000),
+            Err(NoAnswer::Dead)
+        );
+        let listener = entry.listen().unwrap();
+        // It listens, and never accepts.
+        assert_eq!(
+            ask(entry.path(), &Request::Status, 1),
+            Err(NoAnswer::Stuck { ms: 1 })
+        );
+        drop(listener);
+        // The socket's file is there, its owner is not.
+        assert_eq!(
+            ask(entry.path(), &Request::Status, 60_000),
+            Err(NoAnswer::Dead)
+        );
+        let listener = entry.listen().unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut line = Vec::new();
+                read_line(&mut stream, &mut line).unwrap();
+                stream.write_all(b"hello\n").unwrap();
+            });
+            ask(entry.path(), &Request::Status, 60_000)
+        });
+        assert!(matches!(answer, Err(NoAnswer::Strange(_))), "{answer:?}");
+    }
+}

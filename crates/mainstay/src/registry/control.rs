@@ -1,0 +1,192 @@
+//! What is said on a control socket: JSON lines, one request, one answer.
+//!
+//! Only types and their text live here. The keeper answers (it awaits), [`super::ask`] asks (it blocks).
+
+use mainstay_core::event::Seen;
+use serde::{Deserialize, Serialize};
+
+use super::card::Card;
+
+/// The longest request, its newline included.
+pub const REQUEST_BYTES: usize = 64 * 1024;
+/// The longest answer that a client reads.
+pub const ANSWER_BYTES: usize = 4 * 1024 * 1024;
+/// Connections that a keeper holds at once; more are refused.
+pub const CONNECTIONS: usize = 16;
+
+/// What may be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Request {
+    /// How are you?
+    Status,
+    /// End the tree and go; the answer comes when that is done.
+    Stop,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The card as it is now.
+    Status(Box<Card>),
+    /// The tree was ended.
+    Stopped {
+        /// How many processes were ended.
+        ended: u32,
+        /// Who is still there; empty means "0 left".
+        left: Vec<Seen>,
+    },
+    /// The request was not understood or not granted.
+    Refused {
+        /// Why.
+        error: String,
+    },
+}
+
+/// A line that is not what it should be, with the reason for the other side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Garbled(pub String);
+
+impl Request {
+    /// Reads a line, with or without its newline.
+    pub fn parse(line: &[u8]) -> Result<Self, Garbled> {
+        if line.len() > REQUEST_BYTES {
+            return Err(Garbled(format!(
+                "a request has {REQUEST_BYTES} bytes at most"
+            )));
+        }
+        serde_json::from_slice(line).map_err(|error| Garbled(format!("not a request: {error}")))
+    }
+
+    /// The line, with its newline.
+    pub fn line(&self) -> Vec<u8> {
+        line(self)
+    }
+}
+
+impl Answer {
+    /// Reads a line, with or without its newline.
+    pub fn parse(line: &[u8]) -> Result<Self, Garbled> {
+        let wire: Wire = serde_json::from_slice(line)
+            .map_err(|error| Garbled(format!("not an answer: {error}")))?;
+        match wire {
+            Wire {
+                ok: false, error, ..
+            } => Ok(Self::Refused {
+                error: error.unwrap_or_else(|| "no reason given".into()),
+            }),
+            Wire {
+                card: Some(card), ..
+            } => Ok(Self::Status(card)),
+            Wire {
+                ended: Some(ended),
+                left: Some(left),
+                ..
+            } => Ok(Self::Stopped { ended, left }),
+            Wire { .. } => Err(Garbled("not an answer: neither a card nor an end".into())),
+        }
+    }
+
+    /// The line, with its newline.
+    pub fn line(&self) -> Vec<u8> {
+        let mut wire = Wire {
+            ok: true,
+            ..Wire::default()
+        };
+        match self.clone() {
+            Self::Status(card) => wire.card = Some(card),
+            Self::Stopped { ended, left } => {
+                wire.ended = Some(ended);
+                wire.left = Some(left);
+            }
+            Self::Refused { error } => {
+                wire.ok = false;
+                wire.error = Some(error);
+            }
+        }
+        line(&wire)
+    }
+}
+
+impl From<Garbled> for Answer {
+    fn from(Garbled(error): Garbled) -> Self {
+        Self::Refused { error }
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Wire {
+    ok: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<Vec<Seen>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    card: Option<Box<Card>>,
+}
+
+fn line<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::card::samples;
+    use mainstay_core::ids::Identity;
+
+    #[test]
+    fn the_text_is_fixed() {
+        assert_eq!(Request::Status.line(), b"{\"do\":\"status\"}\n");
+        assert_eq!(Request::Stop.line(), b"{\"do\":\"stop\"}\n");
+        let stopped = Answer::Stopped {
+            ended: 3,
+            left: Vec::new(),
+        };
+        assert_eq!(
+            stopped.line(),
+            b"{\"ok\":true,\"ended\":3,\"left\":[]}\n".to_vec()
+        );
+        let refused = Answer::Refused { error: "no".into() };
+        assert_eq!(
+            refused.line(),
+            b"{\"ok\":false,\"error\":\"no\"}\n".to_vec()
+        );
+    }
+
+    #[test]
+    fn what_is_said_is_understood() {
+        for request in [Request::Status, Request::Stop] {
+            assert_eq!(Request::parse(&request.line()), Ok(request));
+        }
+        let left = vec![Seen {
+            who: Identity { pid: 4, start: 5 },
+            comm: "node".into(),
+        }];
+        for answer in [
+            Answer::Status(Box::new(samples::card(1, "demo"))),
+            Answer::Stopped { ended: 0, left },
+            Answer::Refused {
+                error: "busy".into(),
+            },
+        ] {
+            assert_eq!(Answer::parse(&answer.line()), Ok(answer));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_a_reason() {
+        for text in [&b""[..], b"stop", b"{}", b"{\"do\":\"fly\"}", b"\xff\xfe"] {
+            let Garbled(reason) = Request::parse(text).unwrap_err();
+            assert!(reason.starts_with("not a request: "), "{reason}");
+        }
+        assert!(Request::parse(&vec![b' '; REQUEST_BYTES + 1]).is_err());
+        for text in [&b""[..], b"{\"ok\":true}", b"[]"] {
+            assert!(Answer::parse(text).is_err());
+        }
+    }
+}

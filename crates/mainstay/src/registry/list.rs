@@ -1,0 +1,162 @@
+//! Who is there: all links of this user, alive or dead.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use mainstay_core::ids::{Identity, LinkId};
+use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
+
+use super::card::Card;
+use super::entry::{CARD, LOCK, MEMBERS};
+use crate::paths::Paths;
+
+/// The largest card or member file that is read.
+const FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// One link's directory as a visitor sees it.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The link.
+    pub id: LinkId,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Its card with the members; none if it has not been written yet or cannot be read.
+    pub card: Option<Card>,
+    /// Whether guard or keeper lives, by the lock.
+    pub alive: bool,
+}
+
+/// All links, by name and then by id.
+pub fn list(paths: &Paths) -> io::Result<Vec<Listed>> {
+    let mut found = Vec::new();
+    for (id, path) in directories(paths)? {
+        let Some(alive) = held(&path) else {
+            // It went away while we looked.
+            continue;
+        };
+        found.push(Listed {
+            id,
+            card: read_card(&path),
+            alive,
+            path,
+        });
+    }
+    found.sort_by(|a, b| {
+        let name = |listed: &Listed| listed.card.as_ref().map(|card| card.name.clone());
+        (name(a), a.id).cmp(&(name(b), b.id))
+    });
+    Ok(found)
+}
+
+/// Every directory that has a link's id as its name.
+pub(super) fn directories(paths: &Paths) -> io::Result<Vec<(LinkId, PathBuf)>> {
+    let entries = match fs::read_dir(paths.run()) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if let Some(id) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        {
+            found.push((id, entry.path()));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether its owners hold the lock; none if the directory is gone. A visitor's lock is shared, so that two visitors
+/// do not take each other for owners.
+fn held(path: &Path) -> Option<bool> {
+    match lock(path, FlockOperation::NonBlockingLockShared) {
+        Ok(Some(_free)) => Some(false),
+        Ok(None) => Some(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.exists().then_some(false),
+        Err(_) => Some(false),
+    }
+}
+
+/// Takes a dead link's lock; none if its owners live. Held until the file is dropped.
+pub(super) fn take(path: &Path) -> io::Result<Option<File>> {
+    lock(path, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn lock(path: &Path, how: FlockOperation) -> io::Result<Option<File>> {
+    let file = OpenOptions::new().write(true).open(path.join(LOCK))?;
+    match flock(&file, how) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The card with its members.
+pub(super) fn read_card(path: &Path) -> Option<Card> {
+    let mut card: Card = read(&path.join(CARD))?;
+    if let Some(members) = read::<Vec<Identity>>(&path.join(MEMBERS)) {
+        card.members = members;
+    }
+    Some(card)
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .ok()?
+        .take(FILE_BYTES)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::card::samples;
+    use crate::registry::entry::Entry;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn the_lock_tells_the_living_from_the_dead() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        let b = Entry::create(&paths, LinkId(1)).unwrap();
+        b.write(&samples::card(1, "b")).unwrap();
+        let a = Entry::create(&paths, LinkId(2)).unwrap();
+        a.write(&samples::card(2, "a")).unwrap();
+        let who = mainstay_os::identity::me().unwrap();
+        a.members(&[who]).unwrap();
+        // A copy of the description, as guard and keeper have it after a fork.
+        let inherited = b.lock().try_clone_to_owned().unwrap();
+        drop((a, b));
+
+        let seen = |listed: &Listed| (listed.card.clone().unwrap().name, listed.alive);
+        let listed = list(&paths).unwrap();
+        let seen_now: Vec<_> = listed.iter().map(seen).collect();
+        assert_eq!(seen_now, [("a".into(), false), ("b".into(), true)]);
+        assert_eq!(listed[0].card.as_ref().unwrap().members, [who]);
+
+        drop(inherited);
+        assert!(!list(&paths).unwrap()[1].alive);
+    }
+
+    #[test]
+    fn half_made_and_foreign_directories_are_no_links() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        for name in [".new-00000001", "notes", "0000000g"] {
+            fs::create_dir(paths.run().join(name)).unwrap();
+        }
+        fs::create_dir(paths.run().join("00000003")).unwrap();
+        fs::write(paths.run().join("00000003").join(CARD), b"{\"v\":1,").unwrap();
+        let listed = list(&paths).unwrap();
+        assert_eq!(listed.len(), 1);
+        assert!(listed[0].card.is_none() && !listed[0].alive);
+    }
+}

@@ -1,0 +1,20 @@
+//! The registry: one directory per link, no daemon.
+//!
+//! `run/<id>/` holds `card.json` (who and what), `members.json` (the tree as last recorded), `control.sock` and
+//! `lock`. The lock is one open file description that guard and keeper share by inheritance: it is free only when
+//! all of them are dead, however they died. Whoever sees a dead link's directory next sweeps it.
+//!
+//! The registry reads and writes files and asks keepers; it ends nobody.
+
+pub mod ask;
+pub mod card;
+pub mod control;
+pub mod entry;
+pub mod forest;
+pub mod list;
+pub mod sweep;
+
+pub use card::Card;
+pub use entry::Entry;
+pub use list::{Listed, list};
+pub use sweep::{Dead, sweep_dead};

@@ -1,0 +1,225 @@
+//! What dead links left behind: found here, ended by the caller, then removed.
+//!
+//! A directory is the memory of a debt (the tree), so it goes last: first the caller ends the processes, then it
+//! calls [`Dead::remove`]. Until then the dead link's lock is ours, and no other sweeper takes it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mainstay_core::ids::{Identity, LinkId, Realm, Tag};
+use mainstay_core::limits::EVENTS_KEPT_DAYS;
+use mainstay_os::{clock, identity};
+
+use super::card::Card;
+use super::entry::{self, NEW};
+use super::list::{directories, read_card, take};
+use crate::ledger::time::DAY_MS;
+use crate::paths::Paths;
+
+/// A link whose owners are all dead.
+#[derive(Debug)]
+pub struct Dead {
+    /// The link.
+    pub id: LinkId,
+    /// Its card, if one was written.
+    pub card: Option<Card>,
+    /// The tag of its tree, if it had one.
+    pub tag: Option<Tag>,
+    /// The tree as last recorded, if its pids have their meaning here.
+    pub members: Vec<Identity>,
+    path: PathBuf,
+    /// None for a directory that lost its lock file.
+    _lock: Option<File>,
+}
+
+impl Dead {
+    /// Removes the directory: nothing of the link is left.
+    pub fn remove(self) -> io::Result<()> {
+        entry::remove(&self.path)
+    }
+}
+
+/// All links of this user whose lock is free and whose own processes are dead.
+pub fn sweep_dead(paths: &Paths) -> io::Result<Vec<Dead>> {
+    remove_half_made(paths)?;
+    let here = identity::realm()?;
+    let mut found = Vec::new();
+    for (id, path) in directories(paths)? {
+        let lock = match take(&path) {
+            Ok(Some(lock)) => Some(lock),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.exists() => None,
+            // Alive, swept by somebody else meanwhile, or not ours to open.
+            Ok(None) | Err(_) => continue,
+        };
+        let card = read_card(&path);
+        let members = match &card {
+            Some(card) => match judge(card, &here, &path) {
+                Judgement::Spare => continue,
+                Judgement::Here => card.members.clone(),
+                Judgement::Elsewhere => Vec::new(),
+            },
+            None => Vec::new(),
+        };
+        found.push(Dead {
+            id,
+            tag: card.as_ref().and_then(Card::tag),
+            card,
+            members,
+            path,
+            _lock: lock,
+        });
+    }
+    Ok(found)
+}
+
+enum Judgement {
+    /// Somebody of it may live.
+    Spare,
+    /// Dead, and its members' pids mean the same here.
+    Here,
+    /// Dead, and its members' pids mean nothing here.
+    Elsewhere,
+}
+
+fn judge(card: &Card, here: &Realm, path: &std::path::Path) -> Judgement {
+    if card.realm == *here {
+        // The lock is free, so guard and keeper should be dead; a living one is spared all the same.
+        let own = [&card.guard, &card.keeper];
+        let lives = own
+            .into_iter()
+            .flatten()
+            .any(|seen| identity::alive(seen.who));
+        return if lives {
+            Judgement::Spare
+        } else {
+            Judgement::Here
+        };
+    }
+    if card.realm.boot != here.boot {
+        // The machine was started again: nobody of it can live.
+        return Judgement::Elsewhere;
+    }
+    // Another pid namespace (a container that shares our home). Whoever runs there can sweep with its own eyes;
+    // only a directory that nobody came back for goes.
+    let age = fs::metadata(path)
+        .and_then(|meta| meta.modified())
+        .ok()
+        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+        .map(|time| Duration::from_millis(clock::wall_ms()).saturating_sub(time));
+    match age {
+        Some(age) if age.as_millis() > u128::from(EVENTS_KEPT_DAYS * DAY_MS) => {
+            Judgement::Elsewhere
+        }
+        Some(_) | None => Judgement::Spare,
+    }
+}
+
+/// Directories whose maker died between making and showing them.
+fn remove_half_made(paths: &Paths) -> io::Result<()> {
+    let entries = match fs::read_dir(paths.run()) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let half_made = path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with(NEW));
+        if half_made && let Ok(Some(lock)) = take(&path) {
+            fs::remove_dir_all(&path).ok();
+            drop(lock);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::card::samples;
+    use crate::registry::entry::Entry;
+    use crate::registry::list::list;
+    use crate::scratch::Scratch;
+    use mainstay_core::event::Seen;
+
+    fn gone() -> Identity {
+        let me = identity::me().unwrap();
+        Identity {
+            start: me.start + 1,
+            ..me
+        }
+    }
+
+    fn leave(paths: &Paths, id: u32, change: impl FnOnce(&mut Card)) {
+        let entry = Entry::create(paths, LinkId(id)).unwrap();
+        let mut card = samples::card(id, "demo");
+        card.keeper = Some(Seen {
+            who: gone(),
+            comm: "mainstay".into(),
+        });
+        change(&mut card);
+        entry.write(&card).unwrap();
+        entry.members(&[gone()]).unwrap();
+    }
+
+    #[test]
+    fn the_dead_are_told_with_their_trees_and_then_removed() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        leave(&paths, 1, |_| {});
+        let dead = sweep_dead(&paths).unwrap();
+        assert_eq!(dead.len(), 1);
+        assert_eq!(dead[0].members, [gone()]);
+        let tag = dead[0].tag.clone().unwrap();
+        assert_eq!((tag.owner, tag.link), (gone(), LinkId(1)));
+        // While one sweeper is at it, another one leaves it alone.
+        assert_eq!(sweep_dead(&paths).unwrap().len(), 0);
+        for one in dead {
+            one.remove().unwrap();
+        }
+        assert_eq!(list(&paths).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn the_living_and_the_unsure_are_spared() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        let held = Entry::create(&paths, LinkId(1)).unwrap();
+        // The lock is free, but the guard lives.
+        leave(&paths, 2, |card| {
+            card.guard = samples::card(2, "x").keeper;
+        });
+        // A container that shares our home.
+        leave(&paths, 3, |card| card.realm.pidns += 1);
+        assert_eq!(sweep_dead(&paths).unwrap().len(), 0);
+        drop(held);
+        // Never written a card: nobody knows a tree of it.
+        let dead = sweep_dead(&paths).unwrap();
+        assert_eq!(dead.len(), 1);
+        assert!(dead[0].card.is_none() && dead[0].tag.is_none());
+    }
+
+    #[test]
+    fn after_a_restart_of_the_machine_the_members_mean_nobody() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        leave(&paths, 1, |card| card.realm.boot = "00000000".into());
+        let dead = sweep_dead(&paths).unwrap();
+        assert_eq!(dead.len(), 1);
+        assert_eq!(dead[0].members, []);
+    }
+
+    #[test]
+    fn what_was_only_half_made_goes() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        let half = paths.run().join(".new-00000009");
+        fs::create_dir(&half).unwrap();
+        fs::write(half.join("lock"), "").unwrap();
+        assert_eq!(sweep_dead(&paths).unwrap().len(), 0);
+        assert!(!half.exists());
+    }
+}

@@ -1,0 +1,344 @@
+//! An event as people read it: one line, and details below it only where they help.
+
+use mainstay_core::event::{
+    Detached, Event, Exit, Junk, Lost, Seen, Signal, Start, StartFailed, Sweep, Teardown, What,
+    signal_word,
+};
+
+use super::measure::{fine, memory, one_line};
+use super::paint::Tone;
+
+/// Lines of stderr that are shown below an exit.
+const STDERR_LINES: usize = 5;
+/// The longest detail.
+const DETAIL_CHARS: usize = 200;
+
+/// What is shown of one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    /// `22:31:07.123`.
+    pub clock: String,
+    /// `2026-11-15`.
+    pub date: String,
+    /// The server's name.
+    pub server: String,
+    /// The kind in one word.
+    pub word: &'static str,
+    /// Whether it is good or bad news.
+    pub tone: Tone,
+    /// The rest of the line.
+    pub text: String,
+    /// Lines below it.
+    pub details: Vec<String>,
+}
+
+impl Happening {
+    /// Puts an event into words.
+    pub fn of(event: &Event) -> Self {
+        let (date, clock) = event.at.split_once('T').unwrap_or(("", &event.at));
+        let (tone, text, details) = told(&event.what);
+        Self {
+            clock: one_line(clock.trim_end_matches('Z'), 20),
+            date: one_line(date, 20),
+            server: one_line(&event.server, 64),
+            word: event.what.word(),
+            tone,
+            text,
+            details,
+        }
+    }
+
+    /// The lines, each with its end.
+    pub fn render(&self, colour: bool) -> String {
+        let mut out = format!(
+            "{}  {}  {}  {}\n",
+            Tone::Faint.paint(&self.clock, colour),
+            Tone::Strong.paint(&self.server, colour),
+            self.tone.paint(self.word, colour),
+            self.text
+        );
+        for detail in &self.details {
+            out.push_str("    ");
+            out.push_str(&Tone::Faint.paint(detail, colour));
+            out.push('\n');
+        }
+        out
+    }
+}
+
+type Told = (Tone, String, Vec<String>);
+
+fn told(what: &What) -> Told {
+    match what {
+        What::Start(start) => told_start(start),
+        What::StartFailed(failed) => told_start_failed(failed),
+        What::Exit(exit) => told_exit(exit),
+        What::Teardown(teardown) => told_teardown(teardown),
+        What::Sweep(sweep) => told_sweep(sweep),
+        What::Signal(signal) => (Tone::Warn, told_signal(signal), Vec::new()),
+        What::GuardLost(lost) => (Tone::Bad, told_lost(lost, "side guard"), Vec::new()),
+        What::KeeperLost(lost) => (Tone::Bad, told_lost(lost, "new keeper"), Vec::new()),
+        What::ClientMoved(moved) => (
+            Tone::Plain,
+            format!(
+                "pid {} is gone, {} holds the client's end",
+                moved.from,
+                seen(&moved.to)
+            ),
+            Vec::new(),
+        ),
+        What::Junk(junk) => (Tone::Warn, told_junk(junk), Vec::new()),
+        What::StderrDropped(dropped) => (
+            Tone::Warn,
+            format!(
+                "{} so far, because the client does not read it",
+                memory_bytes(dropped.bytes)
+            ),
+            Vec::new(),
+        ),
+        What::OpeningSilent(silent) => (
+            Tone::Warn,
+            format!(
+                "no answer to the opening request for {}; the server is left running",
+                fine(silent.ms)
+            ),
+            Vec::new(),
+        ),
+    }
+}
+
+fn told_start(start: &Start) -> Told {
+    let mut text = format!(
+        "pid {}, generation {}, tier {}",
+        start.pid, start.generation, start.tier
+    );
+    if let Some(client) = &start.client {
+        text.push_str(", for ");
+        text.push_str(&seen(client));
+    }
+    let details = match &start.detached {
+        Detached::Yes => Vec::new(),
+        Detached::No { why } => vec![detail("not detached from the client", why)],
+    };
+    (Tone::Good, text, details)
+}
+
+fn told_start_failed(failed: &StartFailed) -> Told {
+    let mut details = vec![detail("command", &failed.argv.join(" "))];
+    if !failed.hint.is_empty() {
+        details.push(detail("hint", &failed.hint));
+    }
+    (Tone::Bad, one_line(&failed.problem, DETAIL_CHARS), details)
+}
+
+fn told_exit(exit: &Exit) -> Told {
+    let unanswered = match exit.in_flight {
+        0 => String::new(),
+        number => format!(", {} unanswered", count(number, "request")),
+    };
+    let text = format!(
+        "pid {}, {} after {}{unanswered}",
+        exit.pid,
+        exit.status,
+        fine(exit.uptime_ms)
+    );
+    if exit.status.success() {
+        return (Tone::Plain, text, Vec::new());
+    }
+    let skip = exit.stderr_tail.len().saturating_sub(STDERR_LINES);
+    let details = exit
+        .stderr_tail
+        .iter()
+        .skip(skip)
+        .map(|line| detail("stderr", line))
+        .collect();
+    (Tone::Bad, text, details)
+}
+
+fn told_teardown(teardown: &Teardown) -> Told {
+    let rungs: Vec<String> = teardown.rungs.iter().map(ToString::to_string).collect();
+    let rungs = if rungs.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", rungs.join(", "))
+    };
+    let text = format!(
+        "{} left after {}{rungs}, {}, {} ended",
+        teardown.left.len(),
+        fine(teardown.ms),
+        teardown.cause,
+        teardown.ended
+    );
+    let tone = if teardown.left.is_empty() {
+        Tone::Plain
+    } else {
+        Tone::Bad
+    };
+    (tone, text, left(&teardown.left))
+}
+
+fn told_sweep(sweep: &Sweep) -> Told {
+    let text = format!(
+        "{} of link {} ended, whose keeper {} is dead (found by {})",
+        sweep.ended.len(),
+        sweep.of,
+        sweep.owner,
+        one_line(&sweep.by.join(", "), 40)
+    );
+    let tone = if sweep.left.is_empty() {
+        Tone::Warn
+    } else {
+        Tone::Bad
+    };
+    (tone, text, left(&sweep.left))
+}
+
+/// Who sent it, by the table in which the kernel tells it: a code below 0 is only a claim, 128 is the kernel itself.
+fn told_signal(signal: &Signal) -> String {
+    let word = match signal_word(signal.number) {
+        Some(word) => word.into(),
+        None => format!("signal {}", signal.number),
+    };
+    let name = match &signal.comm {
+        Some(comm) => format!("{} ({})", one_line(comm, 40), signal.sender),
+        None => format!("pid {}", signal.sender),
+    };
+    match (signal.code, signal.sender) {
+        (128, _) => format!("{word} from the terminal or the kernel"),
+        (..0, _) => format!("{word}, sender unsure: it claims to be {name}"),
+        (_, 0) => format!("{word} from outside this container"),
+        (_, _) => format!("{word} from {name}, uid {}", signal.uid),
+    }
+}
+
+fn told_lost(lost: &Lost, successor: &str) -> String {
+    let mut parts = vec![format!("pid {}", lost.pid)];
+    if let Some(status) = &lost.status {
+        parts.push(status.to_string());
+    }
+    if lost.ended > 0 {
+        parts.push(format!("{} of the tree ended", lost.ended));
+    }
+    if lost.settled > 0 {
+        parts.push(format!(
+            "{} answered with an error",
+            count(lost.settled, "request")
+        ));
+    }
+    parts.push(match lost.successor {
+        Some(pid) => format!("{successor} {pid}"),
+        None => format!("no {successor}"),
+    });
+    parts.join(", ")
+}
+
+fn told_junk(junk: &Junk) -> String {
+    format!(
+        "{} on stdout so far that are no messages, the first: {}",
+        match junk.lines {
+            1 => "1 line".into(),
+            lines => format!("{lines} lines"),
+        },
+        one_line(&junk.sample, 60)
+    )
+}
+
+fn left(left: &[Seen]) -> Vec<String> {
+    left.iter()
+        .map(|process| detail("left", &seen(process)))
+        .collect()
+}
+
+/// `claude (4711)`.
+pub fn seen(process: &Seen) -> String {
+    format!("{} ({})", one_line(&process.comm, 40), process.who)
+}
+
+fn detail(name: &str, text: &str) -> String {
+    format!("{name}: {}", one_line(text, DETAIL_CHARS))
+}
+
+fn count(number: u32, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+fn memory_bytes(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024.. => memory(bytes / 1024),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples;
+
+    fn lines(what: What) -> String {
+        Happening::of(&samples::event(what)).render(false)
+    }
+
+    #[test]
+    fn every_kind_in_words() {
+        let all: String = samples::all().into_iter().map(lines).collect();
+        assert_eq!(
+            all,
+            "\
+22:31:07.123  playwright  start  pid 4711, generation 1, tier cgroup, for claude (4000)
+22:31:07.123  playwright  start_failed  there is no command `npxx`
+    command: npxx -y @playwright/mcp
+    hint: is it installed, and in PATH?
+22:31:07.123  playwright  exit  pid 4711, SIGSEGV (core dumped) after 3.20 s, 2 requests unanswered
+    stderr: oh no
+22:31:07.123  playwright  teardown  0 left after 12 ms (EOF), the client closed stdin, 3 ended
+22:31:07.123  playwright  sweep  1 of link 0000beef ended, whose keeper 42 is dead (found by leaf, tag)
+22:31:07.123  playwright  signal  SIGTERM from claude (4000), uid 1000
+22:31:07.123  playwright  guard_lost  pid 43, SIGKILL, side guard 48
+22:31:07.123  playwright  keeper_lost  pid 44, SIGKILL, 3 of the tree ended, 1 request answered with an error, new keeper 49
+22:31:07.123  playwright  client_moved  pid 4000 is gone, node (4001) holds the client's end
+22:31:07.123  playwright  junk  3 lines on stdout so far that are no messages, the first: Listening on stdio
+22:31:07.123  playwright  stderr_dropped  96 MiB so far, because the client does not read it
+22:31:07.123  playwright  opening_silent  no answer to the opening request for 55.00 s; the server is left running
+"
+        );
+    }
+
+    #[test]
+    fn leftovers_are_named() {
+        let teardown = What::Teardown(Teardown {
+            cause: mainstay_core::event::Cause::Asked,
+            rungs: Vec::new(),
+            ms: 9_000,
+            ended: 1,
+            left: vec![samples::seen(77, "stuck\nname")],
+        });
+        assert_eq!(
+            lines(teardown),
+            "22:31:07.123  playwright  teardown  1 left after 9.00 s, mainstay stop, 1 ended\n    left: stuck name (77)\n"
+        );
+    }
+
+    #[test]
+    fn a_sender_is_only_named_if_it_is_sure() {
+        let signal = |code, sender| {
+            lines(What::Signal(Signal {
+                number: 34,
+                code,
+                sender,
+                uid: 0,
+                comm: None,
+            }))
+        };
+        for (code, sender, text) in [
+            (128, 0, "signal 34 from the terminal or the kernel"),
+            (-1, 1, "signal 34, sender unsure: it claims to be pid 1"),
+            (0, 0, "signal 34 from outside this container"),
+            (0, 9, "signal 34 from pid 9, uid 0"),
+        ] {
+            assert!(signal(code, sender).contains(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What people see: tables, lines and colours, and the one way to stdout.
+//!
+//! A view is a struct first: `--json` prints the struct, the table shows it. Nothing here reads a file or a process.
+
+pub mod happening;
+pub mod measure;
+pub mod paint;
+pub mod printer;
+pub mod table;

@@ -1,0 +1,110 @@
+//! The one permitted home of stdout, outside of `run` where it is the wire.
+//!
+//! A reader that goes away (`| head`) is success: it has what it wanted.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+use rustix::termios::{isatty, tcgetwinsize};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::report::{Report, plain};
+
+/// The width of tables that go into a pipe or a file.
+pub const COLUMNS: usize = 80;
+
+/// Whether the reader is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// It is.
+    There,
+    /// It went away.
+    Gone,
+}
+
+/// Stdout, as views use it.
+#[derive(Debug)]
+pub struct Printer {
+    out: io::Stdout,
+    colour: bool,
+    columns: usize,
+}
+
+impl Default for Printer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Printer {
+    /// Looks at what stdout is.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that prints"
+    )]
+    pub fn new() -> Self {
+        let out = io::stdout();
+        let terminal = isatty(&out);
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let columns = tcgetwinsize(&out)
+            .ok()
+            .map(|size| usize::from(size.ws_col))
+            .filter(|&columns| columns >= 40);
+        Self {
+            colour: terminal && !plain,
+            columns: columns.unwrap_or(COLUMNS),
+            out,
+        }
+    }
+
+    /// Whether colour may be used.
+    pub fn colour(&self) -> bool {
+        self.colour
+    }
+
+    /// How wide a line may be.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Prints a text as it is.
+    pub fn text(&mut self, text: &str) -> Result<Reader, Report> {
+        let mut out = self.out.lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => Ok(Reader::There),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+            Err(error) => {
+                Err(Report::new(Exit::Failed, "cannot write to stdout").because(plain(&error)))
+            }
+        }
+    }
+
+    /// Prints a value as JSON, for programs and people.
+    pub fn json<T: Serialize>(&mut self, value: &T) -> Result<Reader, Report> {
+        let mut text = serde_json::to_string_pretty(value)
+            .map_err(|error| Report::new(Exit::Failed, "cannot write JSON").because(error))?;
+        text.push('\n');
+        self.text(&text)
+    }
+
+    /// Prints a value as one line of JSON.
+    pub fn json_line<T: Serialize>(&mut self, value: &T) -> Result<Reader, Report> {
+        let mut text = serde_json::to_string(value)
+            .map_err(|error| Report::new(Exit::Failed, "cannot write JSON").because(error))?;
+        text.push('\n');
+        self.text(&text)
+    }
+}
+
+impl AsFd for Printer {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.out.as_fd()
+    }
+}
+
+/// Prints a text, with no more ado.
+pub fn print_text(text: &str) -> Result<(), Report> {
+    Printer::new().text(text).map(|_reader| ())
+}

@@ -1,0 +1,139 @@
+//! A server that cannot be started, dies at once or never speaks is explained to the client in its own protocol, on stderr,
+//! in an event and in the exit code.
+
+use std::ffi::OsString;
+use std::fs;
+use std::process::ExitStatus;
+
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::client::{Client, Launch};
+use mainstay_testkit::stage::{Stage, run};
+use serde_json::{Value, json};
+
+fn start(stage: &Stage, options: &[&str], server: Vec<OsString>) -> Client {
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    Launch::new(stage, &run(mainstay, options, server)).start()
+}
+
+/// Asks for the opening, then leaves: the answer, the exit status and what was said on stderr.
+fn told(stage: &Stage, options: &[&str], server: Vec<OsString>) -> (Value, ExitStatus, String) {
+    let mut client = start(stage, options, server);
+    let answer = client
+        .wire
+        .request("initialize", &json!({"protocolVersion": "2025-11-25"}));
+    let answer = answer.expect("the opening is answered, if only with an error");
+    let (status, rest) = client.finish();
+    assert_eq!(rest, b"", "one answer, not more");
+    stage.census.assert_empty();
+    (answer, status, client.stderr_text())
+}
+
+fn message(answer: &Value) -> &str {
+    answer["error"]["message"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no error: {answer}"))
+}
+
+#[test]
+fn not_found() {
+    let stage = Stage::new();
+    let (answer, status, stderr) = told(
+        &stage,
+        &[],
+        vec!["no-such-server-anywhere".into(), "--flag".into()],
+    );
+    assert!(
+        message(&answer).contains("no-such-server-anywhere"),
+        "{answer}"
+    );
+    assert!(stderr.contains("no-such-server-anywhere"), "{stderr}");
+    assert_eq!(status.code(), Some(127));
+    let event = stage.event("start_failed");
+    assert_eq!(event["argv"][0], "no-such-server-anywhere");
+    assert!(
+        event["hint"].as_str().is_some_and(|hint| !hint.is_empty()),
+        "{event}"
+    );
+}
+
+#[test]
+fn not_executable() {
+    let stage = Stage::new();
+    let file = stage.path("server.js");
+    fs::write(&file, "console.log('no')\n").unwrap();
+    let (answer, status, stderr) = told(&stage, &[], vec![file.clone().into()]);
+    assert!(message(&answer).contains("server.js"), "{answer}");
+    assert!(stderr.contains("server.js"), "{stderr}");
+    assert_eq!(status.code(), Some(126));
+    stage.event("start_failed");
+}
+
+#[test]
+fn ends_at_once() {
+    let stage = Stage::new();
+    let server = stage.unruly(&[
+        "--stderr",
+        "fatal: no API key in FOO_KEY",
+        "--exit-after-start",
+        "--exit-code",
+        "3",
+    ]);
+    let (answer, status, stderr) = told(&stage, &[], server);
+    assert!(
+        answer.to_string().contains("no API key in FOO_KEY"),
+        "its last words: {answer}"
+    );
+    assert!(answer.to_string().contains('3'), "its exit code: {answer}");
+    assert!(stderr.contains("no API key in FOO_KEY"), "{stderr}");
+    assert_eq!(status.code(), Some(3));
+    let exit = stage.event("exit");
+    assert_eq!(exit["stderr_tail"], json!(["fatal: no API key in FOO_KEY"]));
+}
+
+#[test]
+fn a_directory_that_is_gone_is_no_worse_than_without_us() {
+    let stage = Stage::new();
+    let gone = stage.path("gone");
+    fs::create_dir(&gone).unwrap();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let mut argv: Vec<OsString> = ["sh", "-c", "rmdir \"$PWD\"; exec \"$@\"", "sh"]
+        .iter()
+        .map(Into::into)
+        .collect();
+    argv.extend(run(mainstay, &[], stage.unruly::<&str>(&[])));
+    let mut client = Launch::new(&stage, &argv)
+        .with(|command| command.current_dir(&gone))
+        .start();
+    let answer = client
+        .wire
+        .request("initialize", &json!({"protocolVersion": "2025-11-25"}))
+        .unwrap();
+    // A bare server starts there; so either it starts under us too, or the directory is named as the reason.
+    assert!(
+        answer.get("result").is_some() || message(&answer).contains("directory"),
+        "{answer}"
+    );
+    client.finish();
+    stage.census.assert_empty();
+}
+
+#[test]
+fn a_silent_server_is_explained_and_left_running() {
+    let stage = Stage::new();
+    let options = ["--opening", "200ms", "--grace-eof", "200ms"];
+    let mut client = start(&stage, &options, stage.unruly(&["--silent"]));
+    let answer = client
+        .wire
+        .request("initialize", &json!({"protocolVersion": "2025-11-25"}))
+        .unwrap();
+    assert!(!message(&answer).is_empty());
+    assert!(
+        stage.event("opening_silent")["ms"]
+            .as_u64()
+            .is_some_and(|ms| ms >= 200)
+    );
+    let server = stage.card().server.expect("there is a server");
+    assert!(mainstay_os::identity::alive(server), "it may only be slow");
+    client.finish();
+    stage.census.assert_empty();
+}

@@ -1,0 +1,167 @@
+//! `mainstay demo`, as somebody with a fresh machine calls it: it holds, it fits, and nothing of it is left.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use mainstay_core::ids::Identity;
+use mainstay_os::identity;
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::stage::Stage;
+use serde_json::Value;
+
+#[test]
+fn every_scene_is_told_in_json() {
+    let stage = Stage::new();
+    let output = finish(&mut demo(&stage, &["--json"]));
+    let scenes = scenes(&output);
+    let names: Vec<&str> = scenes
+        .iter()
+        .map(|scene| scene["scene"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "client_killed",
+            "keeper_killed",
+            "cannot_start",
+            "nothing_left"
+        ]
+    );
+    for scene in &scenes {
+        assert_eq!(scene["held"], true, "{scene}");
+        assert_eq!(scene["left"], Value::Array(Vec::new()), "{scene}");
+    }
+    assert_eq!(
+        (output.status.code(), output.stderr.as_slice()),
+        (Some(0), &b""[..])
+    );
+
+    // Without mainstay: of each server its four helpers, and the one server that does not read its end of file.
+    let killed = &scenes[0]["facts"];
+    assert_eq!(
+        (&killed["bare_left"], &killed["kept_left"]),
+        (&13.into(), &0.into())
+    );
+    let mut everybody = Vec::new();
+    identities(&scenes[0], &mut everybody);
+    identities(&scenes[1], &mut everybody);
+    let living: Vec<&Identity> = everybody
+        .iter()
+        .filter(|who| identity::alive(**who))
+        .collect();
+    assert!(everybody.len() >= 2 * 15 + 5 + 2, "{}", everybody.len());
+    assert!(living.is_empty(), "{living:?}");
+    assert_untouched(&stage);
+}
+
+#[test]
+fn in_a_pipe_it_is_plain_and_fits() {
+    let stage = Stage::new();
+    let output = finish(&mut demo(&stage, &[]));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in [
+        "4 of 5 left alive",
+        "5 of 5 left alive",
+        "0 left after ",
+        "generation 2 answered",
+        "found: weather-mcp; install it",
+        "WEATHER_API_KEY is not set",
+        "all 3 held in ",
+    ] {
+        assert!(text.contains(words), "`{words}` is missing:\n{text}");
+    }
+    assert!(!text.contains('\u{1b}') && !text.contains('\r'), "{text}");
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_untouched(&stage);
+}
+
+#[test]
+fn what_cannot_be_played_has_not_held() {
+    let stage = Stage::new();
+    let mut shell = stage.command("sh");
+    let script = "ulimit -n 10; exec \"$0\" demo --json";
+    shell.args(["-c", script]).arg(program());
+    let output = finish(with_own_temp(&stage, &mut shell));
+    let scenes = scenes(&output);
+    assert_eq!(scenes[0]["held"], false);
+    assert!(scenes[0]["problem"].is_string(), "{}", scenes[0]);
+    assert_eq!(scenes.last().unwrap()["held"], true, "{scenes:?}");
+    assert_eq!(output.status.code(), Some(1));
+    assert_untouched(&stage);
+}
+
+#[test]
+fn a_directory_that_takes_nothing_is_told() {
+    let stage = Stage::new();
+    let mut command = demo(&stage, &[]);
+    let output = finish(command.env("TMPDIR", stage.path("gone")));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.starts_with("error: cannot make a directory in "),
+        "{told}"
+    );
+    assert!(told.contains("\nhint: set TMPDIR to "), "{told}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+fn program() -> std::path::PathBuf {
+    under_test(env!("CARGO_BIN_EXE_mainstay"))
+}
+
+fn demo(stage: &Stage, options: &[&str]) -> Command {
+    let mut command = stage.command(program());
+    command.arg("demo").args(options);
+    with_own_temp(stage, &mut command);
+    command
+}
+
+/// The demo's directory can be seen to come and go.
+fn with_own_temp<'c>(stage: &Stage, command: &'c mut Command) -> &'c mut Command {
+    let temp = stage.path("tmp");
+    fs::create_dir(&temp).unwrap();
+    command.env("TMPDIR", temp)
+}
+
+fn finish(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn scenes(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Everybody that is told of, anywhere in the facts.
+fn identities(value: &Value, found: &mut Vec<Identity>) {
+    match value {
+        Value::Object(map) => {
+            if let Ok(who) = serde_json::from_value(value.clone()) {
+                found.push(who);
+            }
+            map.values().for_each(|value| identities(value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| identities(value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The caller's HOME holds what it held, the temporary directory is empty, and nobody works there.
+fn assert_untouched(stage: &Stage) {
+    let names: Vec<_> = list(stage.home());
+    assert_eq!(names, ["tmp"]);
+    assert!(list(&stage.path("tmp")).is_empty());
+}
+
+fn list(directory: &Path) -> Vec<String> {
+    fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}

@@ -1,0 +1,76 @@
+//! Events on stdout, one readable line each, or as they were written; notes about broken lines on stderr.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use support::{Home, outcome};
+
+const LINES: &str = r#"{"v":1,"at":"2026-11-14T23:59:59.999Z","id":"00000001","server":"fetch","event":"exit","generation":1,"pid":7,"status":{"code":1},"uptime_ms":1500,"usage":{"user_ms":1,"system_ms":1,"max_rss_kib":1},"in_flight":0,"stderr_tail":["boom"]}
+{"v":1,"at":"2026-11-15T22:31:07.123Z","id":"00000002","server":"playwright","event":"start","generation":1,"argv":["x"],"cwd":"/","pid":4711,"tier":"cgroup","why_not":[],"client":null,"detached":"yes"}
+{"v":1,"at":"2026-11-15T22:31:09.000Z","id":"00000002","server":"playwright","event":"from_the_future","x":1}
+{"v":1,"at":"2026-11-15T22:31:10.000Z","id":"00000002","server":"playwright","event":"teardown","cause":"client_eof","rungs":["eof"],"ms":12,"ended":3,"left":[],"extra":true}
+"#;
+
+fn home(tail: &str) -> Home {
+    let home = Home::new();
+    let file = home.paths().events().join("2026-11-15.jsonl");
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)
+        .unwrap()
+        .write_all(format!("{LINES}{tail}").as_bytes())
+        .unwrap();
+    home
+}
+
+#[test]
+fn in_words() {
+    assert_eq!(
+        home("{\"v\":1,\"at\":\n").mainstay(&["events"]),
+        outcome(
+            "\
+2026-11-14 (UTC)
+23:59:59.999  fetch  exit  pid 7, exit code 1 after 1.50 s
+    stderr: boom
+2026-11-15 (UTC)
+22:31:07.123  playwright  start  pid 4711, generation 1, tier cgroup
+22:31:10.000  playwright  teardown  0 left after 12 ms (EOF), the client closed stdin, 3 ended
+",
+            "note: skipped 1 torn and 1 unknown lines (an unknown kind is written by a newer version)\n",
+            0
+        )
+    );
+}
+
+#[test]
+fn of_one_server_as_they_were_written() {
+    let lines: Vec<&str> = LINES.lines().collect();
+    let known = format!("{}\n{}\n", lines[1], lines[3]);
+    let shown = home("").mainstay(&["events", "--json", "--server", "playwright"]);
+    assert_eq!((shown.stdout, shown.code), (known.clone(), Some(0)));
+    let shown = home("").mainstay(&["events", "--json", "--id", "00000002"]);
+    assert_eq!(shown.stdout, known);
+}
+
+#[test]
+fn none() {
+    assert_eq!(
+        Home::new().mainstay(&["events"]),
+        outcome(
+            "",
+            "no events yet: they are written when a server runs under `mainstay run -- COMMAND`\n",
+            0
+        )
+    );
+    let shown = Home::new().mainstay(&["events", "--since", "10"]);
+    assert_eq!(shown.code, Some(2));
+    assert!(
+        shown.stderr.contains("`10` is not a time"),
+        "{}",
+        shown.stderr
+    );
+}

@@ -1,0 +1,61 @@
+//! The memory of a link does not depend on the size of a message: a line of 50 MB passes in either direction while our own
+//! processes grow by less than 1 MB.
+
+use std::fs;
+
+use mainstay_core::ids::Identity;
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::client::Client;
+use mainstay_testkit::stage::{Stage, run};
+use serde_json::json;
+
+const BIG: usize = 50_000_000;
+/// Touches the same code first, so that its pages are not counted as growth.
+const WARM: usize = 2_000_000;
+const GROWTH_KIB: u64 = 1_000;
+
+#[test]
+fn either_direction() {
+    let stage = Stage::new();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let mut client = Client::open(&stage, &run(mainstay, &[], stage.unruly::<&str>(&[])));
+    let card = stage.card();
+    let ours: Vec<Identity> = [card.shim, card.guard, card.keeper]
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut exchange = |bytes: usize| {
+        let arguments = json!({"name": "big", "arguments": {"bytes": bytes}});
+        let answer = client.wire.request("tools/call", &arguments).unwrap();
+        assert_eq!(
+            answer["result"]["content"][0]["text"]
+                .as_str()
+                .map(str::len),
+            Some(bytes)
+        );
+        let padded = json!({"pad": "y".repeat(bytes)});
+        assert!(client.wire.call("pid", &padded).unwrap()["pid"].is_i64());
+    };
+    exchange(WARM);
+    let before: Vec<u64> = ours.iter().map(|&who| peak_kib(who)).collect();
+    exchange(BIG);
+    for (who, before) in ours.iter().zip(before) {
+        let after = peak_kib(*who);
+        assert!(
+            after - before < GROWTH_KIB,
+            "pid {who} grew from {before} to {after} KiB"
+        );
+    }
+    assert!(client.finish().0.success());
+    stage.census.assert_empty();
+}
+
+/// The largest resident set so far.
+fn peak_kib(who: Identity) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{who}/status")).expect("it lives");
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok())
+        .expect("the kernel tells the peak")
+}

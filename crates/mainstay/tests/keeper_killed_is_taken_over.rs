@@ -1,0 +1,102 @@
+//! SIGKILL to the keeper: the client's pipes stay open, what was in flight is answered once, the old tree is ended, and a new
+//! keeper with a new server answers what comes next.
+
+use mainstay_os::identity;
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::client::{Carrier, Launch};
+use mainstay_testkit::killers;
+use mainstay_testkit::stage::{Stage, run};
+use serde_json::json;
+
+const TIMES: usize = 3;
+
+#[test]
+fn again_and_again() {
+    for carrier in [Carrier::Pipes, Carrier::Sockets] {
+        let stage = Stage::new();
+        let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+        let argv = run(
+            mainstay,
+            &["--grace-eof", "300ms", "--grace-term", "300ms"],
+            stage.unruly(&["--grandchild", "--setsid-child", "--daemon"]),
+        );
+        let mut client = Launch::new(&stage, &argv).carrier(carrier).start();
+        client.wire.initialize().unwrap();
+        let mut card = stage.card();
+        for round in 1..=TIMES {
+            let server = client.wire.call("pid", &json!({})).unwrap()["pid"].clone();
+            let old: Vec<_> = stage
+                .census
+                .living()
+                .iter()
+                .map(mainstay_os::census::Stat::who)
+                .collect();
+            let in_flight = client
+                .wire
+                .ask(
+                    "tools/call",
+                    &json!({"name": "sleep", "arguments": {"ms": 600_000}}),
+                )
+                .unwrap();
+            // The server has it once it answers what was sent after it.
+            client.wire.request("ping", &json!({})).unwrap();
+            let keeper = card.keeper.unwrap();
+            killers::at_once(&[keeper]);
+            let answer = client.wire.answer(in_flight).unwrap();
+            assert!(
+                answer.get("error").is_some() || answer["result"]["isError"] == true,
+                "{answer}"
+            );
+            let next = client.wire.call("pid", &json!({})).unwrap()["pid"].clone();
+            assert!(next.is_i64() && next != server, "{server} {next}");
+            card = stage.card_that("names another keeper", |card| card.keeper != Some(keeper));
+            let kept = [card.shim, card.guard];
+            let left: Vec<_> = old
+                .iter()
+                .filter(|who| !kept.contains(&Some(**who)) && identity::alive(**who))
+                .collect();
+            assert!(left.is_empty(), "of the old tree still alive: {left:?}");
+            let lost = stage.event_that("keeper_lost", |event| event["pid"] == keeper.pid);
+            assert_eq!(lost["settled"], 1, "{lost}");
+            assert_eq!(stage.events("keeper_lost").len(), round);
+        }
+        let (status, rest) = client.finish();
+        assert!(
+            status.success() && rest.is_empty(),
+            "{status:?} {}",
+            String::from_utf8_lossy(&rest)
+        );
+        stage.census.assert_empty();
+    }
+}
+
+#[test]
+fn in_the_middle_of_a_stream_no_request_is_lost() {
+    let stage = Stage::new();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let mut client = Launch::new(&stage, &run(mainstay, &[], stage.unruly::<&str>(&[]))).start();
+    client.wire.initialize().unwrap();
+    let card = stage.card();
+    let asked: Vec<i64> = (0..500)
+        .map(|_| client.wire.ask("ping", &json!({})).unwrap())
+        .collect();
+    killers::at_once(&[card.keeper.unwrap()]);
+    let more: Vec<i64> = (0..500)
+        .map(|_| client.wire.ask("ping", &json!({})).unwrap())
+        .collect();
+    let mut open: std::collections::BTreeSet<i64> = asked.into_iter().chain(more).collect();
+    while !open.is_empty() {
+        let line = client
+            .wire
+            .line()
+            .unwrap()
+            .expect("every request is answered");
+        let answer: serde_json::Value = serde_json::from_slice(&line).unwrap_or_default();
+        // An answer whose write cannot be known to have gone through may come twice, never zero times.
+        if let Some(id) = answer["id"].as_i64() {
+            open.remove(&id);
+        }
+    }
+    client.finish();
+    stage.census.assert_empty();
+}

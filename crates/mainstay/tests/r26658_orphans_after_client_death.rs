@@ -1,0 +1,92 @@
+//! Report 26658: a session with ten servers behind npx ends by exit, crash, terminal close or kill, and the servers stay for
+//! ever, session after session. Replayed step by step; nobody is left.
+
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::killers;
+use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::terminal::Terminal;
+
+/// "Each session spawns ~10 MCP server processes."
+const SERVERS: u32 = 10;
+
+/// `claude -> npm exec @playwright/mcp -> node playwright-mcp`, the last of which does not mind EOF and has a browser.
+fn session(stage: &Stage, plan: Plan) -> Puppet {
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let habits = ["--launcher", "2", "--ignore-eof", "--setsid-child"];
+    let argv = run(
+        mainstay,
+        &["--grace-eof", "300ms", "--grace-term", "300ms"],
+        stage.unruly(&habits),
+    );
+    let mut puppet = Puppet::start(
+        stage,
+        Plan {
+            copies: Some(SERVERS),
+            ..plan
+        },
+        &argv,
+    );
+    assert!(puppet.call_pids().iter().all(Option::is_some));
+    // Shim, guard, keeper, two launchers, server, browser.
+    assert_eq!(stage.census.living().len(), 7 * SERVERS as usize);
+    puppet
+}
+
+#[test]
+fn normal_exit() {
+    let stage = Stage::new();
+    let puppet = session(&stage, Plan::default());
+    // What Claude Code does at /exit: it kills each process that it started, then ends.
+    for &shim in &puppet.shims {
+        killers::claude(shim);
+    }
+    puppet.exit();
+    stage.census.assert_empty();
+}
+
+#[test]
+fn exit_without_any_cleanup() {
+    let stage = Stage::new();
+    session(&stage, Plan::default()).exit();
+    stage.census.assert_empty();
+}
+
+#[test]
+fn terminal_close() {
+    let stage = Stage::new();
+    let terminal = Terminal::open().expect("a terminal is to be had");
+    session(
+        &stage,
+        Plan {
+            terminal: Some(terminal),
+            ..Plan::default()
+        },
+    )
+    .hang_up();
+    stage.census.assert_empty();
+}
+
+#[test]
+fn crash() {
+    let stage = Stage::new();
+    session(&stage, Plan::default()).crash();
+    stage.census.assert_empty();
+}
+
+#[test]
+fn kill() {
+    let stage = Stage::new();
+    session(&stage, Plan::default()).kill();
+    stage.census.assert_empty();
+}
+
+#[test]
+fn days_of_normal_use() {
+    // "~80 orphaned processes total from ~8 dead sessions": nothing accumulates.
+    let stage = Stage::new();
+    for _ in 0..8 {
+        session(&stage, Plan::default()).kill();
+        stage.census.assert_empty();
+    }
+}

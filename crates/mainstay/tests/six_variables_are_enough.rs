@@ -1,0 +1,85 @@
+//! Clients pass six variables, a login shell many more: both look at the same files.
+
+mod support;
+use std::os::unix::fs::MetadataExt;
+
+use support::Home;
+
+#[test]
+fn the_paths_agree() {
+    let home = Home::new();
+    let few = home.mainstay(&["doctor", "--json"]).json();
+    let elsewhere = home.path().join("elsewhere");
+    let mut login = home.command(&["doctor", "--json"]);
+    for (name, value) in [
+        ("LOGNAME", "ann".into()),
+        ("SHELL", "/bin/bash".into()),
+        ("TERM", "xterm-256color".into()),
+        ("USER", "ann".into()),
+        ("XDG_STATE_HOME", elsewhere.join("state")),
+        ("XDG_CONFIG_HOME", elsewhere.join("config")),
+        ("XDG_RUNTIME_DIR", elsewhere.join("run")),
+        ("XDG_DATA_HOME", elsewhere.join("data")),
+    ] {
+        login.env(name, value);
+    }
+    let many = home.outcome(&mut login).json();
+    assert_eq!(few["paths"], many["paths"]);
+    assert_eq!(
+        few["paths"],
+        serde_json::json!({
+            "state": "~/.local/state/mainstay",
+            "events": "~/.local/state/mainstay/events",
+            "run": "~/.local/state/mainstay/run",
+            "config": "~/.config/mainstay/config.toml",
+        })
+    );
+    assert!(!elsewhere.exists());
+}
+
+#[test]
+fn root_writes_nothing_into_the_home_of_the_user_behind_sudo() {
+    // Only root can be in that place; for others there is nothing to see here.
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return;
+    }
+    let home = Home::new();
+    std::os::unix::fs::chown(home.path(), Some(12_345), None).unwrap();
+    let mut through_sudo = home.command(&["events", "--follow"]);
+    through_sudo.env("SUDO_UID", "12345");
+    let told = home.outcome(&mut through_sudo);
+    assert_eq!(
+        (told.stderr.as_str(), told.code),
+        (
+            "error: HOME is ~, which belongs to uid 12345, but this is root\nhint: run it as yourself, or with `sudo -H`\n",
+            Some(73)
+        )
+    );
+    assert!(!home.path().join(".local").exists());
+}
+
+#[test]
+fn a_home_that_cannot_be_is_told() {
+    let home = Home::new();
+    let mut relative = home.command(&["ps"]);
+    relative.env("HOME", "somewhere");
+    let told = home.outcome(&mut relative);
+    assert_eq!(
+        (told.stderr.as_str(), told.code),
+        (
+            "error: HOME is not an absolute path: `somewhere`\nhint: set HOME to your home directory\n",
+            Some(73)
+        )
+    );
+    // Without HOME the passwd file answers, or says that it cannot.
+    for value in [None, Some("")] {
+        let mut without = home.command(&["ps", "--json"]);
+        without.env_remove("HOME");
+        if let Some(value) = value {
+            without.env("HOME", value);
+        }
+        let told = home.outcome(&mut without);
+        let no_home = told.code == Some(73) && told.stderr.starts_with("error: HOME is not set");
+        assert!(told.code == Some(0) || no_home, "{told:?}");
+    }
+}

@@ -1,0 +1,118 @@
+//! `stop` waits for the keepers' answers and passes them on; without one it says why.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+use std::io::{BufRead, BufReader, Write};
+
+use mainstay::registry::Entry;
+use mainstay::registry::control::{Answer, Request};
+use mainstay_core::event::Seen;
+use mainstay_core::ids::{Identity, LinkId};
+use support::{Home, card, outcome};
+
+/// Stands in for keepers: answers one `stop` on each entry with what is given.
+fn stop(home: &Home, words: &[&str], keepers: Vec<(Entry, Answer)>) -> support::Outcome {
+    std::thread::scope(|scope| {
+        for (entry, answer) in keepers {
+            let listener = entry.listen().unwrap();
+            listener.set_nonblocking(false).unwrap();
+            scope.spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut line = Vec::new();
+                BufReader::new(&stream)
+                    .read_until(b'\n', &mut line)
+                    .unwrap();
+                assert_eq!(Request::parse(&line), Ok(Request::Stop));
+                stream.write_all(&answer.line()).unwrap();
+                drop(entry);
+            });
+        }
+        home.mainstay(words)
+    })
+}
+
+fn entry(home: &Home, id: u32, name: &str) -> Entry {
+    let entry = Entry::create(&home.paths(), LinkId(id)).unwrap();
+    entry.write(&card(id, name)).unwrap();
+    entry
+}
+
+fn ended(ended: u32, left: &[i32]) -> Answer {
+    let left = left
+        .iter()
+        .map(|&pid| Seen {
+            who: Identity { pid, start: 1 },
+            comm: "node".into(),
+        })
+        .collect();
+    Answer::Stopped { ended, left }
+}
+
+#[test]
+fn nobody_left() {
+    let home = Home::new();
+    let keepers = vec![(entry(&home, 1, "play"), ended(3, &[]))];
+    assert_eq!(
+        stop(&home, &["stop", "play"], keepers),
+        outcome("play: ended 3, 0 left\n", "", 0)
+    );
+}
+
+#[test]
+fn all_of_a_name_and_who_is_left() {
+    let home = Home::new();
+    let keepers = vec![
+        (entry(&home, 1, "play"), ended(3, &[])),
+        (entry(&home, 2, "play"), ended(1, &[77])),
+    ];
+    assert_eq!(
+        stop(&home, &["stop", "play"], keepers),
+        outcome(
+            "play (00000001): ended 3, 0 left\nplay (00000002): ended 1, 1 left: node (77)\n",
+            "",
+            1
+        )
+    );
+}
+
+#[test]
+fn one_by_the_first_digits_of_its_id_as_json() {
+    let home = Home::new();
+    let _other = entry(&home, 0x1b00_0000, "play");
+    let keepers = vec![(entry(&home, 0x1a00_0000, "play"), ended(2, &[]))];
+    let stopped = stop(&home, &["stop", "1a", "--json"], keepers);
+    assert_eq!(stopped.code, Some(0));
+    assert_eq!(
+        stopped.json(),
+        serde_json::json!([{"id": "1a000000", "server": "play", "ok": true, "ended": 2, "left": []}])
+    );
+}
+
+#[test]
+fn nobody_of_that_name() {
+    let home = Home::new();
+    let _live = entry(&home, 1, "playwright");
+    assert_eq!(
+        home.mainstay(&["stop", "plywright"]),
+        outcome(
+            "",
+            "error: no server is called `plywright`\nhint: did you mean `playwright`?\n",
+            1
+        )
+    );
+}
+
+#[test]
+fn a_dead_keeper() {
+    let home = Home::new();
+    drop(entry(&home, 1, "play"));
+    assert_eq!(
+        home.mainstay(&["stop", "play"]),
+        outcome(
+            "",
+            "error: play: its keeper is dead\nhint: what it left is ended at the next `mainstay run`; `mainstay doctor` shows it\n",
+            75
+        )
+    );
+}

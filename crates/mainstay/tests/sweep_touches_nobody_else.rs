@@ -1,0 +1,110 @@
+//! The sweep at start ends what a dead session left, and nobody else: not another session's tree, not a stranger's daemon, not
+//! a process that has got the pid of a recorded member.
+
+use std::fs;
+
+use mainstay_os::census::Stat;
+use mainstay_os::identity;
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::card::{cards, members, state_dir};
+use mainstay_testkit::client::Client;
+use mainstay_testkit::killers;
+use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::wait::until;
+use serde_json::json;
+
+const ESCAPEES: [&str; 3] = ["--setsid-child", "--daemon", "--daemon-clean-env"];
+
+#[test]
+fn only_the_dead_session_is_swept() {
+    let stage = Stage::new();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let wrapped = run(
+        &mainstay,
+        &["--grace-eof", "300ms", "--grace-term", "300ms"],
+        stage.unruly(&ESCAPEES),
+    );
+
+    // A stranger's daemons, started without us.
+    let mut stranger = Client::open(&stage, &stage.unruly(&["--daemon", "--daemon-clean-env"]));
+    let strangers: Vec<Stat> = stage.census.living();
+    assert_eq!(strangers.len(), 3);
+
+    // A session that lives.
+    let mut alive = Client::open(&stage, &wrapped);
+    let alive_card = stage.card();
+    let with_alive: Vec<Stat> = stage.census.living();
+
+    // A session of which nobody of ours is left.
+    let mut dead = Client::open(&stage, &wrapped);
+    let dead_card = stage.card_that("is the second one", |card| card.id != alive_card.id);
+    let escaped: Vec<Stat> = stage
+        .census
+        .living()
+        .into_iter()
+        .filter(|stat| !with_alive.iter().any(|other| other.who() == stat.who()))
+        // The sweep of its own start may still be under way.
+        .filter(|stat| stat.comm != "mcp-sweep" && stat.comm != "mcp-guard")
+        .filter(|stat| {
+            ![dead_card.shim, dead_card.guard, dead_card.keeper].contains(&Some(stat.who()))
+        })
+        .collect();
+    assert_eq!(escaped.len(), 4);
+    until("the tree is recorded", || {
+        let recorded = members(&dead_card.dir);
+        escaped
+            .iter()
+            .all(|stat| recorded.contains(&stat.who()))
+            .then_some(())
+    });
+    let ours: Vec<_> = [dead_card.shim, dead_card.guard, dead_card.keeper]
+        .into_iter()
+        .flatten()
+        .collect();
+    killers::at_once(&ours);
+    dead.wait();
+
+    // A record of long ago, whose member's pid belongs to the stranger now.
+    let reused = stranger.who;
+    let forged = state_dir(stage.home()).join("run/00000bad");
+    fs::create_dir(&forged).unwrap();
+    let mut card = dead_card.json.clone();
+    card["id"] = json!("00000bad");
+    fs::write(forged.join("card.json"), card.to_string()).unwrap();
+    fs::write(
+        forged.join("members.json"),
+        json!([{"pid": reused.pid, "start": reused.start - 1}]).to_string(),
+    )
+    .unwrap();
+
+    // Anybody's next start.
+    let mut next = Client::open(&stage, &run(&mainstay, &[], stage.unruly::<&str>(&[])));
+    let sweep = stage.event_that("sweep", |event| event["of"] == dead_card.id.as_str());
+    assert_eq!(sweep["left"], json!([]), "{sweep}");
+    until("the dead session's tree is gone", || {
+        escaped
+            .iter()
+            .all(|stat| !identity::alive(stat.who()))
+            .then_some(())
+    });
+    until("the dead sessions' directories are gone", || {
+        let ids: Vec<String> = cards(stage.home())
+            .into_iter()
+            .map(|card| card.id)
+            .collect();
+        (!ids.contains(&dead_card.id) && !ids.contains(&"00000bad".to_owned())).then_some(())
+    });
+
+    // Nobody else was touched.
+    for stat in strangers.iter().chain(&with_alive) {
+        assert!(identity::alive(stat.who()), "was touched: {stat:?}");
+    }
+    assert!(alive.wire.call("pid", &json!({})).unwrap()["pid"].is_i64());
+    assert!(stranger.wire.call("pid", &json!({})).unwrap()["pid"].is_i64());
+
+    assert!(next.finish().0.success());
+    assert!(alive.finish().0.success());
+    stranger.finish_without_waiting_for_stdout();
+    // The stranger's daemons are ours to end only because we made them.
+    stage.census.end_all();
+}

@@ -1,0 +1,149 @@
+//! What ends a session: each row of the table.
+
+use mainstay_core::ids::Identity;
+use mainstay_testkit::card::Card;
+use mainstay_testkit::client::Carrier;
+use mainstay_testkit::killers;
+use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::terminal::Terminal;
+
+/// A cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    CleanEof,
+    HalfClose,
+    ClientExits,
+    ClientKilled,
+    HangUp,
+    Claude,
+    Copilot,
+    Codex,
+    Shim,
+    Guard,
+    Keeper,
+    GuardAndKeeper,
+    AllThree,
+}
+
+/// What must follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aftermath {
+    /// Everybody is ended.
+    Ended,
+    /// The client goes on with the same server.
+    SameServer,
+    /// The client goes on with a new server.
+    NewServer,
+    /// Who can outlive a keeper is ended by the next start.
+    Swept,
+}
+
+impl Cause {
+    pub const ALL: [Self; 13] = [
+        Self::CleanEof,
+        Self::HalfClose,
+        Self::ClientExits,
+        Self::ClientKilled,
+        Self::HangUp,
+        Self::Claude,
+        Self::Copilot,
+        Self::Codex,
+        Self::Shim,
+        Self::Guard,
+        Self::Keeper,
+        Self::GuardAndKeeper,
+        Self::AllThree,
+    ];
+
+    /// The row's name.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::CleanEof => "client closes stdin",
+            Self::HalfClose => "client half-closes its socket",
+            Self::ClientExits => "client exits without closing",
+            Self::ClientKilled => "client gets SIGKILL",
+            Self::HangUp => "terminal hangs up",
+            Self::Claude => "shim: SIGINT, SIGTERM, SIGKILL (Claude)",
+            Self::Copilot => "shim's tree: SIGTERM, 2 ms, SIGKILL (Copilot)",
+            Self::Codex => "shim's group: SIGTERM, 2 ms, SIGKILL (Codex)",
+            Self::Shim => "shim gets SIGKILL",
+            Self::Guard => "guard gets SIGKILL",
+            Self::Keeper => "keeper gets SIGKILL",
+            Self::GuardAndKeeper => "guard and keeper get SIGKILL at once",
+            Self::AllThree => "shim, guard and keeper get SIGKILL at once",
+        }
+    }
+
+    /// What the client must be like for this.
+    pub fn plan(self) -> Plan {
+        Plan {
+            carrier: if self == Self::HalfClose {
+                Carrier::Sockets
+            } else {
+                Carrier::Pipes
+            },
+            terminal: (self == Self::HangUp)
+                .then(|| Terminal::open().expect("a terminal is to be had")),
+            own_group: self == Self::Codex,
+            ..Plan::default()
+        }
+    }
+
+    /// What must follow.
+    pub fn aftermath(self) -> Aftermath {
+        match self {
+            Self::Guard => Aftermath::SameServer,
+            Self::Keeper | Self::GuardAndKeeper => Aftermath::NewServer,
+            Self::AllThree => Aftermath::Swept,
+            Self::CleanEof
+            | Self::HalfClose
+            | Self::ClientExits
+            | Self::ClientKilled
+            | Self::HangUp
+            | Self::Claude
+            | Self::Copilot
+            | Self::Codex
+            | Self::Shim => Aftermath::Ended,
+        }
+    }
+
+    /// Does it; the client, if it lives on.
+    pub fn strike(self, mut puppet: Puppet, card: &Card) -> Option<Puppet> {
+        let shim = puppet.shims[0];
+        let victims = |roles: &[Option<Identity>]| {
+            let victims: Vec<Identity> = roles.iter().copied().flatten().collect();
+            assert_eq!(
+                victims.len(),
+                roles.len(),
+                "the card names them all: {}",
+                card.json
+            );
+            killers::at_once(&victims);
+        };
+        match self {
+            Self::CleanEof => puppet.close(),
+            Self::HalfClose => puppet.half_close(),
+            Self::ClientExits => {
+                puppet.exit();
+                return None;
+            }
+            Self::ClientKilled => {
+                puppet.kill();
+                return None;
+            }
+            Self::HangUp => {
+                puppet.hang_up();
+                return None;
+            }
+            Self::Claude => killers::claude(shim),
+            Self::Copilot => killers::copilot(shim),
+            Self::Codex => killers::codex(shim),
+            Self::Shim => victims(&[Some(shim)]),
+            Self::Guard => victims(&[card.guard]),
+            Self::Keeper => victims(&[card.keeper]),
+            Self::GuardAndKeeper => victims(&[card.guard, card.keeper]),
+            Self::AllThree => victims(&[Some(shim), card.guard, card.keeper]),
+        }
+        Some(puppet)
+    }
+}

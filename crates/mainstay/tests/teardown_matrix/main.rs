@@ -1,0 +1,151 @@
+//! Every cause of an end × every kind of tree × every tier that there is here, with real processes: nobody is left, or
+//! exactly those whom the page names.
+//!
+//! `MAINSTAY_CELLS=words` plays only the cells whose name has all of these words (and compares nothing);
+//! `MAINSTAY_BLESS=1` rewrites docs/teardown-matrix.md. Rungs and times go to a file in the target directory.
+
+mod cause;
+mod cell;
+mod page;
+mod tree;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use cause::Cause;
+use cell::{Cell, Outcome};
+use mainstay_core::tier::Tier;
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::client::Launch;
+use mainstay_testkit::stage::{Stage, run};
+use tree::Tree;
+
+/// Cells at a time. They wait for grace periods more than they work.
+const BESIDE: usize = 8;
+
+type Results = BTreeMap<String, Result<Outcome, String>>;
+
+#[test]
+fn every_cell_ends_as_the_page_says() {
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let wanted = std::env::var("MAINSTAY_CELLS").ok();
+    let tiers: Vec<Tier> = Tier::ALL
+        .into_iter()
+        .filter(|&tier| available(&mainstay, tier))
+        .collect();
+    assert!(
+        tiers.contains(&Tier::Subreaper),
+        "the floor is there on every Linux"
+    );
+    let cells: Vec<Cell> = tiers
+        .iter()
+        .flat_map(|&tier| Cause::ALL.map(|cause| Tree::ALL.map(|tree| Cell { tier, cause, tree })))
+        .flatten()
+        .filter(|&cell| {
+            wanted
+                .as_ref()
+                .is_none_or(|words| words.split(' ').all(|word| name(cell).contains(word)))
+        })
+        .collect();
+    let results = play(&mainstay, &cells);
+    log(&results);
+    let failed: Vec<String> = results
+        .iter()
+        .filter_map(|(name, result)| Some(format!("{name}: {}", result.as_ref().err()?)))
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "{} of {} cells failed:\n{}",
+        failed.len(),
+        cells.len(),
+        failed.join("\n")
+    );
+    if wanted.is_some() {
+        return;
+    }
+    let sections: Vec<(Tier, String)> = tiers
+        .iter()
+        .map(|&tier| {
+            let word = |cell| {
+                results[&name(cell)]
+                    .as_ref()
+                    .map_or("", |outcome| outcome.word)
+                    .to_owned()
+            };
+            (tier, page::section(tier, word))
+        })
+        .collect();
+    page::settle(&sections, std::env::var_os("MAINSTAY_BLESS").is_some());
+}
+
+fn name(cell: Cell) -> String {
+    format!("{}/{:?}/{:?}", cell.tier, cell.cause, cell.tree)
+}
+
+/// Asks the program itself, by starting something under that tier.
+fn available(mainstay: &Path, tier: Tier) -> bool {
+    let stage = Stage::new();
+    let options = ["--tier", tier.word(), "--require-tier", tier.word()];
+    let mut client =
+        Launch::new(&stage, &run(mainstay, &options, stage.unruly::<&str>(&[]))).start();
+    let opened = client.wire.initialize().is_ok();
+    client.finish();
+    opened
+}
+
+/// Those that can, beside each other; then the others, one at a time.
+fn play(mainstay: &Path, cells: &[Cell]) -> Results {
+    let (alone, beside): (Vec<Cell>, Vec<Cell>) = cells.iter().partition(|cell| cell.alone());
+    let results = Mutex::new(Results::new());
+    let queue = Mutex::new(VecDeque::from(beside));
+    let note = |cell: Cell| {
+        let result =
+            catch_unwind(AssertUnwindSafe(|| cell.play(mainstay))).map_err(|panic| told(&*panic));
+        results
+            .lock()
+            .expect("no panic while held")
+            .insert(name(cell), result);
+    };
+    thread::scope(|scope| {
+        for _ in 0..BESIDE {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("no panic while held").pop_front();
+                    match next {
+                        Some(cell) => note(cell),
+                        None => return,
+                    }
+                }
+            });
+        }
+    });
+    alone.into_iter().for_each(note);
+    results.into_inner().expect("no panic while held")
+}
+
+fn told(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+        .unwrap_or_default()
+}
+
+/// What is not on the page, because it is another on each run.
+fn log(results: &Results) {
+    let lines: Vec<String> = results
+        .iter()
+        .map(|(name, result)| match result {
+            Ok(outcome) => format!("{name}: {} ({})", outcome.word, outcome.rungs),
+            Err(problem) => format!("{name}: FAILED {problem}"),
+        })
+        .collect();
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("teardown-matrix.log");
+    fs::write(file, lines.join("\n") + "\n").expect("the target directory takes a file");
+}

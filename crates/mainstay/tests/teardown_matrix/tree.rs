@@ -1,0 +1,89 @@
+//! Which tree the server has: each column of the table.
+
+/// A tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tree {
+    Plain,
+    Grandchild,
+    Launcher,
+    Setsid,
+    Daemon,
+    BareDaemon,
+    Stubborn,
+    Comets,
+    Stopped,
+    Hundreds,
+}
+
+impl Tree {
+    pub const ALL: [Self; 10] = [
+        Self::Plain,
+        Self::Grandchild,
+        Self::Launcher,
+        Self::Setsid,
+        Self::Daemon,
+        Self::BareDaemon,
+        Self::Stubborn,
+        Self::Comets,
+        Self::Stopped,
+        Self::Hundreds,
+    ];
+
+    /// The column's name.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Grandchild => "grand-child",
+            Self::Launcher => "npx-like",
+            Self::Setsid => "setsid",
+            Self::Daemon => "daemon",
+            Self::BareDaemon => "`env -i` daemon",
+            Self::Stubborn => "ignores all",
+            Self::Comets => "fork-and-exit",
+            Self::Stopped => "stopped",
+            Self::Hundreds => "300",
+        }
+    }
+
+    /// The unruly server's habits.
+    pub fn habits(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &[],
+            Self::Grandchild => &["--grandchild"],
+            Self::Launcher => &["--launcher", "2"],
+            Self::Setsid => &["--setsid-child"],
+            Self::Daemon => &["--daemon"],
+            Self::BareDaemon => &["--daemon-clean-env"],
+            Self::Stubborn => &["--ignore-eof", "--ignore-term"],
+            Self::Comets => &["--comets", "2", "--comet-life", "15s"],
+            Self::Stopped => &["--stopped-child"],
+            Self::Hundreds => &["--tree", "300"],
+        }
+    }
+
+    /// How many processes of the server's it has at least.
+    pub fn size(self) -> usize {
+        match self {
+            // A fork-and-exit chain can be between two links.
+            Self::Plain | Self::Stubborn | Self::Comets => 1,
+            Self::Grandchild | Self::Setsid | Self::Daemon | Self::BareDaemon | Self::Stopped => 2,
+            Self::Launcher => 3,
+            Self::Hundreds => 301,
+        }
+    }
+
+    /// Whether somebody of it lives on when nobody of ours does. The server process itself does not: the kernel ends it with
+    /// the keeper, and whoever obeys EOF ends by itself.
+    pub fn outlives_us(self) -> bool {
+        match self {
+            Self::Plain | Self::Launcher | Self::Stubborn => false,
+            Self::Grandchild
+            | Self::Setsid
+            | Self::Daemon
+            | Self::BareDaemon
+            | Self::Comets
+            | Self::Stopped
+            | Self::Hundreds => true,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Who adopts our orphans, and does it reap?
+//!
+//! A detached guard becomes the child of the nearest subreaper or of PID 1. If that process never waits, every session
+//! leaves a zombie. There is no call that asks; these are the facts that can be seen from outside.
+
+use std::fs;
+
+use crate::census::{self, Stat};
+use crate::clock;
+
+/// Whether an adopter reaps, and how we know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether a guard may detach.
+    pub reaps: bool,
+    /// The reason, as a fragment.
+    pub why: String,
+}
+
+/// Who adopts orphans where no nearer subreaper does.
+pub const INIT: i32 = 1;
+
+const REAPERS: [&str; 18] = [
+    "systemd",
+    "init",
+    "tini",
+    "tini-static",
+    "dumb-init",
+    "docker-init",
+    "podman-init",
+    "catatonit",
+    "s6-svscan",
+    "runit",
+    "runsvdir",
+    "openrc-init",
+    "launchd",
+    "bash",
+    "sh",
+    "dash",
+    "busybox",
+    "conmon",
+];
+const NON_REAPERS: [&str; 8] = [
+    "node", "bun", "deno", "python", "python3", "sleep", "tail", "java",
+];
+/// Zombies that are as old as this have been waiting for longer than any reaper takes.
+const OLD_ZOMBIE_MS: u64 = 300_000;
+const MANY_ZOMBIES: usize = 8;
+
+/// The process that would adopt an orphan of this process: the nearest living ancestor that is a subreaper cannot be
+/// read from outside, so the caller says who did adopt one.
+pub fn judge(adopter: i32) -> Verdict {
+    let Ok(stat) = census::stat(adopter) else {
+        return Verdict {
+            reaps: false,
+            why: format!("the adopter (pid {adopter}) cannot be seen"),
+        };
+    };
+    let status = fs::read_to_string(format!("/proc/{adopter}/status")).unwrap_or_default();
+    let zombies = census::children(adopter)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|pid| census::stat(pid).ok())
+        .filter(|stat| stat.dead() && age_ms(stat) > OLD_ZOMBIE_MS)
+        .count();
+    weigh(&stat, &status, zombies)
+}
+
+/// Since its start; how long it has been dead cannot be seen.
+fn age_ms(stat: &Stat) -> u64 {
+    // SAFETY: sysconf takes no pointers.
+    let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    clock::since_boot_ms().saturating_sub(stat.start * 1_000 / ticks_a_second)
+}
+
+fn weigh(adopter: &Stat, status: &str, zombies: usize) -> Verdict {
+    let Stat { pid, comm, .. } = adopter;
+    let says = |reaps: bool, why: String| Verdict { reaps, why };
+    let caught = |field: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .is_some_and(|mask| mask & (1 << (libc::SIGCHLD - 1)) != 0)
+    };
+    if caught("SigIgn:") {
+        return says(
+            true,
+            format!("pid {pid} ({comm}) ignores SIGCHLD, the kernel reaps for it"),
+        );
+    }
+    if REAPERS.contains(&comm.as_str()) {
+        return says(true, format!("pid {pid} is {comm}"));
+    }
+    let base = comm
+        .split(|c: char| c.is_ascii_digit() || c == '.')
+        .next()
+        .unwrap_or(comm);
+    if NON_REAPERS.contains(&comm.as_str()) || NON_REAPERS.contains(&base) {
+        return says(
+            false,
+            format!("pid {pid} is {comm}, which does not reap orphans"),
+        );
+    }
+    if zombies >= MANY_ZOMBIES {
+        return says(
+            false,
+            format!("pid {pid} ({comm}) has {zombies} old zombies"),
+        );
+    }
+    if adopter.waited_ticks > 0 || adopter.waited_faults > 0 {
+        return says(
+            true,
+            format!("pid {pid} ({comm}) has waited for children before"),
+        );
+    }
+    // A blocked SIGCHLD says nothing: every process blocks it for a moment while it starts another.
+    if caught("SigCgt:") {
+        return says(true, format!("pid {pid} ({comm}) listens to SIGCHLD"));
+    }
+    says(
+        false,
+        format!("pid {pid} ({comm}) has never waited for a child and does not listen to SIGCHLD"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adopter(comm: &str, waited: u64) -> Stat {
+        Stat {
+            pid: 1,
+            comm: comm.into(),
+            state: b'S',
+            ppid: 0,
+            pgrp: 1,
+            session: 1,
+            cpu_ticks: 0,
+            waited_ticks: 0,
+            waited_faults: waited,
+            start: 0,
+            rss_pages: 0,
+        }
+    }
+
+    #[test]
+    fn evidence_in_order() {
+        let none =
+            "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nSigCgt:\t0000000000000000\n";
+        let ignores = "SigIgn:\t0000000000010000\n";
+        let catches = "SigCgt:\t0000000000010000\n";
+        let table = [
+            (adopter("sleep", 0), none, 0, false),
+            (adopter("node", 99), catches, 0, false),
+            (adopter("python3.11", 99), catches, 0, false),
+            (adopter("node", 0), ignores, 0, true),
+            (adopter("systemd", 0), none, 999, true),
+            (adopter("my-init", 5), none, 3, true),
+            (adopter("my-init", 5), none, 1_000, false),
+            (adopter("my-init", 0), catches, 0, true),
+            (adopter("my-init", 0), none, 0, false),
+        ];
+        for (stat, status, zombies, reaps) in table {
+            let verdict = weigh(&stat, status, zombies);
+            assert_eq!(
+                verdict.reaps, reaps,
+                "{} {zombies}: {}",
+                stat.comm, verdict.why
+            );
+        }
+    }
+}

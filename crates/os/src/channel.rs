@@ -1,0 +1,196 @@
+//! The few words that shim, guard and keeper say to each other, over packet sockets that no child inherits.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use mainstay_core::ids::Identity;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
+
+use crate::signals::Received;
+
+/// One word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// To the shim: this pair looks after you from now on.
+    Here {
+        /// The guard.
+        guard: Identity,
+        /// The keeper.
+        keeper: Identity,
+    },
+    /// To the shim: all is done, leave with this code.
+    Finished {
+        /// The exit code.
+        code: u8,
+    },
+    /// To the keeper: the shim got this signal.
+    Signalled(Received),
+    /// To the guard: let go of the client's pipes.
+    Release,
+}
+
+/// One end of a packet socket.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+impl Channel {
+    /// Two connected ends, non-blocking and close-on-exec.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Self(a), Self(b)))
+    }
+
+    /// Says a word. A peer that is gone or does not listen is not an error here: its death is seen elsewhere.
+    pub fn say(&self, word: Word) {
+        let bytes = encode(word);
+        // Best effort by contract; NOSIGNAL because a dead peer must not end us.
+        send(&self.0, &bytes, SendFlags::NOSIGNAL).ok();
+    }
+
+    /// Hears a word.
+    pub fn hear(&self) -> Heard {
+        let mut bytes = [0u8; PACKET];
+        match recv(&self.0, &mut bytes, RecvFlags::empty()) {
+            Ok((0, _)) => Heard::Closed,
+            Ok((_, len)) => decode(&bytes[..len.min(PACKET)]).map_or(Heard::Nothing, Heard::Word),
+            Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR => {
+                Heard::Nothing
+            }
+            Err(_) => Heard::Closed,
+        }
+    }
+
+    /// Another descriptor of the same end.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self(self.0.try_clone()?))
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl std::os::fd::AsRawFd for Channel {
+    fn as_raw_fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+/// What was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A word.
+    Word(Word),
+    /// Nothing now.
+    Nothing,
+    /// Nobody is on the other end.
+    Closed,
+}
+
+const PACKET: usize = 32;
+
+fn encode(word: Word) -> [u8; PACKET] {
+    let mut out = [0u8; PACKET];
+    let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+    match word {
+        Word::Here { guard, keeper } => {
+            put(0, &[1]);
+            put(4, &guard.pid.to_le_bytes());
+            put(8, &guard.start.to_le_bytes());
+            put(16, &keeper.pid.to_le_bytes());
+            put(20, &keeper.start.to_le_bytes());
+        }
+        Word::Finished { code } => put(0, &[2, code]),
+        Word::Signalled(Received {
+            number,
+            code,
+            pid,
+            uid,
+        }) => {
+            put(0, &[3]);
+            put(4, &number.to_le_bytes());
+            put(8, &code.to_le_bytes());
+            put(12, &pid.to_le_bytes());
+            put(16, &uid.to_le_bytes());
+        }
+        Word::Release => put(0, &[4]),
+    }
+    out
+}
+
+fn decode(bytes: &[u8]) -> Option<Word> {
+    let bytes: &[u8; PACKET] = bytes.try_into().ok()?;
+    let i32_at =
+        |at: usize| i32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let u64_at = |at: usize| u64::from(i32_at(at) as u32) | u64::from(i32_at(at + 4) as u32) << 32;
+    match bytes[0] {
+        1 => Some(Word::Here {
+            guard: Identity {
+                pid: i32_at(4),
+                start: u64_at(8),
+            },
+            keeper: Identity {
+                pid: i32_at(16),
+                start: u64_at(20),
+            },
+        }),
+        2 => Some(Word::Finished { code: bytes[1] }),
+        3 => Some(Word::Signalled(Received {
+            number: i32_at(4),
+            code: i32_at(8),
+            pid: i32_at(12),
+            uid: i32_at(16) as u32,
+        })),
+        4 => Some(Word::Release),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_arrives_as_it_was_said() {
+        let (a, b) = Channel::pair().unwrap();
+        let words = [
+            Word::Here {
+                guard: Identity {
+                    pid: 7,
+                    start: u64::MAX - 1,
+                },
+                keeper: Identity {
+                    pid: i32::MAX,
+                    start: 1 << 40,
+                },
+            },
+            Word::Finished { code: 143 },
+            Word::Signalled(Received {
+                number: 15,
+                code: -1,
+                pid: 42,
+                uid: u32::MAX,
+            }),
+            Word::Release,
+        ];
+        for word in words {
+            a.say(word);
+            assert_eq!(b.hear(), Heard::Word(word));
+        }
+        assert_eq!(b.hear(), Heard::Nothing);
+        drop(a);
+        assert_eq!(b.hear(), Heard::Closed);
+        b.say(Word::Release);
+    }
+
+    #[test]
+    fn a_foreign_packet_is_nothing() {
+        assert_eq!(decode(b"hello"), None);
+        assert_eq!(decode(&[9; PACKET]), None);
+    }
+}

@@ -1,0 +1,286 @@
+//! The guard: parent of the keeper, and nothing else.
+//!
+//! It holds spare copies of the client's pipes (its own 0, 1 and 2) and the record. When the keeper dies before its
+//! work is done, the guard has inherited the whole tree: it ends it and starts a new keeper. It knows no message and
+//! writes no file; what it saw goes into the record's notes for the next keeper to tell.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use mainstay_core::clock::Moment;
+use mainstay_core::event::Status;
+use mainstay_core::ids::{Identity, Tag};
+use mainstay_core::limits::{KEEPER_BUDGET, KEEPER_BUDGET_MS};
+use mainstay_core::record::Phase;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::channel::{Channel, Heard, Word};
+use crate::identity::{self, Handle};
+use crate::record::{Parts, Region};
+use crate::signals::Signals;
+use crate::tree::Tree;
+use crate::{clock, role, title};
+
+/// Why a guard is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// The beginning.
+    First,
+    /// Guard and keeper before it were both killed; their tree is not below us and must be ended first.
+    Relit,
+}
+
+/// What a keeper is given.
+pub struct Keeping<'a> {
+    /// The record.
+    pub region: &'a Region,
+    /// Its parts, lent to this keeper alone.
+    pub parts: Parts,
+    /// To the shim.
+    pub to_shim: Channel,
+    /// To the guard.
+    pub to_guard: Channel,
+    /// The guard.
+    pub guard: Identity,
+    /// Whether it takes over from a keeper that was killed.
+    pub takeover: bool,
+}
+
+/// What the application lends to the guard: it runs in the forked processes.
+pub trait Roles {
+    /// In a new guard, before its keeper: take the link's lock.
+    fn prepare(&mut self);
+    /// In the keeper's process, from start to end. Returns the exit code: 0 means that its work is done.
+    fn keeper(&mut self, keeping: Keeping<'_>) -> u8;
+    /// In a process of its own, once: end what earlier pairs, wholly killed, left behind.
+    fn sweep(&mut self);
+    /// The tag of a keeper's tree.
+    fn tag(&self, keeper: Identity) -> Tag;
+    /// Ends a tree that is not below us (by leaf, tag and recorded members); how many were ended.
+    fn end_strays(&mut self) -> u32;
+}
+
+/// The code with which the shim leaves when no keeper could be kept alive.
+pub const LOST: u8 = 125;
+const KILL_CONFIRM_MS: u64 = 5_000;
+
+/// Runs the guard's life in this process.
+pub fn run(region: &Region, to_shim: Channel, birth: Birth, roles: &mut dyn Roles) -> u8 {
+    let Ok(mut guard) = Guard::begin(region, to_shim, roles) else {
+        return LOST;
+    };
+    guard.roles.prepare();
+    if birth == Birth::Relit {
+        let ended = guard.roles.end_strays();
+        guard.note_loss(None, ended);
+    }
+    guard.sweep_aside = birth == Birth::First;
+    guard.stand(birth == Birth::Relit)
+}
+
+/// Runs a side guard's life: the guard was killed while its keeper lives on, and this process, forked from that keeper,
+/// stands beside it. Once the keeper is lost it is a guard like any other.
+pub fn run_beside(
+    region: &Region,
+    to_shim: Channel,
+    keeper: Identity,
+    words: &Channel,
+    roles: &mut dyn Roles,
+) -> u8 {
+    let Ok(mut guard) = Guard::begin(region, to_shim, roles) else {
+        return LOST;
+    };
+    if guard.beside(keeper, words).is_err() || region.head().phase() == Phase::Finished {
+        return 0;
+    }
+    guard.note_keeper(keeper.pid);
+    let ended = guard.roles.end_strays();
+    guard.note_loss(None, ended);
+    guard.stand(true)
+}
+
+struct Guard<'a> {
+    region: &'a Region,
+    to_shim: Channel,
+    roles: &'a mut dyn Roles,
+    signals: Signals,
+    me: Identity,
+    losses: [Option<Moment>; KEEPER_BUDGET as usize],
+    /// A sweep is due, after the keeper has been started.
+    sweep_aside: bool,
+}
+
+impl<'a> Guard<'a> {
+    fn begin(region: &'a Region, to_shim: Channel, roles: &'a mut dyn Roles) -> io::Result<Self> {
+        role::own_session();
+        title::set("mcp-guard");
+        role::become_subreaper()?;
+        let signals = Signals::open(&[libc::SIGCHLD])?;
+        let me = identity::me()?;
+        Ok(Self {
+            region,
+            to_shim,
+            roles,
+            signals,
+            me,
+            losses: Default::default(),
+            sweep_aside: false,
+        })
+    }
+
+    /// Keeper after keeper, until the work is done or the budget is spent.
+    fn stand(&mut self, mut takeover: bool) -> u8 {
+        loop {
+            let Ok((keeper, status)) = self.over_a_keeper(takeover) else {
+                return self.give_up();
+            };
+            // Whatever is below us now was the keeper's: it is ours to end, however the keeper ended.
+            let mut tree = Tree::inherited(&self.roles.tag(keeper));
+            let ended = tree.kill(KILL_CONFIRM_MS, &mut |_, _, _| {});
+            if self.region.head().phase() == Phase::Finished {
+                return 0;
+            }
+            self.note_loss(Some(status), ended.count);
+            if !self.within_budget() {
+                return self.give_up();
+            }
+            takeover = true;
+        }
+    }
+
+    /// Starts a keeper and waits for its end.
+    fn over_a_keeper(&mut self, takeover: bool) -> io::Result<(Identity, Status)> {
+        let (mine, theirs) = Channel::pair()?;
+        let (region, me) = (self.region, self.me);
+        let to_shim = self.to_shim.try_clone()?;
+        let roles = &mut *self.roles;
+        let keeper = role::start(|| {
+            role::own_session();
+            title::set("mcp-keeper");
+            if role::become_subreaper().is_err() {
+                return LOST;
+            }
+            // SAFETY: this process has just been forked to be the only keeper: the guard starts the next one only after
+            // the death of the last.
+            let parts = unsafe { region.lend() };
+            roles.keeper(Keeping {
+                region,
+                parts,
+                to_shim,
+                to_guard: theirs,
+                guard: me,
+                takeover,
+            })
+        })?;
+        let who = identity::of(keeper)?;
+        self.to_shim.say(Word::Here {
+            guard: self.me,
+            keeper: who,
+        });
+        self.sweep();
+        let mut below = Tree::inherited(&self.roles.tag(who));
+        let mut deaf = false;
+        loop {
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(mine.as_fd(), PollFlags::IN),
+            ];
+            // A closed channel stays readable: once it is known to be closed it is not waited for.
+            wait(&mut fds[..if deaf { 1 } else { 2 }])?;
+            deaf = deaf || listen(&mine);
+            while self.signals.read()?.is_some() {}
+            let mut found = None;
+            below.reap(&mut |pid, status, _| {
+                if pid == keeper {
+                    found = Some(status);
+                }
+            });
+            if let Some(status) = found {
+                self.note_keeper(keeper);
+                return Ok((who, status));
+            }
+        }
+    }
+
+    /// Sweeps in a child, so that neither we nor the keeper are kept waiting by a long process table.
+    fn sweep(&mut self) {
+        if std::mem::take(&mut self.sweep_aside) {
+            let roles = &mut *self.roles;
+            let sweeper = role::start(|| {
+                role::release_stdio();
+                title::set("mcp-sweep");
+                roles.sweep();
+                0
+            });
+            // No process for it: then the next start sweeps.
+            drop(sweeper);
+        }
+    }
+
+    /// Waits until a keeper that is not our child has ended.
+    fn beside(&mut self, keeper: Identity, words: &Channel) -> io::Result<()> {
+        let handle = match Handle::open(keeper) {
+            Ok(handle) => handle,
+            // Already gone: then there is nothing to wait for.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        self.to_shim.say(Word::Here {
+            guard: self.me,
+            keeper,
+        });
+        let mut deaf = false;
+        while !handle.ended() {
+            let mut fds = [
+                PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(words.as_fd(), PollFlags::IN),
+            ];
+            wait(&mut fds[..if deaf { 1 } else { 2 }])?;
+            deaf = deaf || listen(words);
+        }
+        Ok(())
+    }
+
+    fn note_keeper(&self, keeper: i32) {
+        let mut notes = self.region.notes();
+        notes.set_lost_pid(keeper);
+        self.region.write_notes(notes);
+    }
+
+    fn note_loss(&self, status: Option<Status>, ended: u32) {
+        let mut notes = self.region.notes();
+        notes.lose(notes.lost_pid(), status, ended);
+        self.region.write_notes(notes);
+    }
+
+    fn within_budget(&mut self) -> bool {
+        let now = clock::now();
+        self.losses.rotate_right(1);
+        let oldest = self.losses[0].replace(now);
+        oldest.is_none_or(|oldest| now.ms_since(oldest) > KEEPER_BUDGET_MS)
+    }
+
+    fn give_up(&self) -> u8 {
+        self.to_shim.say(Word::Finished { code: LOST });
+        LOST
+    }
+}
+
+fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
+    match poll(fds, None) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Hears the keeper; whether it has closed its end.
+fn listen(keeper: &Channel) -> bool {
+    loop {
+        match keeper.hear() {
+            Heard::Word(Word::Release) => role::release_stdio(),
+            Heard::Word(Word::Here { .. } | Word::Finished { .. } | Word::Signalled(_)) => {}
+            Heard::Nothing => return false,
+            Heard::Closed => return true,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Who holds the other end of our stdin?
+//!
+//! When the process that started us is gone and no EOF came, somebody holds the client's end: the real client behind a
+//! launcher (`sh -c`, npx) that has done its part, or a sibling into which the descriptor leaked. The real client is
+//! older than the launcher it started; a sibling is younger than the client that leaked to it.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+
+use mainstay_core::event::Seen;
+use mainstay_core::ids::Identity;
+use rustix::fs::{FileType, fstat};
+
+use crate::census;
+
+/// The process that is the client now that `dead` is gone: the youngest holder of the other end that is an ancestor of
+/// ours from the beginning, or plainly older than the dead one (start times have a grain of 10 ms).
+pub fn heir(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option<Seen> {
+    let stat = fstat(stdin).ok()?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let wanted = if kind == FileType::Fifo {
+        Wanted::Writer(format!("pipe:[{}]", stat.st_ino))
+    } else if kind == FileType::Socket {
+        Wanted::Any(format!("socket:[{}]", peer(stat.st_ino as u32).ok()??))
+    } else {
+        // A terminal, a file or a device is nobody's end.
+        return None;
+    };
+    let mine = rustix::process::getuid().as_raw();
+    census::pids()
+        .ok()?
+        .into_iter()
+        .filter(|&pid| census::uid(pid) == Some(mine))
+        .filter_map(|pid| census::stat(pid).ok())
+        .filter(|stat| !stat.dead() && stat.who() != dead)
+        .filter(|stat| stat.start < dead.start || ancestors.contains(&stat.who()))
+        .filter(|stat| holds(stat.pid, &wanted))
+        .max_by_key(|stat| stat.start)
+        .map(|stat| Seen {
+            who: stat.who(),
+            comm: stat.comm,
+        })
+}
+
+enum Wanted {
+    Writer(String),
+    Any(String),
+}
+
+fn holds(pid: i32, wanted: &Wanted) -> bool {
+    let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    let (name, writer) = match wanted {
+        Wanted::Writer(name) => (name, true),
+        Wanted::Any(name) => (name, false),
+    };
+    fds.flatten().any(|entry| {
+        fs::read_link(entry.path()).is_ok_and(|link| link.as_os_str() == name.as_str())
+            // The mode of the link tells how the descriptor was opened.
+            && (!writer || fs::symlink_metadata(entry.path()).is_ok_and(|meta| meta.mode() & 0o200 != 0))
+    })
+}
+
+/// The inode of the socket at the other end of a Unix socket pair; `None` if nobody has it any more.
+fn peer(inode: u32) -> io::Result<Option<u32>> {
+    const SOCK_DIAG_BY_FAMILY: u16 = 20;
+    const UDIAG_SHOW_PEER: u32 = 4;
+    const UNIX_DIAG_PEER: u16 = 2;
+    const HEADER: usize = 16;
+    let family = rustix::net::AddressFamily::NETLINK;
+    let protocol = rustix::net::Protocol::from_raw(
+        std::num::NonZeroU32::new(libc::NETLINK_SOCK_DIAG as u32)
+            .ok_or(io::ErrorKind::Unsupported)?,
+    );
+    let socket = rustix::net::socket_with(
+        family,
+        rustix::net::SocketType::RAW,
+        rustix::net::SocketFlags::CLOEXEC,
+        Some(protocol),
+    )?;
+    // struct nlmsghdr, then struct unix_diag_req: family, protocol, states, inode, show, cookie.
+    let mut request = Vec::with_capacity(40);
+    request.extend_from_slice(&40u32.to_ne_bytes());
+    request.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    request.extend_from_slice(&[0; 8]);
+    request.extend_from_slice(&[libc::AF_UNIX as u8, 0, 0, 0]);
+    request.extend_from_slice(&u32::MAX.to_ne_bytes());
+    request.extend_from_slice(&inode.to_ne_bytes());
+    request.extend_from_slice(&UDIAG_SHOW_PEER.to_ne_bytes());
+    request.extend_from_slice(&[0xff; 8]);
+    rustix::net::send(&socket, &request, rustix::net::SendFlags::empty())?;
+    let mut answer = [0u8; 1024];
+    let (_, len) = rustix::net::recv(&socket, &mut answer[..], rustix::net::RecvFlags::empty())?;
+    let u32_at = |at: usize| {
+        answer
+            .get(at..at + 4)
+            .and_then(|b| b.try_into().ok())
+            .map(u32::from_ne_bytes)
+    };
+    let u16_at = |at: usize| {
+        answer
+            .get(at..at + 2)
+            .and_then(|b| b.try_into().ok())
+            .map(u16::from_ne_bytes)
+    };
+    if u16_at(4) != Some(SOCK_DIAG_BY_FAMILY) {
+        return Ok(None);
+    }
+    // struct unix_diag_msg is 16 bytes; attributes follow, each with length and type.
+    let mut at = HEADER + 16;
+    while let (Some(size), Some(kind)) = (u16_at(at), u16_at(at + 2)) {
+        if size < 4 || at + usize::from(size) > len {
+            break;
+        }
+        if kind == UNIX_DIAG_PEER {
+            return Ok(u32_at(at + 4).filter(|&inode| inode != 0));
+        }
+        at += usize::from(size).next_multiple_of(4);
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    fn me_as_if_started_by_a_launcher() -> Identity {
+        Identity {
+            pid: i32::MAX,
+            start: u64::MAX,
+        }
+    }
+
+    #[test]
+    fn an_older_holder_of_a_pipe_is_the_heir() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let me = crate::identity::me().unwrap();
+        assert_eq!(
+            heir(&reader, me_as_if_started_by_a_launcher(), &[])
+                .unwrap()
+                .who,
+            me
+        );
+        // Not older than the dead: a leak, unless it is known to stand above us.
+        let twin = Identity {
+            pid: i32::MAX,
+            start: me.start,
+        };
+        assert_eq!(heir(&reader, twin, &[]), None);
+        assert_eq!(heir(&reader, twin, &[me]).unwrap().who, me);
+        drop(writer);
+        assert_eq!(heir(&reader, me_as_if_started_by_a_launcher(), &[]), None);
+    }
+
+    #[test]
+    fn the_same_for_a_socket() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let me = crate::identity::me().unwrap();
+        assert_eq!(
+            heir(&ours, me_as_if_started_by_a_launcher(), &[])
+                .unwrap()
+                .who,
+            me
+        );
+        assert!(theirs.as_raw_fd() > 0);
+        drop(theirs);
+        assert_eq!(heir(&ours, me_as_if_started_by_a_launcher(), &[]), None);
+    }
+}

@@ -1,0 +1,344 @@
+//! The record in a memfd: shared by guard and keeper, gone with the last of them.
+//!
+//! Sparse: only pages that were touched cost memory. The layout is fixed and every field is plain data, so that a
+//! keeper can map what its predecessor was writing when it was killed.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+
+use mainstay_core::event::Status;
+use mainstay_core::limits::{IN_FLIGHT_MAX, WHOLE_LINE_BYTES};
+use mainstay_core::message::inflight::Slot;
+use mainstay_core::record::{Head, Record};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+const PAGE: usize = 4096;
+const HEAD: usize = 0;
+const NOTES: usize = PAGE;
+const BOARD: usize = 2 * PAGE;
+const OPENING: usize = 3 * PAGE;
+const INBOX: usize = OPENING + WHOLE_LINE_BYTES;
+const INBOX_BYTES: usize = 2 * WHOLE_LINE_BYTES;
+const SLOTS: usize = INBOX + INBOX_BYTES;
+const TOTAL: usize = SLOTS + IN_FLIGHT_MAX * size_of::<Slot>();
+
+/// Where the bytes in the inbox stand.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// First byte that the server does not have yet.
+    pub start: u32,
+    /// First byte whose line has not been routed yet.
+    pub routed: u32,
+    /// End of what was read.
+    pub end: u32,
+}
+
+/// The marks, twice: one is in force while the other is being written.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Board {
+    in_force: u32,
+    /// Not 0: bytes beyond the end are stale, not fresh.
+    stale: u32,
+    marks: [Marks; 2],
+}
+
+/// Bytes from the client that survive a killed keeper.
+///
+/// Free space is zero. JSON text holds no NUL, so bytes that the kernel had delivered when the keeper was killed, before
+/// it could move the mark, are found by [`Inbox::recover`].
+pub struct Inbox {
+    bytes: &'static mut [u8],
+    board: *mut Board,
+}
+
+impl Inbox {
+    /// The whole buffer.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// The whole buffer.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+
+    /// Puts new marks in force, all at once.
+    pub fn mark(&mut self, marks: Marks) {
+        let board = self.board;
+        // SAFETY: `board` points into the mapping, which lives for ever; only the one keeper writes it. Volatile stores
+        // keep their order, so a successor sees either the old marks or the new ones.
+        unsafe {
+            let other = 1 - (ptr::read_volatile(&raw const (*board).in_force) & 1);
+            ptr::write_volatile(
+                (&raw mut (*board).marks)
+                    .cast::<Marks>()
+                    .add(other as usize),
+                marks,
+            );
+            ptr::write_volatile(&raw mut (*board).in_force, other);
+        }
+    }
+
+    /// The bytes were copied to the front (source and copy do not overlap) and used to reach to `old_end`: puts the new
+    /// marks in force and clears what is stale.
+    pub fn moved(&mut self, marks: Marks, old_end: usize) {
+        // SAFETY: as in `mark`.
+        unsafe { ptr::write_volatile(&raw mut (*self.board).stale, 1) };
+        self.mark(marks);
+        if let Some(stale) = self.bytes.get_mut(marks.end as usize..old_end) {
+            stale.fill(0);
+        }
+        // SAFETY: as in `mark`; the fence keeps the clearing before it.
+        unsafe {
+            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+            ptr::write_volatile(&raw mut (*self.board).stale, 0);
+        }
+    }
+
+    /// What a killed keeper left, including bytes that came with its last `read`.
+    pub fn recover(&mut self) -> Marks {
+        // SAFETY: as in `mark`; any bit pattern is valid.
+        let board = unsafe { ptr::read_volatile(self.board) };
+        let mut marks = board.marks[(board.in_force & 1) as usize];
+        let len = self.bytes.len();
+        if marks.start > marks.routed || marks.routed > marks.end || marks.end as usize > len {
+            marks = Marks::default();
+        }
+        let free = &mut self.bytes[marks.end as usize..];
+        if board.stale != 0 {
+            free.fill(0);
+        }
+        marks.end += free.iter().position(|&b| b == 0).unwrap_or(free.len()) as u32;
+        self.moved(marks, marks.end as usize);
+        marks
+    }
+}
+
+/// What guard and keeper tell each other beside the link's own memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Notes {
+    lost_known: u32,
+    lost_pid: i32,
+    lost_signal: i32,
+    lost_code: i32,
+    /// Processes that the guard ended because the last keeper was lost.
+    pub lost_ended: u32,
+    /// Keepers that were lost so far.
+    pub lost_count: u32,
+}
+
+impl Notes {
+    /// Notes how a keeper ended.
+    pub fn lose(&mut self, who: i32, status: Option<Status>, ended: u32) {
+        self.lost_pid = who;
+        self.lost_ended = ended;
+        self.lost_known = u32::from(status.is_some());
+        (self.lost_signal, self.lost_code) = match status {
+            Some(Status::Signal { number, core }) => (number, i32::from(core)),
+            Some(Status::Code(code)) => (0, code),
+            None => (0, 0),
+        };
+        self.lost_count += 1;
+    }
+
+    /// Notes which keeper is about to be lost.
+    pub fn set_lost_pid(&mut self, pid: i32) {
+        self.lost_pid = pid;
+    }
+
+    /// The keeper noted last.
+    pub fn lost_pid(&self) -> i32 {
+        self.lost_pid
+    }
+
+    /// The last keeper that was lost, and how it ended.
+    pub fn lost(&self) -> Option<(i32, Option<Status>)> {
+        let status = match (self.lost_known, self.lost_signal) {
+            (0, _) => None,
+            (_, 0) => Some(Status::Code(self.lost_code)),
+            (_, number) => Some(Status::Signal {
+                number,
+                core: self.lost_code != 0,
+            }),
+        };
+        (self.lost_count > 0).then_some((self.lost_pid, status))
+    }
+}
+
+/// The mapped memfd. One per process; forks share it.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    fd: OwnedFd,
+}
+
+/// The parts of a [`Region`], lent to one keeper.
+pub struct Parts {
+    /// The link's own memory.
+    pub record: Record<'static>,
+    /// Notes between guard and keeper.
+    pub notes: &'static mut Notes,
+    /// Bytes from the client.
+    pub inbox: Inbox,
+}
+
+impl Region {
+    /// A fresh, zeroed record.
+    pub fn create() -> io::Result<Self> {
+        let fd = memfd_create("mainstay-record", MemfdFlags::CLOEXEC)?;
+        ftruncate(&fd, TOTAL as u64)?;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let base = unsafe {
+            mmap(
+                ptr::null_mut(),
+                TOTAL,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd.as_fd(),
+                0,
+            )?
+        };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, fd })
+    }
+
+    /// Lends all parts. The mapping is never undone, so the borrow may live for ever.
+    ///
+    /// # Safety
+    /// At most one process at a time may use the parts (the guard calls this only when no keeper lives), and at most
+    /// once in that process's life.
+    pub unsafe fn lend(&self) -> Parts {
+        // SAFETY: all ranges lie within the mapping, are disjoint and page-aligned; every type is plain data for which
+        // any bit pattern is valid; the caller promises that nobody else uses them.
+        unsafe {
+            Parts {
+                record: Record {
+                    head: &mut *self.part::<Head>(HEAD),
+                    opening: std::slice::from_raw_parts_mut(
+                        self.part::<u8>(OPENING),
+                        WHOLE_LINE_BYTES,
+                    ),
+                    slots: std::slice::from_raw_parts_mut(self.part::<Slot>(SLOTS), IN_FLIGHT_MAX),
+                },
+                notes: &mut *self.part::<Notes>(NOTES),
+                inbox: Inbox {
+                    bytes: std::slice::from_raw_parts_mut(self.part::<u8>(INBOX), INBOX_BYTES),
+                    board: self.part::<Board>(BOARD),
+                },
+            }
+        }
+    }
+
+    /// A part at a page-aligned offset.
+    fn part<T>(&self, offset: usize) -> *mut T {
+        self.base.as_ptr().wrapping_add(offset).cast()
+    }
+
+    /// A copy of the fixed part, for a guard that only looks.
+    pub fn head(&self) -> Head {
+        // SAFETY: within the mapping, aligned, any bit pattern is valid; a torn read is possible and harmless.
+        unsafe { ptr::read_volatile(self.part::<Head>(HEAD)) }
+    }
+
+    /// A copy of the notes.
+    pub fn notes(&self) -> Notes {
+        // SAFETY: as for `head`.
+        unsafe { ptr::read_volatile(self.part::<Notes>(NOTES)) }
+    }
+
+    /// Changes the notes. Only for a guard whose keeper is dead.
+    pub fn write_notes(&self, notes: Notes) {
+        // SAFETY: within the mapping and aligned; no keeper lives that could hold a reference to it.
+        unsafe { ptr::write_volatile(self.part::<Notes>(NOTES), notes) }
+    }
+}
+
+impl AsRawFd for Region {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_keeper_wrote_the_next_one_reads() {
+        let region = Region::create().unwrap();
+        // SAFETY: the only use in this test.
+        let parts = unsafe { region.lend() };
+        parts.record.head.generation = 3;
+        let mut notes = region.notes();
+        assert_eq!(notes.lost(), None);
+        notes.lose(
+            42,
+            Some(Status::Signal {
+                number: 9,
+                core: false,
+            }),
+            7,
+        );
+        region.write_notes(notes);
+        assert_eq!(region.head().generation, 3);
+        assert_eq!(
+            region.notes().lost(),
+            Some((
+                42,
+                Some(Status::Signal {
+                    number: 9,
+                    core: false
+                })
+            ))
+        );
+        assert_eq!(region.notes().lost_ended, 7);
+    }
+
+    #[test]
+    fn bytes_of_the_fatal_read_are_found() {
+        let region = Region::create().unwrap();
+        // SAFETY: each is used after the other, as by a keeper and its successor.
+        let (mut first, mut next) = unsafe { (region.lend().inbox, region.lend().inbox) };
+        first.bytes_mut()[..6].copy_from_slice(b"{}\n{}\n");
+        first.mark(Marks {
+            start: 0,
+            routed: 3,
+            end: 3,
+        });
+        assert_eq!(
+            next.recover(),
+            Marks {
+                start: 0,
+                routed: 3,
+                end: 6
+            }
+        );
+        first.moved(
+            Marks {
+                start: 0,
+                routed: 0,
+                end: 0,
+            },
+            6,
+        );
+        assert_eq!(next.recover(), Marks::default());
+    }
+
+    #[test]
+    fn the_parts_do_not_overlap() {
+        const {
+            assert!(
+                size_of::<Head>() <= PAGE
+                    && size_of::<Notes>() <= PAGE
+                    && size_of::<Board>() <= PAGE
+                    && size_of::<Slot>() == 128
+            );
+        };
+    }
+}

@@ -1,0 +1,118 @@
+//! Forking one of our own roles: a child that runs a function and leaves, without exec.
+//!
+//! Only while this process has one thread. The child shares our image, which is why guard and shim cost 30 KB each.
+
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+/// Forks; the child runs `role` and exits with its result. The parent gets the child's pid.
+pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
+    // SAFETY: this process has a single thread (an invariant of the shim, the guard and the keeper), so the child may
+    // go on using the heap and everything else that it inherits.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => leave(role()),
+        pid => Ok(pid),
+    }
+}
+
+/// Like [`start`], but the child is nobody's in our tree: its parent exits at once, so that it is adopted elsewhere.
+pub fn start_detached(role: impl FnOnce() -> u8) -> io::Result<()> {
+    let intermediate = start(|| match start(role) {
+        Ok(_) => 0,
+        Err(error) => error.raw_os_error().unwrap_or(libc::EAGAIN) as u8,
+    })?;
+    match wait(intermediate)? {
+        Some(0) => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno.unwrap_or(libc::EAGAIN))),
+    }
+}
+
+/// Waits for a child of ours; its exit code, or `None` if a signal ended it.
+pub fn wait(pid: i32) -> io::Result<Option<i32>> {
+    let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+    loop {
+        match waitpid(Some(pid), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return Ok(status.exit_status()),
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Leaves at once: no destructors, no handlers, no flushing of buffers that belong to the parent.
+fn leave(code: u8) -> ! {
+    // SAFETY: `_exit` may be called at any time.
+    unsafe { libc::_exit(i32::from(code)) }
+}
+
+/// Starts a session of our own; a process that leads one already stays where it is.
+pub fn own_session() {
+    rustix::process::setsid().ok();
+}
+
+/// Adopts the orphans of our descendants from now on.
+pub fn become_subreaper() -> io::Result<()> {
+    // SAFETY: a prctl with plain integer arguments.
+    if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Closes every descriptor above 2: what a client leaked to us must not be held open by us.
+pub fn close_inherited() {
+    // SAFETY: called first thing in `main`, before anything of ours holds a descriptor above 2.
+    unsafe { libc::close_range(3, u32::MAX, 0) };
+}
+
+/// Closes every descriptor above 2 but these: for a role that is forked from a keeper in full swing, whose copies of the
+/// server's pipes would keep the server from ever seeing EOF.
+pub fn close_all_but(kept: &mut [RawFd]) {
+    kept.sort_unstable();
+    let mut first = 3;
+    for &mut fd in kept {
+        close_from(first, fd - 1);
+        first = fd + 1;
+    }
+    close_from(first, RawFd::MAX);
+}
+
+fn close_from(first: RawFd, last: RawFd) {
+    if first <= last {
+        // SAFETY: the caller never uses or drops the values that owned these descriptors: it leaves by `_exit`.
+        unsafe { libc::close_range(first as u32, last as u32, 0) };
+    }
+}
+
+/// One of the three descriptors that every process has: the Rust runtime opens what is missing of 0, 1 and 2.
+pub fn standard(fd: RawFd) -> BorrowedFd<'static> {
+    debug_assert!((0..3).contains(&fd));
+    // SAFETY: 0, 1 and 2 are open for the whole life of the process; they are only ever replaced, never closed.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// Ends a child of ours that only waits, and reaps it.
+pub fn dismiss(child: i32) {
+    if let Some(pid) = Pid::from_raw(child) {
+        kill_process(pid, Signal::KILL).ok();
+        drop(wait(child));
+    }
+}
+
+/// Lets go of the client's pipes: 0, 1 and 2 become `/dev/null`.
+pub fn release_stdio() {
+    let Ok(null) = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR,
+        rustix::fs::Mode::empty(),
+    ) else {
+        return;
+    };
+    for fd in 0..3 {
+        // SAFETY: dup2 onto the standard descriptors, which nothing in this process owns as a Rust value.
+        unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&null), fd) };
+    }
+}

@@ -1,0 +1,158 @@
+//! The shim: the process that the client started, and all that the client ever sees of us.
+//!
+//! It starts the guard, waits, passes signals on with their sender, and leaves with the code it is told. It never
+//! touches the data and allocates nothing after its start. Anyone may kill it: the guard and the keeper go on.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use mainstay_core::ids::Identity;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::channel::{Channel, Heard, Word};
+use crate::guard::{self, Birth, Roles};
+use crate::identity::Handle;
+use crate::record::Region;
+use crate::role;
+use crate::signals::{ENDING, Signals};
+
+/// How the shim is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With this exit code.
+    Code(u8),
+    /// By this signal, which the client (or somebody) sent.
+    Signal(i32),
+    /// Guard and keeper were killed again and again.
+    Lost,
+}
+
+/// Whether the guard leaves our process tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detach {
+    /// It does.
+    Yes,
+    /// It stays our child, because nobody would reap it elsewhere; we outlive it.
+    No,
+}
+
+/// How often a lost pair is replaced.
+const RELIGHTS: u32 = 3;
+
+/// Starts the guard and keeps the place until all is done.
+pub fn run(region: &Region, detach: Detach, roles: &mut dyn Roles) -> io::Result<Ending> {
+    let signals = Signals::open(&ENDING)?;
+    let mut shim = Shim {
+        signals,
+        detach,
+        pair: None,
+        child: None,
+        channel: None,
+    };
+    shim.light(region, Birth::First, roles)?;
+    let mut relights = 0;
+    loop {
+        match shim.wait()? {
+            Wake::Ending(ending) => {
+                shim.outlive_the_guard();
+                return Ok(ending);
+            }
+            Wake::Lost if relights < RELIGHTS => {
+                relights += 1;
+                shim.light(region, Birth::Relit, roles)?;
+            }
+            Wake::Lost => return Ok(Ending::Lost),
+        }
+    }
+}
+
+struct Shim {
+    signals: Signals,
+    detach: Detach,
+    channel: Option<Channel>,
+    pair: Option<(Handle, Handle)>,
+    child: Option<i32>,
+}
+
+enum Wake {
+    Ending(Ending),
+    Lost,
+}
+
+impl Shim {
+    fn light(&mut self, region: &Region, birth: Birth, roles: &mut dyn Roles) -> io::Result<()> {
+        self.outlive_the_guard();
+        let (mine, theirs) = Channel::pair()?;
+        self.pair = None;
+        self.channel = None;
+        let role = || guard::run(region, theirs, birth, roles);
+        match self.detach {
+            Detach::Yes => role::start_detached(role)?,
+            Detach::No => self.child = Some(role::start(role)?),
+        }
+        self.channel = Some(mine);
+        Ok(())
+    }
+
+    fn wait(&mut self) -> io::Result<Wake> {
+        loop {
+            let Some(channel) = &self.channel else {
+                return Ok(Wake::Lost);
+            };
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty()),
+                PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty()),
+            ];
+            // A pidfd stays readable once its process has ended, so only the living one of a pair is waited for.
+            if let Some((guard, keeper)) = &self.pair {
+                for (slot, handle) in fds[2..].iter_mut().zip([guard, keeper]) {
+                    if !handle.ended() {
+                        *slot = PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN);
+                    }
+                }
+            }
+            match poll(&mut fds, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // Words before signals: a "finished" that is already here is the truer end.
+            loop {
+                match channel.hear() {
+                    Heard::Word(Word::Finished { code }) => {
+                        return Ok(Wake::Ending(Ending::Code(code)));
+                    }
+                    Heard::Word(Word::Here { guard, keeper }) => self.pair = watch(guard, keeper),
+                    Heard::Word(Word::Signalled(_) | Word::Release) => {}
+                    Heard::Nothing => break,
+                    Heard::Closed => return Ok(Wake::Lost),
+                }
+            }
+            while let Some(received) = self.signals.read()? {
+                channel.say(Word::Signalled(received));
+                if self.detach == Detach::Yes {
+                    return Ok(Wake::Ending(Ending::Signal(received.number)));
+                }
+            }
+            if self
+                .pair
+                .as_ref()
+                .is_some_and(|(guard, keeper)| guard.ended() && keeper.ended())
+            {
+                return Ok(Wake::Lost);
+            }
+        }
+    }
+
+    /// An attached guard is our child: it ends right after it has told us, and we reap it.
+    fn outlive_the_guard(&mut self) {
+        if let Some(child) = self.child.take() {
+            drop(role::wait(child));
+        }
+    }
+}
+
+fn watch(guard: Identity, keeper: Identity) -> Option<(Handle, Handle)> {
+    Some((Handle::open(guard).ok()?, Handle::open(keeper).ok()?))
+}

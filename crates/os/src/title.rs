@@ -1,0 +1,34 @@
+//! A process's own name, as `ps` and `pkill` see it.
+//!
+//! Guard and keeper are forks of `mainstay run …` and would carry its command line; `pkill -f mainstay`, or one with
+//! the server's name, would then end the very processes that must survive to clean up.
+
+use std::ffi::CString;
+use std::fs;
+
+/// Gives this process another name, both `comm` and command line. Best effort.
+pub fn set(name: &str) {
+    if let Ok(name) = CString::new(name) {
+        // SAFETY: PR_SET_NAME reads a NUL-terminated string of any length and keeps 15 bytes of it.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
+    let Some((first, last)) = argument_area() else {
+        return;
+    };
+    // SAFETY: the kernel says that [first, last) is the argument area of this very process: mapped, writable, and
+    // used by nobody else any more (the arguments were copied by std at start, and this is the only thread).
+    let area = unsafe { std::slice::from_raw_parts_mut(first as *mut u8, last - first) };
+    area.fill(0);
+    let len = name.len().min(area.len().saturating_sub(1));
+    area[..len].copy_from_slice(&name.as_bytes()[..len]);
+}
+
+fn argument_area() -> Option<(usize, usize)> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let rest = stat.get(stat.rfind(')')? + 2..)?;
+    // proc(5): arg_start is field 48, arg_end 49; `rest` begins with field 3.
+    let mut fields = rest.split_ascii_whitespace().skip(45);
+    let first: usize = fields.next()?.parse().ok()?;
+    let last: usize = fields.next()?.parse().ok()?;
+    (first != 0 && last > first).then_some((first, last))
+}

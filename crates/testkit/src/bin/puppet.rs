@@ -1,0 +1,7 @@
+//! The client process on strings; see `mainstay_testkit::puppet`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    mainstay_testkit::puppet::run(std::env::args_os().skip(1).collect())
+}

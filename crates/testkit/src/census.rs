@@ -1,0 +1,234 @@
+//! The census guard: proof that a test left nobody behind.
+//!
+//! Every process of a test carries the test's mark: in its arguments (the unruly server and all that it makes, also
+//! with an empty environment), in its environment (`MAINSTAY_TEST`, which our own shim, guard and keeper inherit), or
+//! in its short name. Whoever carries it is counted, whatever its parent, group, session or cgroup. Zombies are not
+//! alive; they are counted apart.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use mainstay_core::ids::Identity;
+use mainstay_os::census::{self, Stat};
+use mainstay_os::clock;
+use mainstay_os::identity::Handle;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
+
+use crate::wait::{Deadline, HANG_STOP, poll_for};
+
+/// The variable that carries the mark.
+pub const MARK_VARIABLE: &str = "MAINSTAY_TEST";
+
+/// Scans that may be spoilt by processes that come and go before an empty one is believed anyway. A fork-and-exit
+/// chain can hide from one scan; hiding from this many in a row it cannot.
+const SPOILT_SCANS: usize = 200;
+
+/// One test's processes. Dropping it asserts that there are none, and ends them in any case.
+#[derive(Debug)]
+pub struct Census {
+    mark: String,
+    spared: RefCell<Vec<Identity>>,
+    /// Zombies that earlier scans have met.
+    met: RefCell<BTreeSet<Identity>>,
+}
+
+/// One look at the process table.
+#[derive(Debug, Default)]
+struct Scan {
+    living: Vec<Stat>,
+    zombies: Vec<Stat>,
+    /// Somebody that was listed had ended before we could read whose it was, or is ours and has only just ended: it may
+    /// have had a child that the list does not know yet.
+    spoilt: bool,
+}
+
+impl Census {
+    /// A census with a fresh mark.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a mark is random: two are never alike"
+    )]
+    pub fn new() -> Self {
+        let mut random = [0u8; 6];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .expect("the kernel has random bytes");
+        let mark = random.iter().fold(String::new(), |mut mark, byte| {
+            write!(mark, "{byte:02x}").expect("a string takes everything");
+            mark
+        });
+        Self {
+            mark,
+            spared: RefCell::default(),
+            met: RefCell::default(),
+        }
+    }
+
+    /// The mark: twelve hexadecimal digits.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Leaves a process out of the count: a client that the test means to keep.
+    pub fn spare(&self, who: Identity) {
+        self.spared.borrow_mut().push(who);
+    }
+
+    /// Everybody who carries the mark and is alive.
+    pub fn living(&self) -> Vec<Stat> {
+        let mut scan = self.scan();
+        for _ in 0..SPOILT_SCANS {
+            if !scan.living.is_empty() || !scan.spoilt {
+                break;
+            }
+            scan = self.scan();
+        }
+        scan.living
+    }
+
+    /// Everybody who carried the mark and waits to be reaped. Only members of the unruly server can be told then:
+    /// a zombie has neither arguments nor environment, but still its short name.
+    pub fn zombies(&self) -> Vec<Stat> {
+        self.scan().zombies
+    }
+
+    /// Waits until nobody is left; panics with a list of who is.
+    pub fn assert_empty(&self) {
+        self.assert_empty_within(HANG_STOP);
+    }
+
+    /// Waits for the ends of the living until nobody is left; `limit` only stops a hang.
+    pub fn assert_empty_within(&self, limit: Duration) {
+        let left = self.wait_empty(limit);
+        assert!(left.is_empty(), "{}", self.describe(&left));
+    }
+
+    /// Waits until nobody is left or the hang stop is reached, and says who is left.
+    pub fn wait_empty(&self, limit: Duration) -> Vec<Stat> {
+        let end = Deadline::after(limit);
+        loop {
+            let living = self.living();
+            if living.is_empty() || end.passed() {
+                return living;
+            }
+            wait_gone(&living, end);
+        }
+    }
+
+    /// One line for each process: who it is, whose child, in which state, how old, and what it was started as.
+    pub fn describe(&self, who: &[Stat]) -> String {
+        let mut text = format!("{} still alive with mark {}:", who.len(), self.mark);
+        for stat in who.iter().take(40) {
+            write!(
+                text,
+                "\n  pid {} ppid {} sid {} state {} age {} ms comm {} cmdline {:?}",
+                stat.pid,
+                stat.ppid,
+                stat.session,
+                char::from(stat.state),
+                age_ms(stat),
+                stat.comm,
+                census::cmdline(stat.pid).join(" "),
+            )
+            .expect("a string takes everything");
+        }
+        text
+    }
+
+    /// Ends everybody who carries the mark, spared or not.
+    pub fn end_all(&self) {
+        self.spared.borrow_mut().clear();
+        let end = Deadline::after(HANG_STOP);
+        loop {
+            let living = self.living();
+            if living.is_empty() || end.passed() {
+                return;
+            }
+            for stat in &living {
+                if let Ok(handle) = Handle::open(stat.who()) {
+                    handle.signal(Signal::KILL).ok();
+                }
+            }
+            wait_gone(&living, Deadline::after(Duration::from_secs(1)));
+        }
+    }
+
+    fn scan(&self) -> Scan {
+        let mut scan = Scan::default();
+        let me = std::process::id() as i32;
+        let entry = format!("{MARK_VARIABLE}={}", self.mark);
+        // The newest first, while the list is fresh: that is where a fork-and-exit chain is.
+        for pid in census::pids()
+            .expect("/proc can be listed")
+            .into_iter()
+            .rev()
+        {
+            let Ok(stat) = census::stat(pid) else {
+                scan.spoilt = true;
+                continue;
+            };
+            if pid == me || self.spared.borrow().contains(&stat.who()) {
+                continue;
+            }
+            let named = stat.comm.contains(&self.mark);
+            if stat.dead() {
+                if named {
+                    scan.spoilt |= self.met.borrow_mut().insert(stat.who());
+                    scan.zombies.push(stat);
+                }
+            } else if named || holds(pid, "cmdline", &self.mark) || holds(pid, "environ", &entry) {
+                scan.living.push(stat);
+            } else if census::stat(pid).map_or(true, |stat| stat.dead()) {
+                scan.spoilt = true;
+            }
+        }
+        scan
+    }
+}
+
+impl Drop for Census {
+    fn drop(&mut self) {
+        let left = if thread::panicking() {
+            Vec::new()
+        } else {
+            self.spared.borrow_mut().clear();
+            self.wait_empty(HANG_STOP)
+        };
+        let told = self.describe(&left);
+        self.end_all();
+        assert!(left.is_empty(), "{told}");
+    }
+}
+
+/// Waits until each of these has ended, or the hang stop.
+pub fn wait_gone(who: &[Stat], end: Deadline) {
+    let mut handles: Vec<Handle> = who
+        .iter()
+        .filter_map(|stat| Handle::open(stat.who()).ok())
+        .collect();
+    while !handles.is_empty() && !end.passed() {
+        let mut fds: Vec<PollFd<'_>> = handles
+            .iter()
+            .map(|handle| PollFd::new(handle, PollFlags::IN))
+            .collect();
+        poll_for(&mut fds, end.left());
+        handles.retain(|handle| !handle.ended());
+    }
+}
+
+fn holds(pid: i32, file: &str, text: &str) -> bool {
+    fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|bytes| {
+        bytes
+            .windows(text.len())
+            .any(|part| part == text.as_bytes())
+    })
+}
+
+fn age_ms(stat: &Stat) -> u64 {
+    let born_ms = stat.start * 1_000 / rustix::param::clock_ticks_per_second();
+    clock::since_boot_ms().saturating_sub(born_ms)
+}

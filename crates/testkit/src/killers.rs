@@ -1,0 +1,89 @@
+//! How real clients kill, and the kills that no client does.
+//!
+//! The gaps between signals are part of the habit; whoever is gone before is not signalled again.
+
+use std::time::Duration;
+
+use mainstay_core::ids::Identity;
+use mainstay_os::census;
+use mainstay_os::identity::Handle;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::wait::{idle, poll_for, span, until};
+
+/// Claude Code: SIGINT, after 0.1 s SIGTERM, after another 0.4 s SIGKILL, to the one process it started.
+pub fn claude(shim: Identity) {
+    let Ok(handle) = Handle::open(shim) else {
+        return;
+    };
+    for (signal, gap_ms) in [(Signal::INT, 100), (Signal::TERM, 400), (Signal::KILL, 0)] {
+        if handle.ended() {
+            return;
+        }
+        send(&handle, signal);
+        let mut fds = [PollFd::new(&handle, PollFlags::IN)];
+        poll_for(&mut fds, span(Duration::from_millis(gap_ms)));
+    }
+}
+
+/// Copilot CLI: walks the tree by parent pids, leaves first; SIGTERM to each, 2 ms later SIGKILL to each.
+pub fn copilot(shim: Identity) {
+    let mut tree = census::descendants(shim.pid);
+    tree.reverse();
+    let handles: Vec<Handle> = tree
+        .iter()
+        .map(census::Stat::who)
+        .chain([shim])
+        .filter_map(|who| Handle::open(who).ok())
+        .collect();
+    send_all(&handles, Signal::TERM);
+    idle(Duration::from_millis(2));
+    send_all(&handles, Signal::KILL);
+}
+
+/// Codex: the same to the process group. The shim must lead a group of its own.
+pub fn codex(shim: Identity) {
+    let Ok(handle) = Handle::open(shim) else {
+        return;
+    };
+    let group = Pid::from_raw(shim.pid).expect("a pid is not 0");
+    kill_process_group(group, Signal::TERM).ok();
+    idle(Duration::from_millis(2));
+    // As long as the leader is there, even as a zombie of its client, the number belongs to this group.
+    if census::stat(handle.who.pid).is_ok_and(|stat| stat.who() == shim) {
+        kill_process_group(group, Signal::KILL).ok();
+    }
+}
+
+/// SIGKILL to one, or to several as one blow: all are stopped first, so that none can react to the death of another.
+pub fn at_once(victims: &[Identity]) {
+    let handles: Vec<Handle> = victims
+        .iter()
+        .filter_map(|&who| Handle::open(who).ok())
+        .collect();
+    if handles.len() > 1 {
+        send_all(&handles, Signal::STOP);
+        until("the victims stand still", || {
+            handles
+                .iter()
+                .all(|handle| {
+                    census::stat(handle.who.pid)
+                        .map_or(true, |stat| matches!(stat.state, b'T' | b't' | b'Z' | b'X'))
+                })
+                .then_some(())
+        });
+    }
+    send_all(&handles, Signal::KILL);
+}
+
+fn send_all(handles: &[Handle], signal: Signal) {
+    for handle in handles {
+        send(handle, signal);
+    }
+}
+
+/// Sends through the handle; a victim that is gone already is what was wanted.
+fn send(handle: &Handle, signal: Signal) {
+    handle.signal(signal).ok();
+}

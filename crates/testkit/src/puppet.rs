@@ -1,0 +1,442 @@
+//! A client process on strings: it starts servers in a chosen way, says when it is ready, obeys, and can be killed.
+//!
+//! Both halves are here: [`Puppet`] in the test, [`run`] in the program. They talk in lines over the program's own
+//! stdin and stdout; its ends of the servers are its own alone.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+
+use mainstay_core::ids::Identity;
+use mainstay_os::identity::{self, Handle};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, getpid, kill_process, setsid};
+use serde_json::{Value, json};
+
+use crate::built;
+use crate::client::{Carrier, ends};
+use crate::fork::{expire_after, leave};
+use crate::stage::Stage;
+use crate::terminal::Terminal;
+use crate::wire::Wire;
+
+/// After this many seconds a forgotten puppet ends by itself.
+const EXPIRE_S: u32 = 300;
+
+/// Whom the client's write end of the first server's stdin leaks to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Leak {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// The command itself, as one more inherited descriptor.
+    Command,
+    /// Another child of the client, younger than the client.
+    Sibling,
+}
+
+/// How the client is to start its servers.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Pipes or sockets.
+    pub carrier: Carrier,
+    /// Its controlling terminal.
+    pub terminal: Option<Terminal>,
+    /// How many of the same, 1 unless told.
+    pub copies: Option<u32>,
+    /// Each in a process group of its own.
+    pub own_group: bool,
+    /// A leaked write end.
+    pub leak: Leak,
+    /// What starts the client itself, if not the test: the words before its own. Its pids may then have another meaning.
+    pub behind: Vec<OsString>,
+}
+
+/// The test's end of a client process.
+#[derive(Debug)]
+pub struct Puppet {
+    /// The client process.
+    pub who: Identity,
+    /// The processes that it started, in order.
+    pub shims: Vec<Identity>,
+    /// The sibling that holds a leaked write end.
+    pub sibling: Option<Identity>,
+    strings: Wire,
+    child: Child,
+    terminal: Option<Terminal>,
+}
+
+impl Puppet {
+    /// Starts the client; returns when every opening exchange is done. The census does not count it.
+    pub fn start(stage: &Stage, plan: Plan, argv: &[OsString]) -> Self {
+        let mut words = plan.behind.clone();
+        words.push(built::puppet().into());
+        let mut command = stage.command(&words[0]);
+        command
+            .args(&words[1..])
+            .args(["--mark", stage.census.mark()]);
+        if plan.carrier == Carrier::Sockets {
+            command.arg("--sockets");
+        }
+        if let Some(terminal) = &plan.terminal {
+            command
+                .arg("--tty")
+                .arg(terminal.path().expect("a terminal has a path"));
+        }
+        command.args(["--copies", &plan.copies.unwrap_or(1).to_string()]);
+        command.args(plan.own_group.then_some("--own-group"));
+        match plan.leak {
+            Leak::Nobody => {}
+            Leak::Command => drop(command.arg("--leak-to-command")),
+            Leak::Sibling => drop(command.arg("--leak-to-sibling")),
+        }
+        let (their_in, our_to) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe is to be had");
+        let (our_from, their_out) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe is to be had");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(stage.path("client-stderr.log"))
+            .expect("the HOME takes a file");
+        let child = command
+            .arg("--")
+            .args(argv)
+            .stdin(Stdio::from(their_in))
+            .stdout(Stdio::from(their_out))
+            .stderr(Stdio::from(log))
+            .spawn()
+            .expect("the puppet can be started");
+        let who = identity::of(child.id() as i32).expect("an unreaped child is in the table");
+        stage.census.spare(who);
+        let mut puppet = Self {
+            who,
+            shims: Vec::new(),
+            sibling: None,
+            strings: Wire::new(our_to, our_from),
+            child,
+            terminal: plan.terminal,
+        };
+        let ready = puppet.hear();
+        puppet.shims = ready["shims"]
+            .as_array()
+            .map(|list| list.iter().filter_map(read_identity).collect())
+            .unwrap_or_default();
+        puppet.sibling = read_identity(&ready["sibling"]);
+        if let Some(sibling) = puppet.sibling {
+            stage.census.spare(sibling);
+        }
+        puppet
+    }
+
+    /// Has it call the tool `pid` on every server; the pids, `None` where no answer came any more.
+    pub fn call_pids(&mut self) -> Vec<Option<i32>> {
+        let said = self.tell("call");
+        said["pids"]
+            .as_array()
+            .map(|pids| {
+                pids.iter()
+                    .map(|pid| pid.as_i64().map(|pid| pid as i32))
+                    .collect()
+            })
+            .unwrap_or_default()
+    }
+
+    /// Has it close its write ends.
+    pub fn close(&mut self) {
+        self.tell("close");
+    }
+
+    /// Has it say EOF on its sockets and keep them.
+    pub fn half_close(&mut self) {
+        self.tell("half-close");
+    }
+
+    /// Has it wait for the processes that it started; their exit codes, 128 + n for signals.
+    pub fn wait_shims(&mut self) -> Vec<i64> {
+        let said = self.tell("wait");
+        said["codes"]
+            .as_array()
+            .map(|codes| codes.iter().filter_map(Value::as_i64).collect())
+            .unwrap_or_default()
+    }
+
+    /// Has it start the same servers once more, after [`Self::wait_shims`].
+    pub fn again(&mut self) {
+        self.tell("again");
+    }
+
+    /// Has it end at once, closing nothing by hand, and waits for that.
+    pub fn exit(mut self) -> ExitStatus {
+        drop(self.strings.send_bytes(b"exit\n"));
+        self.gone()
+    }
+
+    /// Has it die by SIGABRT, as a crashing runtime does, and waits for that.
+    pub fn crash(mut self) -> ExitStatus {
+        drop(self.strings.send_bytes(b"crash\n"));
+        self.gone()
+    }
+
+    /// Kills it with SIGKILL, and waits for its end.
+    pub fn kill(mut self) -> ExitStatus {
+        if let Ok(handle) = Handle::open(self.who) {
+            handle.signal(Signal::KILL).ok();
+        }
+        self.gone()
+    }
+
+    /// Hangs up its terminal, and waits for its end.
+    pub fn hang_up(mut self) -> ExitStatus {
+        self.terminal
+            .take()
+            .expect("a terminal was given")
+            .hang_up();
+        self.gone()
+    }
+
+    fn tell(&mut self, command: &str) -> Value {
+        self.strings
+            .send_bytes(format!("{command}\n").as_bytes())
+            .expect("the puppet listens");
+        self.hear()
+    }
+
+    fn hear(&mut self) -> Value {
+        let line = self.strings.line().expect("the puppet speaks");
+        let line = line.expect("the puppet speaks before it ends");
+        serde_json::from_slice(&line).expect("the puppet speaks JSON")
+    }
+
+    fn gone(&mut self) -> ExitStatus {
+        self.child.wait().expect("a child can be waited for")
+    }
+}
+
+impl Drop for Puppet {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        if let Some(handle) = self.sibling.and_then(|who| Handle::open(who).ok()) {
+            handle.signal(Signal::KILL).ok();
+        }
+    }
+}
+
+/// The program, with the arguments after its name.
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    expire_after(EXPIRE_S);
+    match play(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            use io::Write as _;
+            drop(writeln!(io::stderr(), "puppet: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Default)]
+struct Part {
+    carrier: Carrier,
+    tty: Option<PathBuf>,
+    copies: u32,
+    own_group: bool,
+    leak: Leak,
+    mark: OsString,
+    argv: Vec<OsString>,
+}
+
+struct Running {
+    wire: Wire,
+    child: Child,
+}
+
+fn parse(args: Vec<OsString>) -> io::Result<Part> {
+    let mut part = Part {
+        copies: 1,
+        ..Part::default()
+    };
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let lacks = || io::Error::other("a flag lacks its value");
+        match arg.to_str().unwrap_or_default() {
+            "--mark" => part.mark = args.next().ok_or_else(lacks)?,
+            "--sockets" => part.carrier = Carrier::Sockets,
+            "--tty" => part.tty = Some(args.next().ok_or_else(lacks)?.into()),
+            "--copies" => {
+                let text = args.next().ok_or_else(lacks)?;
+                part.copies = text
+                    .to_str()
+                    .and_then(|text| text.parse().ok())
+                    .ok_or_else(lacks)?;
+            }
+            "--own-group" => part.own_group = true,
+            "--leak-to-command" => part.leak = Leak::Command,
+            "--leak-to-sibling" => part.leak = Leak::Sibling,
+            "--" => part.argv = args.by_ref().collect(),
+            unknown => return Err(io::Error::other(format!("unknown flag {unknown}"))),
+        }
+    }
+    Ok(part)
+}
+
+fn play(args: Vec<OsString>) -> io::Result<()> {
+    let part = parse(args)?;
+    // Kept open for ever: it is what makes the terminal ours.
+    let terminal = part
+        .tty
+        .as_ref()
+        .map(|path| {
+            setsid()?;
+            File::options().read(true).write(true).open(path)
+        })
+        .transpose()?;
+    let mut strings = Wire::new(
+        rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?,
+        rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?,
+    );
+    let (mut running, sibling) = start_all(&part)?;
+    let shims: Vec<Value> = running
+        .iter()
+        .filter_map(|one| identity::of(one.child.id() as i32).ok())
+        .map(write_identity)
+        .collect();
+    let sibling = sibling.and_then(|child| identity::of(child.id() as i32).ok());
+    strings.send(&json!({"shims": shims, "sibling": sibling.map(write_identity)}))?;
+    while let Some(command) =
+        strings.line_within(std::time::Duration::from_secs(EXPIRE_S.into()))?
+    {
+        if command == b"again" {
+            running = start_all(&part)?.0;
+            strings.send(&json!({}))?;
+            continue;
+        }
+        let said = obey(&String::from_utf8_lossy(&command), &mut running)?;
+        strings.send(&said)?;
+    }
+    drop(terminal);
+    Ok(())
+}
+
+/// Starts every server and does the opening exchanges.
+fn start_all(part: &Part) -> io::Result<(Vec<Running>, Option<Child>)> {
+    let mut sibling = None;
+    let mut running = Vec::new();
+    for _ in 0..part.copies {
+        let (wire, their_in, their_out) = ends(part.carrier)?;
+        let leaked = match (part.leak, wire.writer()) {
+            (Leak::Command | Leak::Sibling, Some(writer)) => Some(rustix::io::dup(writer)?),
+            (Leak::Nobody, _) | (_, None) => None,
+        };
+        if part.leak == Leak::Sibling {
+            sibling = Some(start_sibling(&part.mark)?);
+            drop(leaked);
+            running.push(start(part, wire, their_in, their_out)?);
+        } else {
+            running.push(start(part, wire, their_in, their_out)?);
+            drop(leaked);
+        }
+    }
+    for one in &mut running {
+        one.wire.initialize()?;
+    }
+    Ok((running, sibling))
+}
+
+fn obey(command: &str, running: &mut [Running]) -> io::Result<Value> {
+    Ok(match command {
+        "call" => {
+            let pids: Vec<Value> = running
+                .iter_mut()
+                .map(|one| {
+                    one.wire
+                        .call("pid", &json!({}))
+                        .map_or(Value::Null, |said| said["pid"].clone())
+                })
+                .collect();
+            json!({"pids": pids})
+        }
+        "close" => {
+            for one in running {
+                one.wire.close_write();
+            }
+            json!({})
+        }
+        "half-close" => {
+            running.iter().try_for_each(|one| one.wire.half_close())?;
+            json!({})
+        }
+        "wait" => {
+            let mut codes = Vec::new();
+            for one in running {
+                let status = one.child.wait()?;
+                codes.push(
+                    status
+                        .code()
+                        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+                );
+            }
+            json!({"codes": codes})
+        }
+        "exit" => leave(0),
+        "crash" => {
+            kill_process(getpid(), Signal::ABORT)?;
+            json!({})
+        }
+        unknown => return Err(io::Error::other(format!("unknown command {unknown}"))),
+    })
+}
+
+fn start(part: &Part, wire: Wire, their_in: Stdio, their_out: Stdio) -> io::Result<Running> {
+    let [program, args @ ..] = part.argv.as_slice() else {
+        return Err(io::Error::other("no command was given"));
+    };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a client starts servers: that is its part"
+    )]
+    let mut command = Command::new(program);
+    if part.own_group {
+        command.process_group(0);
+    }
+    let child = command
+        .args(args)
+        .stdin(their_in)
+        .stdout(their_out)
+        .spawn()?;
+    Ok(Running { wire, child })
+}
+
+/// A process that inherits whatever is inheritable at this moment, and lives on.
+fn start_sibling(mark: &OsString) -> io::Result<Child> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the sibling that a descriptor leaks to"
+    )]
+    let mut command = Command::new(built_beside()?);
+    command
+        .arg("--mark")
+        .arg(mark)
+        .args(["--role", "idle"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+fn built_beside() -> io::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("unruly"))
+}
+
+fn write_identity(who: Identity) -> Value {
+    json!({"pid": who.pid, "start": who.start})
+}
+
+fn read_identity(value: &Value) -> Option<Identity> {
+    Some(Identity {
+        pid: value.get("pid")?.as_i64()? as i32,
+        start: value.get("start")?.as_u64()?,
+    })
+}

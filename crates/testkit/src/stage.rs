@@ -1,0 +1,175 @@
+//! Where one test plays: a HOME of its own, a mark of its own, and the commands that carry both.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use serde_json::Value;
+
+use crate::built;
+use crate::card::{self, Card};
+use crate::census::{Census, MARK_VARIABLE};
+use crate::wait::until;
+
+/// One test's place. Dropping it asserts that no process is left, then removes the HOME.
+#[derive(Debug)]
+pub struct Stage {
+    /// Who is alive.
+    pub census: Census,
+    home: Home,
+}
+
+#[derive(Debug)]
+struct Home(PathBuf);
+
+impl Stage {
+    /// A fresh one.
+    #[expect(clippy::new_without_default, reason = "it makes a directory")]
+    pub fn new() -> Self {
+        let census = Census::new();
+        let home = std::env::temp_dir().join(format!("mainstay-test-{}", census.mark()));
+        fs::create_dir(&home).expect("the temporary directory takes a directory");
+        // Some systems reach it through a link; mainstay tells real paths.
+        let home = home
+            .canonicalize()
+            .expect("a directory just made has a path");
+        Self {
+            census,
+            home: Home(home),
+        }
+    }
+
+    /// The HOME of this test.
+    pub fn home(&self) -> &Path {
+        &self.home.0
+    }
+
+    /// A path in the HOME.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.home.0.join(name)
+    }
+
+    /// A command with the mark, the HOME, the PATH and no other variable, as hosts that pass only a few start us.
+    pub fn command(&self, program: impl Into<OsString>) -> Command {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one door through which tests start processes"
+        )]
+        let mut command = Command::new(program.into());
+        command
+            .env_clear()
+            .env("HOME", self.home())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env(MARK_VARIABLE, self.census.mark())
+            .current_dir(self.home());
+        command
+    }
+
+    /// The unruly server with these habits.
+    pub fn unruly<A: AsRef<str>>(&self, habits: &[A]) -> Vec<OsString> {
+        let mut argv: Vec<OsString> = vec![
+            built::unruly().into(),
+            "--mark".into(),
+            self.census.mark().into(),
+        ];
+        argv.extend(habits.iter().map(|habit| habit.as_ref().into()));
+        argv
+    }
+
+    /// Every card in the HOME.
+    pub fn cards(&self) -> Vec<Card> {
+        card::cards(self.home())
+    }
+
+    /// The one card in the HOME, complete with a living server; waits for it.
+    pub fn card(&self) -> Card {
+        self.card_that("names its shim, guard, keeper and server", |_| true)
+    }
+
+    /// The one complete card of which something is true; waits for it.
+    pub fn card_that(&self, what: &str, holds: impl Fn(&Card) -> bool) -> Card {
+        until(
+            &format!("a card that {what}, in {}", self.home().display()),
+            || {
+                self.cards().into_iter().find(|card| {
+                    [card.shim, card.guard, card.keeper, card.server]
+                        .iter()
+                        .all(Option::is_some)
+                        && holds(card)
+                })
+            },
+        )
+    }
+
+    /// The events with this word, now.
+    pub fn events(&self, word: &str) -> Vec<Value> {
+        card::events_called(self.home(), word)
+    }
+
+    /// The first event with this word; waits for it.
+    pub fn event(&self, word: &str) -> Value {
+        self.event_that(word, |_| true)
+    }
+
+    /// The first event with this word of which something is true; waits for it.
+    pub fn event_that(&self, word: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        until(
+            &format!("an event `{word}` in {}", self.home().display()),
+            || self.events(word).into_iter().find(|event| holds(event)),
+        )
+    }
+
+    /// What is told when a test fails: the events, and what was said on stderr.
+    pub fn story(&self) -> String {
+        let mut story = String::new();
+        for event in card::events(self.home()) {
+            writeln!(story, "  event {event}").expect("a string takes everything");
+        }
+        for name in ["stderr.log", "client-stderr.log"] {
+            let text = fs::read(self.path(name)).unwrap_or_default();
+            let tail =
+                String::from_utf8_lossy(&text[text.len().saturating_sub(2_000)..]).into_owned();
+            for line in tail.lines() {
+                writeln!(story, "  {name}: {line}").expect("a string takes everything");
+            }
+        }
+        story
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            drop(write!(
+                io::stderr(),
+                "the story of {}:\n{}",
+                self.census.mark(),
+                self.story()
+            ));
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Whoever was killed in the middle of a write may have left anything; a rest is no reason to fail a test.
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// `mainstay run` with these options, for this server.
+pub fn run(
+    mainstay: impl Into<OsString>,
+    options: &[&str],
+    server: Vec<OsString>,
+) -> Vec<OsString> {
+    let mut argv: Vec<OsString> = vec![mainstay.into(), "run".into()];
+    argv.extend(options.iter().map(Into::into));
+    argv.push("--".into());
+    argv.extend(server);
+    argv
+}

@@ -1,0 +1,250 @@
+//! The server's loop: lines in, answers out, answers that are due later.
+//!
+//! One thread. A call that sleeps does not hold up the others; at EOF what is still due is answered first.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use mainstay_core::clock::Moment;
+use mainstay_os::clock;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Signal, getpid, kill_process};
+use rustix::stdio::{stdin, stdout};
+use serde_json::{Value, json};
+
+use super::linger;
+use super::tools::{self, Outcome};
+use crate::unruly::Flags;
+use crate::wait::{poll_for, span};
+
+/// Serves until EOF (or for ever, if that is the habit).
+pub fn serve(flags: &Flags) -> io::Result<()> {
+    let record = flags.record.as_ref().map(File::create).transpose()?;
+    Server {
+        flags,
+        record,
+        due: Vec::new(),
+        heard: false,
+        calls: 0,
+        counted: Counted::default(),
+    }
+    .run()
+}
+
+struct Server<'a> {
+    flags: &'a Flags,
+    record: Option<File>,
+    /// Answers that wait for their moment.
+    due: Vec<(Moment, Value)>,
+    heard: bool,
+    calls: u64,
+    counted: Counted,
+}
+
+/// How many numbered notifications came, and whether each was the one that was due.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
+    /// How many.
+    pub count: u64,
+    /// How many came out of turn.
+    pub out_of_order: u64,
+}
+
+impl Server<'_> {
+    fn run(&mut self) -> io::Result<()> {
+        let mut unread = Vec::new();
+        let mut chunk = vec![0u8; 64 * 1024];
+        loop {
+            self.pay_due()?;
+            if !self.wait_input() {
+                continue;
+            }
+            let n = rustix::io::read(stdin(), &mut chunk)?;
+            if n == 0 {
+                break;
+            }
+            if let Some(record) = &mut self.record {
+                record.write_all(&chunk[..n])?;
+            }
+            self.take(&mut unread, &chunk[..n])?;
+        }
+        if !unread.is_empty() {
+            self.line(&unread)?;
+        }
+        while !self.due.is_empty() {
+            poll_for(&mut [], span(self.until_due()));
+            self.pay_due()?;
+        }
+        if self.flags.ignore_eof {
+            linger();
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, unread: &mut Vec<u8>, chunk: &[u8]) -> io::Result<()> {
+        let mut rest = chunk;
+        while let Some(at) = rest.iter().position(|&b| b == b'\n') {
+            unread.extend_from_slice(&rest[..at]);
+            rest = &rest[at + 1..];
+            let line = std::mem::take(unread);
+            self.line(&line)?;
+        }
+        unread.extend_from_slice(rest);
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> io::Result<()> {
+        if !self.heard {
+            self.heard = true;
+            if let Some(file) = &self.flags.replay {
+                write(&std::fs::read(file)?)?;
+            }
+        }
+        if let Some(number) = tools::numbered(line) {
+            self.counted.out_of_order += u64::from(number != self.counted.count);
+            self.counted.count += 1;
+            return Ok(());
+        }
+        let Ok(message) = serde_json::from_slice::<Value>(line) else {
+            return Ok(());
+        };
+        if let Value::Array(batch) = message {
+            batch.iter().try_for_each(|one| self.message(one))
+        } else {
+            self.message(&message)
+        }
+    }
+
+    fn message(&mut self, message: &Value) -> io::Result<()> {
+        let (Some(id), Some(method)) = (message.get("id"), message.get("method")) else {
+            return Ok(());
+        };
+        if self.flags.silent {
+            return Ok(());
+        }
+        let none = Value::Null;
+        let params = message.get("params").unwrap_or(&none);
+        let result = match method.as_str().unwrap_or_default() {
+            "initialize" => Ok(json!({
+                "protocolVersion": params.get("protocolVersion").unwrap_or(&json!("2025-11-25")),
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "unruly", "version": "1"},
+            })),
+            "ping" => Ok(json!({})),
+            "tools/list" => Ok(json!({"tools": tools::list()})),
+            "tools/call" => return self.call(id, params),
+            unknown => {
+                Err(json!({"code": -32601, "message": format!("method not found: {unknown}")}))
+            }
+        };
+        self.answer(&match result {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+        })?;
+        if self.flags.deaf {
+            linger();
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, id: &Value, params: &Value) -> io::Result<()> {
+        self.calls += 1;
+        if self.flags.die_mid_line {
+            write(
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"te"#).as_bytes(),
+            )?;
+            kill_process(getpid(), Signal::KILL)?;
+        }
+        let message = |content: Value| {
+            json!({"jsonrpc": "2.0", "id": id, "result": {
+                "content": [{"type": "text", "text": content.to_string()}],
+                "structuredContent": content,
+            }})
+        };
+        match tools::call(self.flags, params, self.calls, self.counted)? {
+            Outcome::Now(content) => self.answer(&message(content)),
+            Outcome::After(time, content) => {
+                let at = clock::now().after_ms(time.as_millis() as u64);
+                self.due.push((at, message(content)));
+                Ok(())
+            }
+            Outcome::Notify(count) => {
+                let mut lines = String::new();
+                for number in 0..count {
+                    lines.push_str(&tools::notification(number));
+                    if lines.len() > 32 * 1024 {
+                        write(lines.as_bytes())?;
+                        lines.clear();
+                    }
+                }
+                write(lines.as_bytes())?;
+                self.answer(&message(json!({"done": true})))
+            }
+            Outcome::Big(bytes) => big(id, bytes),
+            Outcome::Unknown(what) => self.answer(&json!({"jsonrpc": "2.0", "id": id, "result": {
+                "content": [{"type": "text", "text": what}], "isError": true,
+            }})),
+        }
+    }
+
+    fn answer(&self, message: &Value) -> io::Result<()> {
+        let mut line = String::new();
+        if self.flags.junk_lines {
+            line.push_str("npm warn deprecated junk@1.0.0: no longer supported\n\nserver listening on stdio\n");
+        }
+        line.push_str(&message.to_string());
+        line.push('\n');
+        write(line.as_bytes())
+    }
+
+    fn pay_due(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        self.due.sort_by_key(|&(at, _)| at);
+        while self.due.first().is_some_and(|&(at, _)| at <= now) {
+            let (_, message) = self.due.remove(0);
+            self.answer(&message)?;
+        }
+        Ok(())
+    }
+
+    fn until_due(&self) -> Duration {
+        let now = clock::now();
+        let next = self.due.iter().map(|&(at, _)| at - now).min();
+        Duration::from_nanos(next.unwrap_or(3_600_000_000_000))
+    }
+
+    fn wait_input(&self) -> bool {
+        let input = stdin();
+        let mut fds = [PollFd::new(&input, PollFlags::IN)];
+        poll_for(&mut fds, span(self.until_due())) > 0
+    }
+}
+
+/// A result of that many bytes, made as it is written: a big line needs no big server.
+fn big(id: &Value, bytes: u64) -> io::Result<()> {
+    write(
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#)
+            .as_bytes(),
+    )?;
+    let chunk = vec![b'x'; 64 * 1024];
+    let mut left = bytes as usize;
+    while left > 0 {
+        let part = left.min(chunk.len());
+        write(&chunk[..part])?;
+        left -= part;
+    }
+    write(b"\"}]}}\n")
+}
+
+/// Writes everything; waits for a slow reader.
+pub fn write(mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(stdout(), bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

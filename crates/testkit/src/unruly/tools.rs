@@ -1,0 +1,241 @@
+//! The tools of the unruly server.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Signal, getpid, getppid, kill_process};
+use rustix::stdio::stdout;
+use serde_json::{Value, json};
+
+use super::breed::{Breed, orphans};
+use super::flood;
+use super::serve::{self, Counted};
+use crate::fork::leave;
+use crate::unruly::Flags;
+use crate::wait::{poll_for, span};
+
+/// What a tool says.
+pub enum Outcome {
+    /// An answer at once.
+    Now(Value),
+    /// An answer later.
+    After(Duration, Value),
+    /// So many numbered notifications, then an answer.
+    Notify(u64),
+    /// A text of that many bytes.
+    Big(u64),
+    /// There is no such tool.
+    Unknown(String),
+}
+
+/// How long stdout must take nothing before [`push`] calls it blocked.
+const STALL: Duration = Duration::from_millis(300);
+
+const TOOLS: [(&str, &str); 12] = [
+    ("echo", "says what it was told"),
+    ("pid", "who the server is"),
+    ("sleep", "answers after {ms}"),
+    ("big", "a text of {bytes}"),
+    (
+        "env",
+        "arguments, environment, directory, umask, signals, descriptors",
+    ),
+    ("crash", "dies by {signal} or with {code}"),
+    ("flood_stderr", "writes {bytes} to stderr"),
+    ("orphans", "makes {n} orphans that exit at once"),
+    ("spawn", "makes a process of a {kind}"),
+    ("notify", "sends {n} numbered notifications"),
+    (
+        "counted",
+        "how many numbered notifications came from the client",
+    ),
+    (
+        "push",
+        "sends notifications until {bytes} are out or nobody takes them; tells the marker which",
+    ),
+];
+
+/// What `tools/list` says.
+pub fn list() -> Vec<Value> {
+    TOOLS
+        .iter()
+        .map(|(name, description)| {
+            json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
+        })
+        .collect()
+}
+
+/// Calls a tool.
+pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::Result<Outcome> {
+    let none = json!({});
+    let arguments = params.get("arguments").unwrap_or(&none);
+    let number = |name: &str| arguments.get(name).and_then(Value::as_u64).unwrap_or(0);
+    Ok(
+        match params
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+        {
+            "echo" => {
+                let pad = "x".repeat(flags.big_result as usize);
+                let mut said = arguments.clone();
+                if let (Some(said), true) = (said.as_object_mut(), !pad.is_empty()) {
+                    said.insert("pad".into(), pad.into());
+                }
+                Outcome::Now(said)
+            }
+            "pid" => Outcome::Now(json!({
+                "pid": getpid().as_raw_nonzero(),
+                "ppid": getppid().map(rustix::process::Pid::as_raw_nonzero),
+                "calls": calls,
+            })),
+            "sleep" => Outcome::After(
+                Duration::from_millis(number("ms")),
+                json!({"slept": number("ms")}),
+            ),
+            "big" => Outcome::Big(number("bytes")),
+            "env" => Outcome::Now(surroundings()?),
+            "crash" => crash(
+                arguments.get("signal").and_then(Value::as_i64),
+                number("code"),
+            ),
+            "flood_stderr" => {
+                flood(number("bytes"))?;
+                Outcome::Now(json!({"flooded": number("bytes")}))
+            }
+            "orphans" => {
+                orphans(number("n") as u32)?;
+                Outcome::Now(json!({"orphans": number("n")}))
+            }
+            "spawn" => {
+                let kind = arguments
+                    .get("kind")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
+                match Breed::of(flags).make(kind) {
+                    Ok(()) => Outcome::Now(json!({"spawned": kind})),
+                    Err(error) => Outcome::Unknown(error.to_string()),
+                }
+            }
+            "notify" => Outcome::Notify(number("n")),
+            "counted" => Outcome::Now(json!({
+                "count": counted.count,
+                "out_of_order": counted.out_of_order,
+            })),
+            "push" => Outcome::Now(push(flags, number("bytes"))?),
+            unknown => Outcome::Unknown(format!("no tool is called {unknown}")),
+        },
+    )
+}
+
+/// The descriptors that are open, with what they are.
+pub fn open_fds() -> BTreeMap<i32, String> {
+    let mut fds = BTreeMap::new();
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else {
+        return fds;
+    };
+    let ours = format!("/proc/{}/fd", getpid().as_raw_nonzero());
+    for entry in entries.flatten() {
+        let (Ok(target), Some(number)) = (
+            fs::read_link(entry.path()),
+            entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok()),
+        ) else {
+            continue;
+        };
+        let target = target.to_string_lossy().into_owned();
+        // The listing itself holds one.
+        if target != ours {
+            fds.insert(number, target);
+        }
+    }
+    fds
+}
+
+fn surroundings() -> io::Result<Value> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(|value| value.trim().to_owned())
+    };
+    let stat = mainstay_os::census::stat(getpid().as_raw_nonzero().get())?;
+    Ok(json!({
+        "pid": stat.pid,
+        "session": stat.session,
+        "pgrp": stat.pgrp,
+        "argv": env::args().collect::<Vec<_>>(),
+        "env": env::vars().collect::<BTreeMap<_, _>>(),
+        "cwd": env::current_dir()?,
+        "umask": field("Umask"),
+        "blocked": field("SigBlk"),
+        "ignored": field("SigIgn"),
+        "fds": open_fds().into_iter().map(|(fd, what)| json!([fd, what])).collect::<Vec<_>>(),
+        "oom_score_adj": fs::read_to_string("/proc/self/oom_score_adj")?.trim(),
+    }))
+}
+
+fn crash(signal: Option<i64>, code: u64) -> ! {
+    let Some(signal) = signal.and_then(|number| Signal::from_named_raw(number as i32)) else {
+        leave(code as i32)
+    };
+    // The first SIGSEGV only takes away the runtime's own handler.
+    loop {
+        kill_process(getpid(), signal).ok();
+    }
+}
+
+const BEFORE: &str =
+    r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"#;
+const AFTER: &str = "}}";
+
+/// A numbered notification, with its newline. Either side sends and checks these, a million of them: no parser.
+pub fn notification(number: u64) -> String {
+    format!("{BEFORE}{number}{AFTER}\n")
+}
+
+/// The number of such a line, without its newline.
+pub fn numbered(line: &[u8]) -> Option<u64> {
+    let number = line
+        .strip_prefix(BEFORE.as_bytes())?
+        .strip_suffix(AFTER.as_bytes())?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+/// Writes until `bytes` are out or the other side has stopped taking; the marker file then holds `stalled N` or `done N`.
+/// After a stall it goes on to the end, for the reader that comes back.
+fn push(flags: &Flags, bytes: u64) -> io::Result<Value> {
+    let tell = |word: &str, sent: u64| match &flags.marker {
+        Some(file) => {
+            let fresh = file.with_extension("new");
+            fs::write(&fresh, format!("{word} {sent}"))?;
+            fs::rename(fresh, file)
+        }
+        None => Ok(()),
+    };
+    let out = stdout();
+    let mut stalled = false;
+    let (mut sent, mut number) = (0, 0);
+    while sent < bytes {
+        let mut fds = [PollFd::new(&out, PollFlags::OUT)];
+        if !stalled && poll_for(&mut fds, span(STALL)) == 0 {
+            stalled = true;
+            tell("stalled", sent)?;
+        }
+        let line = notification(number);
+        serve::write(line.as_bytes())?;
+        sent += line.len() as u64;
+        number += 1;
+    }
+    if !stalled {
+        tell("done", sent)?;
+    }
+    Ok(json!({"sent": sent, "messages": number}))
+}

@@ -1,0 +1,66 @@
+//! Waiting for what the kernel does not tell: files of another process, states of a process.
+//!
+//! A condition ends the wait, never a time; the limit is only there so that a hang becomes a readable failure.
+
+use std::time::Duration;
+
+use mainstay_core::clock::Moment;
+use mainstay_os::clock;
+use rustix::event::{PollFd, Timespec, poll};
+
+/// When a wait is given up as a hang. Far above anything a loaded machine needs.
+pub const HANG_STOP: Duration = Duration::from_mins(1);
+
+/// The end of a wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Moment);
+
+impl Deadline {
+    /// Counted from now.
+    pub fn after(limit: Duration) -> Self {
+        Self(clock::now().after_ms(limit.as_millis() as u64))
+    }
+
+    /// Whether it has come.
+    pub fn passed(self) -> bool {
+        clock::now() >= self.0
+    }
+
+    /// What is left, as `poll` wants it.
+    pub fn left(self) -> Timespec {
+        span(Duration::from_nanos(self.0 - clock::now()))
+    }
+}
+
+/// A duration as `poll` wants it.
+pub fn span(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+/// Does nothing for some time. For misbehaviour and for the gaps in a client's kill habit, never to "let something happen".
+pub fn idle(time: Duration) {
+    let end = Deadline::after(time);
+    while !end.passed() {
+        poll_for(&mut [], end.left());
+    }
+}
+
+/// Polls, and takes an interrupted call for a time-out: every caller looks again anyway.
+pub fn poll_for(fds: &mut [PollFd<'_>], time: Timespec) -> usize {
+    poll(fds, Some(&time)).unwrap_or(0)
+}
+
+/// Looks until there is something; panics with `what` if there never is.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Deadline::after(HANG_STOP);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(!end.passed(), "gave up waiting: {what}");
+        poll_for(&mut [], span(Duration::from_millis(3)));
+    }
+}
