@@ -3,14 +3,13 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use mainstay::cli::Cli;
 use mainstay::exit::Exit;
 use mainstay::report::talk;
 use mainstay::view::printer;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return unparsed(&error),
     };

@@ -218,6 +218,7 @@ impl<'a> Guard<'a> {
             });
             // No process for it: then the next start sweeps.
             drop(sweeper);
+            role::trim();
         }
     }
 

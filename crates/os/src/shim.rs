@@ -49,6 +49,7 @@ pub fn run(region: &Region, detach: Detach, roles: &mut dyn Roles) -> io::Result
         child: None,
         channel: None,
     };
+    role::trim();
     shim.light(region, Birth::First, roles)?;
     let mut relights = 0;
     loop {

@@ -38,6 +38,23 @@ pub struct Cli {
     pub verb: Verb,
 }
 
+impl Cli {
+    /// Reads the arguments of this process. `run`, for which a client waits, is read on its own: to set up the options
+    /// of all other verbs would cost time, and memory that stays. Whatever is no plain `run` goes the long way, so
+    /// that help and mistakes are told in the same words.
+    pub fn read() -> Result<Self, clap::Error> {
+        let mut words = std::env::args_os().skip(1);
+        if words.next().is_some_and(|verb| verb == "run")
+            && let Ok(options) = RunOptions::parse_words(words)
+        {
+            return Ok(Self {
+                verb: Verb::Run(Box::new(options)),
+            });
+        }
+        Self::try_parse()
+    }
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {

@@ -298,6 +298,7 @@ impl<'p> Keeper<'p> {
             // Best effort: without it only the sweep after a double kill sees less.
             drop(entry.members(&members));
         }
+        mainstay_os::role::trim();
     }
 
     fn tell(&mut self, what: What) {
