@@ -46,6 +46,7 @@ const NON_REAPERS: [&str; 8] = [
 /// Zombies that are as old as this have been waiting for longer than any reaper takes.
 const OLD_ZOMBIE_MS: u64 = 300_000;
 const MANY_ZOMBIES: usize = 8;
+const CHILDREN_SEEN: usize = 64;
 
 /// The process that would adopt an orphan of this process: the nearest living ancestor that is a subreaper cannot be
 /// read from outside, so the caller says who did adopt one.
@@ -57,13 +58,19 @@ pub fn judge(adopter: i32) -> Verdict {
         };
     };
     let status = fs::read_to_string(format!("/proc/{adopter}/status")).unwrap_or_default();
-    let zombies = census::children(adopter)
+    weigh(&stat, &status, || old_zombies(adopter))
+}
+
+/// How many of its children are old zombies. Many starts ask, so only the first children, who are the oldest, are
+/// looked at: an adopter that never reaps has its zombies there.
+fn old_zombies(adopter: i32) -> usize {
+    census::children(adopter)
         .unwrap_or_default()
         .into_iter()
+        .take(CHILDREN_SEEN)
         .filter_map(|pid| census::stat(pid).ok())
         .filter(|stat| stat.dead() && age_ms(stat) > OLD_ZOMBIE_MS)
-        .count();
-    weigh(&stat, &status, zombies)
+        .count()
 }
 
 /// Since its start; how long it has been dead cannot be seen.
@@ -73,7 +80,8 @@ fn age_ms(stat: &Stat) -> u64 {
     clock::since_boot_ms().saturating_sub(stat.start * 1_000 / ticks_a_second)
 }
 
-fn weigh(adopter: &Stat, status: &str, zombies: usize) -> Verdict {
+/// Old zombies are counted only where nothing else has decided.
+fn weigh(adopter: &Stat, status: &str, old_zombies: impl FnOnce() -> usize) -> Verdict {
     let Stat { pid, comm, .. } = adopter;
     let says = |reaps: bool, why: String| Verdict { reaps, why };
     let caught = |field: &str| {
@@ -102,6 +110,7 @@ fn weigh(adopter: &Stat, status: &str, zombies: usize) -> Verdict {
             format!("pid {pid} is {comm}, which does not reap orphans"),
         );
     }
+    let zombies = old_zombies();
     if zombies >= MANY_ZOMBIES {
         return says(
             false,
@@ -114,7 +123,8 @@ fn weigh(adopter: &Stat, status: &str, zombies: usize) -> Verdict {
             format!("pid {pid} ({comm}) has waited for children before"),
         );
     }
-    if caught("SigCgt:") || caught("SigBlk:") {
+    // A blocked SIGCHLD says nothing: every process blocks it for a moment while it starts another.
+    if caught("SigCgt:") {
         return says(true, format!("pid {pid} ({comm}) listens to SIGCHLD"));
     }
     says(
@@ -161,7 +171,7 @@ mod tests {
             (adopter("my-init", 0), none, 0, false),
         ];
         for (stat, status, zombies, reaps) in table {
-            let verdict = weigh(&stat, status, zombies);
+            let verdict = weigh(&stat, status, || zombies);
             assert_eq!(
                 verdict.reaps, reaps,
                 "{} {zombies}: {}",

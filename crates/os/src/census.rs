@@ -60,7 +60,8 @@ impl Stat {
             .ok()?;
         let comm = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
         let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let mut fields: Vec<&str> = Vec::with_capacity(FIELDS);
+        fields.extend(rest.split_ascii_whitespace().take(FIELDS));
         Some(Self {
             pid,
             comm,
@@ -78,6 +79,9 @@ impl Stat {
     }
 }
 
+/// Fields that are looked at: from field 3 to field 24.
+const FIELDS: usize = 22;
+
 /// A field by its number in proc(5); `fields[0]` is field 3.
 fn at<T: FromStr>(fields: &[&str], number: usize) -> Option<T> {
     fields.get(number - 3)?.parse().ok()
@@ -88,7 +92,8 @@ pub fn stat(pid: i32) -> io::Result<Stat> {
     let mut buffer = [0u8; 1024];
     let mut file = File::open(format!("/proc/{pid}/stat"))?;
     let mut len = 0;
-    while len < buffer.len() {
+    // The newline is the end: one read brings it all, and another one only to hear so would cost as much as the open.
+    while len < buffer.len() && !buffer[..len].ends_with(b"\n") {
         match file.read(&mut buffer[len..]) {
             Ok(0) => break,
             Ok(n) => len += n,

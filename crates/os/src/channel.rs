@@ -29,6 +29,8 @@ pub enum Word {
     Signalled(Received),
     /// To the guard: let go of the client's pipes.
     Release,
+    /// To the guard: the server was spawned, or could not be; whatever has time may begin.
+    Spawned,
 }
 
 /// One end of a packet socket.
@@ -119,6 +121,7 @@ fn encode(word: Word) -> [u8; PACKET] {
             put(16, &uid.to_le_bytes());
         }
         Word::Release => put(0, &[4]),
+        Word::Spawned => put(0, &[5]),
     }
     out
 }
@@ -147,6 +150,7 @@ fn decode(bytes: &[u8]) -> Option<Word> {
             uid: i32_at(16) as u32,
         })),
         4 => Some(Word::Release),
+        5 => Some(Word::Spawned),
         _ => None,
     }
 }
@@ -177,6 +181,7 @@ mod tests {
                 uid: u32::MAX,
             }),
             Word::Release,
+            Word::Spawned,
         ];
         for word in words {
             a.say(word);

@@ -177,9 +177,8 @@ impl<'a> Guard<'a> {
             guard: self.me,
             keeper: who,
         });
-        self.sweep();
-        let mut below = Tree::inherited(&self.roles.tag(who));
-        let mut deaf = false;
+        let mut below = Tree::below_us();
+        let (mut deaf, mut spawned) = (false, false);
         loop {
             let mut fds = [
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
@@ -187,7 +186,10 @@ impl<'a> Guard<'a> {
             ];
             // A closed channel stays readable: once it is known to be closed it is not waited for.
             wait(&mut fds[..if deaf { 1 } else { 2 }])?;
-            deaf = deaf || listen(&mine);
+            deaf = deaf || listen(&mine, &mut spawned);
+            if spawned {
+                self.sweep();
+            }
             while self.signals.read()?.is_some() {}
             let mut found = None;
             below.reap(&mut |pid, status, _| {
@@ -202,12 +204,14 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Sweeps in a child, so that neither we nor the keeper are kept waiting by a long process table.
+    /// Sweeps in a child, so that neither we nor the keeper are kept waiting by a long process table, and after the
+    /// server was spawned, so that nothing is taken from its start.
     fn sweep(&mut self) {
         if std::mem::take(&mut self.sweep_aside) {
             let roles = &mut *self.roles;
             let sweeper = role::start(|| {
                 role::release_stdio();
+                role::be_patient();
                 title::set("mcp-sweep");
                 roles.sweep();
                 0
@@ -236,7 +240,7 @@ impl<'a> Guard<'a> {
                 PollFd::from_borrowed_fd(words.as_fd(), PollFlags::IN),
             ];
             wait(&mut fds[..if deaf { 1 } else { 2 }])?;
-            deaf = deaf || listen(words);
+            deaf = deaf || listen(words, &mut false);
         }
         Ok(())
     }
@@ -273,11 +277,12 @@ fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
     }
 }
 
-/// Hears the keeper; whether it has closed its end.
-fn listen(keeper: &Channel) -> bool {
+/// Hears the keeper; whether it has closed its end. `spawned` is set if it says so.
+fn listen(keeper: &Channel, spawned: &mut bool) -> bool {
     loop {
         match keeper.hear() {
             Heard::Word(Word::Release) => role::release_stdio(),
+            Heard::Word(Word::Spawned) => *spawned = true,
             Heard::Word(Word::Here { .. } | Word::Finished { .. } | Word::Signalled(_)) => {}
             Heard::Nothing => return false,
             Heard::Closed => return true,

@@ -53,6 +53,12 @@ pub fn own_session() {
     rustix::process::setsid().ok();
 }
 
+/// Lets everybody else go first from now on.
+pub fn be_patient() {
+    // Refused nowhere: it asks for less.
+    rustix::process::nice(10).ok();
+}
+
 /// Adopts the orphans of our descendants from now on.
 pub fn become_subreaper() -> io::Result<()> {
     // SAFETY: a prctl with plain integer arguments.

@@ -124,7 +124,7 @@ impl Shim {
                         return Ok(Wake::Ending(Ending::Code(code)));
                     }
                     Heard::Word(Word::Here { guard, keeper }) => self.pair = watch(guard, keeper),
-                    Heard::Word(Word::Signalled(_) | Word::Release) => {}
+                    Heard::Word(Word::Signalled(_) | Word::Release | Word::Spawned) => {}
                     Heard::Nothing => break,
                     Heard::Closed => return Ok(Wake::Lost),
                 }

@@ -4,7 +4,9 @@
 //! the server's name, would then end the very processes that must survive to clean up.
 
 use std::ffi::CString;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::sync::OnceLock;
 
 /// Gives this process another name, both `comm` and command line. Best effort.
 pub fn set(name: &str) {
@@ -12,7 +14,7 @@ pub fn set(name: &str) {
         // SAFETY: PR_SET_NAME reads a NUL-terminated string of any length and keeps 15 bytes of it.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
-    let Some((first, last)) = argument_area() else {
+    let Some((first, last)) = *AREA.get_or_init(argument_area) else {
         return;
     };
     // SAFETY: the kernel says that [first, last) is the argument area of this very process: mapped, writable, and
@@ -23,8 +25,15 @@ pub fn set(name: &str) {
     area[..len].copy_from_slice(&name.as_bytes()[..len]);
 }
 
+/// Asked for once: a fork has it at the same place.
+static AREA: OnceLock<Option<(usize, usize)>> = OnceLock::new();
+
 fn argument_area() -> Option<(usize, usize)> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let mut buffer = [0; 1024];
+    let len = File::open("/proc/self/stat")
+        .and_then(|mut file| file.read(&mut buffer))
+        .ok()?;
+    let stat = String::from_utf8_lossy(&buffer[..len]);
     let rest = stat.get(stat.rfind(')')? + 2..)?;
     // proc(5): arg_start is field 48, arg_end 49; `rest` begins with field 3.
     let mut fields = rest.split_ascii_whitespace().skip(45);

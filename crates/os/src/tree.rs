@@ -88,6 +88,15 @@ impl Tree {
         }
     }
 
+    /// Whoever is below this process, to be reaped and no more: no leaf is looked for.
+    pub fn below_us() -> Self {
+        Self {
+            root: None,
+            hold: Hold::Parenthood,
+            excluded: BTreeSet::new(),
+        }
+    }
+
     /// The server process; nobody for an inherited tree.
     pub fn root(&self) -> Option<Identity> {
         self.root

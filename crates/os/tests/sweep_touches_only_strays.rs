@@ -6,7 +6,7 @@ mod common;
 
 use std::ffi::CString;
 
-use common::{Running, SHAPES, Server, alone, tag};
+use common::{Running, SHAPES, Server, secluded, tag};
 use mainstay_core::event::Seen;
 use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
 use mainstay_os::identity;
@@ -73,7 +73,7 @@ fn bury(mut running: Running) {
 
 #[test]
 fn a_tagged_process_whose_owner_is_dead_is_ended() {
-    alone("a_tagged_process_whose_owner_is_dead_is_ended", || {
+    secluded("a_tagged_process_whose_owner_is_dead_is_ended", || {
         let tag = orphaned();
         // One that has lost the tag is still below one that has not.
         let stray = marked(
@@ -106,7 +106,7 @@ fn a_tagged_process_whose_owner_is_dead_is_ended() {
 
 #[test]
 fn whoever_is_not_proven_to_be_a_stray_is_not_touched() {
-    alone("whoever_is_not_proven_to_be_a_stray_is_not_touched", || {
+    secluded("whoever_is_not_proven_to_be_a_stray_is_not_touched", || {
         let gone = orphaned();
         let with = |change: &dyn Fn(&mut Tag)| {
             let mut tag = gone.clone();
@@ -166,7 +166,7 @@ fn whoever_is_not_proven_to_be_a_stray_is_not_touched() {
 
 #[test]
 fn an_owner_whose_pid_was_reused_is_dead() {
-    alone("an_owner_whose_pid_was_reused_is_dead", || {
+    secluded("an_owner_whose_pid_was_reused_is_dead", || {
         let me = identity::me().unwrap();
         let tag = Tag {
             owner: Identity {
@@ -189,7 +189,7 @@ fn an_owner_whose_pid_was_reused_is_dead() {
 
 #[test]
 fn a_link_that_is_to_be_skipped_is_skipped() {
-    alone("a_link_that_is_to_be_skipped_is_skipped", || {
+    secluded("a_link_that_is_to_be_skipped_is_skipped", || {
         let stray = marked(Some(&orphaned().to_string()), SLEEP);
         let skip = |link: LinkId| link == tag().link;
         let found = sweep::find(&identity::realm().unwrap(), &[], &skip);
@@ -201,7 +201,7 @@ fn a_link_that_is_to_be_skipped_is_skipped() {
 
 #[test]
 fn a_recorded_process_without_a_tag_is_found_by_its_card() {
-    alone(
+    secluded(
         "a_recorded_process_without_a_tag_is_found_by_its_card",
         || {
             let tag = orphaned();
@@ -218,7 +218,7 @@ fn a_recorded_process_without_a_tag_is_found_by_its_card() {
 
 #[test]
 fn a_leaf_tells_of_those_who_lost_every_other_mark() {
-    alone("a_leaf_tells_of_those_who_lost_every_other_mark", || {
+    secluded("a_leaf_tells_of_those_who_lost_every_other_mark", || {
         // The owner lives until all is set up: every sweep on this machine removes empty leaves of dead owners.
         let owner = marked(None, SLEEP);
         let tag = Tag {
@@ -262,7 +262,7 @@ fn a_leaf_tells_of_those_who_lost_every_other_mark() {
 
 #[test]
 fn a_side_guard_ends_the_tree_of_a_tag_without_being_its_parent() {
-    alone(
+    secluded(
         "a_side_guard_ends_the_tree_of_a_tag_without_being_its_parent",
         || {
             for tier in common::tiers() {

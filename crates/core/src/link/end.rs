@@ -65,16 +65,21 @@ impl Link<'_> {
         };
         let opened = self.head.greeted != 0 || self.head.modern != 0;
         let asked = self.settle(&because, false) > 0;
+        // A client whose probe just failed may ask again in the other era; one that never asked is about to.
+        let mut explain = !opened && (asked || !status.success());
         match &mut self.life {
             Life::Closing(closing) => {
                 closing.code = status.exit_code();
                 closing.server = Server::Gone;
+                explain &= matches!(closing.because, Because::Leaving);
+                if let Because::Leaving = closing.because {
+                    closing.because = because;
+                }
                 if let (TreeState::Descending(ladder), false) = (&mut closing.tree, tree_empty)
                     && let Some(step) = ladder.server_left(now)
                 {
                     self.push(Output::Stop(step));
                 }
-                self.release();
             }
             Life::Absent | Life::Up(_) | Life::Finished => {
                 let (ladder, step) =
@@ -88,13 +93,12 @@ impl Link<'_> {
                 if let (false, Some(step)) = (tree_empty, step) {
                     self.push(Output::Stop(step));
                 }
-                // A client whose probe just failed may ask again in the other era; one that never asked is about to.
-                if !opened && (asked || !status.success()) {
-                    self.explain(now);
-                } else {
-                    self.release();
-                }
             }
+        }
+        if explain {
+            self.explain(now);
+        } else {
+            self.release();
         }
     }
 
@@ -133,16 +137,15 @@ impl Link<'_> {
         };
         match &mut self.life {
             Life::Up(_) => {
+                let because = if cause == Cause::ServerExit {
+                    Because::Leaving
+                } else {
+                    Because::Stopping
+                };
                 let owing = cause == Cause::ClientEof && !self.inflight.is_empty();
                 let standing = if owing { Standing::Owing } else { Standing::Up };
                 let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
-                self.close(
-                    now,
-                    TreeState::Descending(ladder),
-                    0,
-                    Because::Stopping,
-                    Server::Up,
-                );
+                self.close(now, TreeState::Descending(ladder), 0, because, Server::Up);
                 if let Some(step) = step {
                     self.push(Output::Stop(step));
                 }

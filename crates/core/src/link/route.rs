@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::state::{Because, Client, Life, Silence, Stage, Up};
+use super::state::{Because, Client, Closing, Life, Silence, Stage, Up};
 use super::{GREETING_ID, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{Junk, OpeningSilent, What};
@@ -23,6 +23,10 @@ impl Link<'_> {
                 ..
             }) => Route::Hold,
             Life::Up(_) => self.track(now, frame, line),
+            Life::Closing(Closing {
+                because: Because::Leaving,
+                ..
+            }) => Route::Hold,
             Life::Closing(_) | Life::Finished => {
                 self.refuse(frame);
                 self.finish_if_done();

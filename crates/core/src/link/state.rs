@@ -62,6 +62,8 @@ pub(super) enum Because {
         status: Status,
         stderr_tail: Vec<String>,
     },
+    /// The server has closed its end, but how it ends is not known yet: requests wait for that.
+    Leaving,
     KeeperLost,
     OpeningSilent {
         ms: u64,
@@ -94,7 +96,7 @@ impl Because {
                 ms: *ms,
                 argv,
             },
-            Self::Stopping => Why::ClientStopping { name },
+            Self::Leaving | Self::Stopping => Why::ClientStopping { name },
         }
     }
 }

@@ -311,6 +311,26 @@ fn a_server_that_dies_on_the_probe_is_explained_to_the_opening_too() {
 }
 
 #[test]
+fn a_request_to_a_server_that_is_leaving_waits_for_its_status() {
+    let mut world = World::up();
+    world.input(Input::StdoutClosed { tree_empty: false });
+    assert_eq!(world.drain(), ["close stdin"]);
+    assert_eq!(world.client(INITIALIZE), Route::Hold);
+    world.exits(Status::Code(3), true);
+    assert_eq!(world.drain(), ["tell exit"]);
+    assert_eq!(world.client(INITIALIZE), Route::Drop);
+    assert_eq!(world.drain(), ["error for 1"]);
+    world.input(Input::TreeEmpty {
+        ended: 1,
+        left: vec![],
+    });
+    assert_eq!(
+        world.drain(),
+        ["tell teardown", "release client", "finish 3"]
+    );
+}
+
+#[test]
 fn a_launcher_may_leave_while_others_serve_on() {
     let mut world = World::up();
     world.client(INITIALIZE);

@@ -325,7 +325,8 @@ impl Scanner {
     fn method_name(&self) -> Option<Cow<'_, str>> {
         let token = self.method.get()?;
         let raw = token.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        if memchr(b'\\', raw).is_some() {
+        // A method is short: a plain loop beats the call of a search.
+        if raw.contains(&b'\\') {
             serde_json::from_slice::<String>(token).ok().map(Cow::Owned)
         } else {
             str::from_utf8(raw).ok().map(Cow::Borrowed)
@@ -367,6 +368,9 @@ impl Scanner {
         let mut mark = 0;
         let mut i = 0;
         if self.at == At::Start && line.starts_with(COMMON_START) {
+            if self.usual(&line[COMMON_START.len()..]) {
+                return;
+            }
             self.at = At::NextKey;
             i = COMMON_START.len();
         }
@@ -492,6 +496,45 @@ impl Scanner {
         }
     }
 
+    /// Most lines go on with a number as id, and then a result or a method: the same as walking over it, in one step.
+    #[inline]
+    fn usual(&mut self, rest: &[u8]) -> bool {
+        let Some(rest) = rest.strip_prefix(b"\"id\":") else {
+            return false;
+        };
+        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
+        if digits == 0 || digits > USUAL_DIGITS {
+            return false;
+        }
+        let (id, rest) = rest.split_at(digits);
+        if rest.starts_with(b",\"result\":") {
+            // Whatever the value is, its first byte decides that the line is an answer.
+            match rest.get(b",\"result\":".len()) {
+                Some(b'{' | b'[' | b'"') => self.verb = Verb::Result,
+                Some(_) | None => return false,
+            }
+        } else if let Some(rest) = rest.strip_prefix(b",\"method\":") {
+            let Some(end) = rest.get(1..).and_then(|text| {
+                let plain = |b: &&u8| !matches!(b, b'"' | b'\\');
+                let len = text.iter().take(USUAL_METHOD).take_while(plain).count();
+                (text.get(len) == Some(&b'"')).then_some(len + 2)
+            }) else {
+                return false;
+            };
+            if rest[0] != b'"' {
+                return false;
+            }
+            self.verb = Verb::Method;
+            self.method.push(&rest[..end]);
+        } else {
+            return false;
+        }
+        self.id.push(id);
+        self.has_id = true;
+        self.at = At::Decided;
+        true
+    }
+
     /// The first byte of a top-level value: it says whether the value counts, and of which sort it is.
     fn value_begins(&mut self, byte: u8) {
         self.at = match byte {
@@ -582,6 +625,10 @@ impl Scanner {
         LONG_BYTES.saturating_sub(self.bytes).min(len as u64) as usize
     }
 }
+
+/// The longest id and method that are looked at in one step.
+const USUAL_DIGITS: usize = 19;
+const USUAL_METHOD: usize = 40;
 
 /// How most lines start; the same as walking over it byte by byte.
 const COMMON_START: &[u8] = br#"{"jsonrpc":"2.0","#;

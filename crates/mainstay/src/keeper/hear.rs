@@ -48,7 +48,9 @@ impl Keeper<'_> {
                         number: received.number,
                     }));
                 }
-                Heard::Word(Word::Here { .. } | Word::Finished { .. } | Word::Release) => {}
+                Heard::Word(
+                    Word::Here { .. } | Word::Finished { .. } | Word::Release | Word::Spawned,
+                ) => {}
                 Heard::Nothing => self.to_shim.clear(),
                 Heard::Closed => {
                     // The shim's death itself is told by its pidfd.

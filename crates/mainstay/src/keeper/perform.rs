@@ -92,6 +92,7 @@ impl Keeper<'_> {
                 });
             }
         }
+        self.to_guard.say(Word::Spawned);
     }
 
     fn step(&mut self, step: Step) {

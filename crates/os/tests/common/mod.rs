@@ -10,6 +10,8 @@
     reason = "tests; each program uses its part"
 )]
 
+pub mod keeper;
+
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
@@ -34,30 +36,73 @@ const SOMEBODY: &str = "41007";
 
 /// Runs the test in a process of its own; if we are root, a second time as somebody without any rights. `name` is the
 /// test's full name.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the test program starts a copy of itself, no server"
-)]
 pub fn alone(name: &str, body: impl FnOnce()) {
     if inner(name) {
         isolated(body);
         return;
     }
-    let exe = std::env::current_exe().unwrap();
-    passed(&copy(Command::new(&exe), name));
-    if rustix::process::geteuid().is_root() {
-        let copied = Copied::new(name);
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid", SOMEBODY, "--regid", SOMEBODY, "--clear-groups"])
-            .arg(&copied.exe);
-        passed(&copy(command, name));
+    let copied = Copied::new(name);
+    for prefix in users() {
+        passed(&copy(&[&prefix, &[copied.exe.clone()][..]].concat(), name));
     }
 }
 
+/// The same in a pid namespace of its own, where there may be one: what is tested there looks at every process, and
+/// other sweeps on this machine would look at ours.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test program starts a copy of itself, no server"
+)]
+pub fn secluded(name: &str, body: impl FnOnce()) {
+    if inner(name) {
+        isolated(body);
+        return;
+    }
+    let copied = Copied::new(name);
+    for prefix in users() {
+        let mut unshare: Vec<PathBuf> =
+            ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+                .map(PathBuf::from)
+                .to_vec();
+        if !prefix.is_empty() || !rustix::process::geteuid().is_root() {
+            unshare.extend(["--user", "--map-current-user"].map(PathBuf::from));
+        }
+        let words = [&prefix[..], &unshare].concat();
+        let able = Command::new(&words[0])
+            .args(&words[1..])
+            .arg("true")
+            .output()
+            .is_ok_and(|out| out.status.success());
+        let words = if able { words } else { prefix };
+        passed(&copy(&[&words, &[copied.exe.clone()][..]].concat(), name));
+    }
+}
+
+/// What to put before a command: nothing for ourselves, and if we are root, what makes us somebody else.
+fn users() -> Vec<Vec<PathBuf>> {
+    let mut users = vec![Vec::new()];
+    if rustix::process::geteuid().is_root() {
+        let words = [
+            "setpriv",
+            "--reuid",
+            SOMEBODY,
+            "--regid",
+            SOMEBODY,
+            "--clear-groups",
+        ];
+        users.push(words.map(PathBuf::from).to_vec());
+    }
+    users
+}
+
 /// Runs one test of a copy of this program.
-pub fn copy(mut command: Command, name: &str) -> Output {
-    command
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test program starts a copy of itself, no server"
+)]
+pub fn copy(words: &[PathBuf], name: &str) -> Output {
+    Command::new(&words[0])
+        .args(&words[1..])
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(INNER, name)
         .current_dir("/")
@@ -72,12 +117,17 @@ pub struct Copied {
 }
 
 impl Copied {
+    #[expect(clippy::disallowed_methods, reason = "no server")]
     pub fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("mainstay-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
         let exe = dir.join("test");
-        std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+        // By another process: a copy that we wrote ourselves is busy as long as any child of a test next to us, forked
+        // meanwhile, has not executed yet.
+        let ours = std::env::current_exe().unwrap();
+        let copied = Command::new("cp").arg(ours).arg(&exe).status().unwrap();
+        assert!(copied.success());
         Self { dir, exe }
     }
 }
