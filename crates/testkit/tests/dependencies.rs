@@ -75,18 +75,36 @@ fn everything_comes_from_the_registry_and_once() {
 
 #[test]
 fn every_direct_dependency_has_its_sentence() {
-    let used: BTreeSet<String> = ours()
-        .iter()
-        .flat_map(|package| package["dependencies"].as_array().unwrap().clone())
-        .map(|dependency| dependency["name"].as_str().unwrap().to_owned())
-        .filter(|name| !name.starts_with("mainstay"))
-        .collect();
+    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in ours() {
+        let by = package["name"].as_str().unwrap();
+        let by = by.strip_prefix("mainstay-").unwrap_or(by);
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            let tests = if dependency["kind"] == "dev" {
+                " (tests)"
+            } else {
+                ""
+            };
+            if !name.starts_with("mainstay") {
+                let users = used.entry(name.into()).or_default();
+                users.insert(format!("{by}{tests}"));
+            }
+        }
+    }
     let page = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
-    let told: BTreeSet<String> = page
-        .lines()
-        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
-        .collect();
+    let told: BTreeMap<String, BTreeSet<String>> = page.lines().filter_map(row).collect();
     assert_eq!(used, told, "used / told in docs/dependencies.md");
+}
+
+/// A row of the page: a dependency, and who uses it. The sentence is there, too.
+fn row(line: &str) -> Option<(String, BTreeSet<String>)> {
+    let mut cells = line.strip_prefix("| `")?.split(" | ");
+    let name = cells.next()?.strip_suffix('`')?;
+    let users = cells.next()?.split(", ").map(Into::into).collect();
+    let sentence = cells.next()?;
+    assert!(sentence.len() > 40, "{name} has no sentence");
+    Some((name.into(), users))
 }
 
 #[test]
