@@ -27,8 +27,8 @@ fn engine(stage: &Stage, habits: &[&str]) -> Vec<OsString> {
         log.display(),
         server.join(" ")
     );
-    fs::write(&docker, script).unwrap();
-    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&docker, script).expect("the stage is ours to write");
+    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).expect("and to change");
     vec![
         docker.into(),
         "run".into(),
