@@ -3,6 +3,10 @@
 //! `cargo run --release -p mainstay-bench` writes `docs/benchmarks.md`. It measures the `mainstay` that lies next to
 //! it and builds nothing. It fails if something does not work, never because of a time.
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::cast_precision_loss,
+    reason = "figures for people, with three digits"
+)]
 
 mod args;
 mod footprint;

@@ -77,7 +77,7 @@ fn targets(parts: &[Part]) -> Table {
     for target in parts.iter().flat_map(|part| &part.targets) {
         table.row([
             target.what,
-            target.target,
+            target.aim,
             &target.measured,
             if target.met { "met" } else { "**not met**" },
         ]);

@@ -80,7 +80,7 @@ pub struct Target {
     /// What is measured.
     pub what: &'static str,
     /// What it must reach.
-    pub target: &'static str,
+    pub aim: &'static str,
     /// What it reached.
     pub measured: String,
     /// Whether that is enough.

@@ -10,24 +10,6 @@ use std::process::{Command, Stdio};
 
 /// Programs whose `run` starts a container.
 const ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
-/// Options before the sub-command that take a value of their own.
-const GLOBAL_VALUES: [&str; 14] = [
-    "-c",
-    "--context",
-    "--config",
-    "-H",
-    "--host",
-    "-l",
-    "--log-level",
-    "--tlscacert",
-    "--tlscert",
-    "--tlskey",
-    "--url",
-    "--connection",
-    "--root",
-    "--namespace",
-];
-
 /// A command that runs a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
@@ -113,15 +95,19 @@ pub fn start(argv: &[OsString]) -> Option<i32> {
     Some(child.id() as i32)
 }
 
-/// Where the sub-command stands.
+/// Where the sub-command stands. Engines have many global options, and some take a value: a word behind an option is
+/// such a value unless it is what we look for.
 fn sub_command(argv: &[OsString]) -> Option<usize> {
-    let mut at = 1;
-    while let Some(word) = argv.get(at) {
+    let mut after_option = false;
+    for (at, word) in argv.iter().enumerate().skip(1) {
         let word = word.to_str()?;
-        if !word.starts_with('-') {
+        if matches!(word, "run" | "container") {
             return Some(at);
         }
-        at += if GLOBAL_VALUES.contains(&word) { 2 } else { 1 };
+        if !word.starts_with('-') && !after_option {
+            return None;
+        }
+        after_option = word.starts_with('-') && !word.contains('=');
     }
     None
 }

@@ -13,7 +13,7 @@ use mainstay_core::event::Status;
 pub enum Exit {
     /// All is well.
     Ok,
-    /// `doctor` found a problem, or `stop` left somebody.
+    /// `doctor` found a problem, `stop` left somebody, or a scene of `demo` did not hold.
     Unhealthy,
     /// Nobody has that name or id.
     NotFound,
@@ -89,8 +89,8 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "1",
-        commands: "doctor, stop",
-        meaning: "a problem was found, nobody has that name or id, or somebody was left",
+        commands: "demo, doctor, stop",
+        meaning: "a problem was found, nobody has that name or id, somebody was left, or a scene did not hold",
     },
     Row {
         code: "2",

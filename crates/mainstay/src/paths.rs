@@ -53,6 +53,13 @@ impl Paths {
         .hint("set HOME to your home directory"))
     }
 
+    /// The paths of somebody who has no home: nothing can be made or read there.
+    pub fn nowhere() -> Self {
+        Self {
+            home: PathBuf::from("/dev/null"),
+        }
+    }
+
     /// The home directory.
     pub fn home(&self) -> &Path {
         &self.home

@@ -68,7 +68,8 @@ fn verb_section(verb: &Command) -> String {
     let mut section = format!("\n## mainstay {}\n\n{about}.\n", verb.get_name());
     let args: Vec<&Arg> = verb
         .get_arguments()
-        .filter(|arg| arg.get_id() != "help" && arg.get_help_heading() != Some("Limits"))
+        .filter(|arg| arg.get_id() != "help" && !arg.is_hide_set())
+        .filter(|arg| arg.get_help_heading() != Some("Limits"))
         .collect();
     if !args.is_empty() {
         section += "\n| option | what it does |\n|---|---|\n";

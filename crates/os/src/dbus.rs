@@ -123,12 +123,14 @@ pub struct Method<'a> {
     pub member: &'a str,
 }
 
-/// One authenticated connection.
+/// One connection.
 #[derive(Debug)]
 pub struct Connection {
     socket: UnixStream,
     serial: u32,
     bus: bool,
+    /// Whether the answer to our greeting was read.
+    known: bool,
     notices: VecDeque<Notice>,
     input: Vec<u8>,
     /// Everything must be done by then.
@@ -136,7 +138,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and authenticates as ourselves.
+    /// Connects and greets as ourselves; whether the peer knows us is seen at the first answer.
     pub fn open(address: &Address, deadline: Moment) -> Result<Self, Error> {
         let socket = match address {
             Address::Direct(path) | Address::Bus(path) => UnixStream::connect(path)?,
@@ -151,6 +153,7 @@ impl Connection {
             socket,
             serial: 0,
             bus: !matches!(address, Address::Direct(_)),
+            known: false,
             notices: VecDeque::new(),
             input: Vec::new(),
             deadline,
@@ -161,12 +164,9 @@ impl Connection {
             uid.push('3');
             uid.push(char::from(digit));
         }
-        // Both lines go out at once: a peer that refuses the first never reads the second.
+        // The greeting and all that follows go out at once, and its answer is read with the first other one: a peer
+        // that refuses to know us never reads on.
         connection.send(format!("\0AUTH EXTERNAL {uid}\r\nBEGIN\r\n").as_bytes())?;
-        let answer = connection.read_line()?;
-        if !answer.starts_with("OK ") {
-            return Err(Error::Protocol("it refused to know us"));
-        }
         if connection.bus {
             connection.call(
                 &Method {
@@ -235,6 +235,12 @@ impl Connection {
     }
 
     fn message(&mut self) -> Result<wire::Message, Error> {
+        if !self.known {
+            if !self.read_line()?.starts_with("OK ") {
+                return Err(Error::Protocol("it refused to know us"));
+            }
+            self.known = true;
+        }
         loop {
             if let Some(len) = wire::whole(&self.input)? {
                 if len > MESSAGE_MAX {

@@ -9,18 +9,16 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Copied, Running, SHAPES, Server, copy, inner, isolated, passed, tag};
+use common::{Copied, SHAPES, Server, copy, inner, isolated, keeper, passed, tag};
+use keeper::{ends, kill};
 use mainstay_core::event::Seen;
-use mainstay_core::ids::Identity;
 use mainstay_core::tier::Tier;
-use mainstay_os::identity::{self, Handle};
+use mainstay_os::identity;
 use mainstay_os::tier::scope::{GUARDIAN, Program};
-use mainstay_os::tier::{Choice, Wish, cgroup, choose, choose_with, guardian};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Signal;
+use mainstay_os::tier::{Choice, Leaf, Wish, cgroup, choose, choose_with, guardian};
 
 const GUARDIAN_NAME: &str = "guardian-under-test";
-const KEEPER_NAME: &str = "keeper-under-test";
+const KEEPER: &str = "a_keeper_says_who_is_in_its_tree";
 const UID: &str = "41007";
 
 /// Runs a test body next to a private manager. `outside`: from a login session that the manager does not own.
@@ -85,26 +83,9 @@ fn guardian_pid(leaf: &Path) -> Option<i32> {
         .copied()
 }
 
-fn started_as(name: &str) -> bool {
-    std::env::args().next().as_deref() == Some(name)
-}
-
-/// Waits until a process has ended; false if it lives on for so long.
-fn ends(who: Identity, seconds: i64) -> bool {
-    let Ok(handle) = Handle::open(who) else {
-        return true;
-    };
-    let mut fds = [PollFd::new(&handle, PollFlags::IN)];
-    let timeout = Timespec {
-        tv_sec: seconds,
-        tv_nsec: 0,
-    };
-    poll(&mut fds, Some(&timeout)) == Ok(1)
-}
-
 #[test]
 fn the_guardian_runs_only_as_a_service() {
-    if started_as(GUARDIAN_NAME) {
+    if keeper::started_as(GUARDIAN_NAME) {
         guardian::run_for(300).unwrap();
     } else {
         assert!(
@@ -136,13 +117,11 @@ fn a_server_is_in_its_scope_before_it_runs_and_generations_follow_each_other() {
                     spawned.why_not
                 );
                 let leaf = spawned.tree.leaf().unwrap().to_owned();
-                assert!(
-                    within.ends_with(&format!(
-                        "/app.slice/app-mainstay.slice/{}.scope",
-                        tag().leaf()
-                    )),
-                    "{within}"
-                );
+                let (slice, name) = within.rsplit_once('/').unwrap();
+                assert!(slice.ends_with("/app.slice/app-mainstay.slice"), "{within}");
+                assert_eq!(cgroup::tag_of(name), Some(tag()), "{within}");
+                // An heir finds it by its name.
+                assert_eq!(Leaf::of(&tag()).unwrap().path(), leaf);
                 assert_eq!(cgroup::of_process(spawned.who.pid).as_ref(), Some(&leaf));
                 // We are not in it ourselves, and the guardian is next to it.
                 assert_ne!(cgroup::own().unwrap(), leaf);
@@ -187,8 +166,8 @@ fn the_same_over_the_session_bus() {
 fn a_keeper_says_who_is_in_its_tree() {
     let mut server = Server::python(SHAPES);
     server.argv.push(c"9".to_owned());
-    if !started_as(KEEPER_NAME) {
-        common::alone("a_keeper_says_who_is_in_its_tree", || {
+    if !keeper::started_as(keeper::NAME) {
+        common::alone(KEEPER, || {
             let mut running = server.start().unwrap();
             assert_eq!(running.line(), "ready");
             assert_eq!(running.spawned.tree.members().len(), 10);
@@ -196,65 +175,7 @@ fn a_keeper_says_who_is_in_its_tree() {
         });
         return;
     }
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
-    let mut running = server.start_in(scope(Wish::AtLeast(Tier::Scope))).unwrap();
-    assert_eq!(running.line(), "ready");
-    let Identity { pid, start } = running.spawned.who;
-    println!("\nroot {pid} {start}");
-    println!("leaf {}", running.spawned.tree.leaf().unwrap().display());
-    for member in running.spawned.tree.members() {
-        println!("member {} {}", member.pid, member.start);
-    }
-    println!("end");
-    loop {
-        rustix::event::pause();
-    }
-}
-
-/// The keeper's tree, as it told it.
-struct Told {
-    leaf: PathBuf,
-    root: Identity,
-    members: Vec<Identity>,
-}
-
-fn keeper(argv: &[&str]) -> (Running, Told) {
-    let mut running = Server::new(argv).start().unwrap();
-    let who = |pid: &str, start: &str| Identity {
-        pid: pid.parse().unwrap(),
-        start: start.parse().unwrap(),
-    };
-    let mut told = Told {
-        leaf: PathBuf::new(),
-        root: running.spawned.who,
-        members: Vec::new(),
-    };
-    loop {
-        let line = running.line();
-        let words: Vec<&str> = line.split(' ').collect();
-        match words[..] {
-            ["leaf", path] => told.leaf = path.into(),
-            ["root", pid, start] => told.root = who(pid, start),
-            ["member", pid, start] => told.members.push(who(pid, start)),
-            ["end"] => break,
-            _ => {}
-        }
-    }
-    assert_eq!(told.members.len(), 10);
-    assert!(told.members.iter().all(|&who| identity::alive(who)));
-    (running, told)
-}
-
-fn keeper_argv() -> String {
-    let exe = std::env::current_exe().unwrap();
-    format!(
-        "exec -a {KEEPER_NAME} {} --exact a_keeper_says_who_is_in_its_tree --nocapture --test-threads=1",
-        exe.display()
-    )
-}
-
-fn kill(who: Identity) {
-    Handle::open(who).unwrap().signal(Signal::KILL).unwrap();
+    keeper::keep(&server, scope(Wish::AtLeast(Tier::Scope)));
 }
 
 #[test]
@@ -264,8 +185,8 @@ fn keeper_and_guard_killed_at_once_leave_nobody() {
         false,
         || {
             // A shell in the guard's place, a keeper below it.
-            let script = format!("({}) & wait", keeper_argv());
-            let (mut guard, told) = keeper(&["/bin/bash", "-c", &script]);
+            let script = format!("({}) & wait", keeper::command(KEEPER));
+            let (mut guard, told) = keeper::start(&["/bin/bash", "-c", &script]);
             let members = guard.spawned.tree.members();
             let keeper = members
                 .iter()
@@ -288,8 +209,8 @@ fn the_guardian_itself_killed_too_leaves_nobody() {
         "the_guardian_itself_killed_too_leaves_nobody",
         false,
         || {
-            let script = format!("({}) & wait", keeper_argv());
-            let (mut guard, told) = keeper(&["/bin/bash", "-c", &script]);
+            let script = format!("({}) & wait", keeper::command(KEEPER));
+            let (mut guard, told) = keeper::start(&["/bin/bash", "-c", &script]);
             let members = guard.spawned.tree.members();
             let keeper = members
                 .iter()
@@ -315,7 +236,7 @@ fn a_guard_that_lives_but_does_nothing_does_not_save_the_tree() {
         false,
         || {
             // This process is the keeper's parent, and does nothing.
-            let (mut keeper, told) = keeper(&["/bin/bash", "-c", &keeper_argv()]);
+            let (mut keeper, told) = keeper::start(&["/bin/bash", "-c", &keeper::command(KEEPER)]);
             kill(keeper.spawned.who);
             // The server dies with its keeper; its daemons have come to us.
             assert!(ends(told.root, 20));

@@ -22,8 +22,18 @@ use crate::report::{Report, plain};
 /// Runs a server.
 pub fn run(options: RunOptions) -> Result<Exit, Report> {
     role::close_inherited();
-    let paths = Paths::find()?;
-    let settled = resolve(&options, &Config::load(&paths)?)?;
+    // Without a home there is no config, no registry and no event; the server runs all the same.
+    let (paths, config) = match Paths::find() {
+        Ok(paths) => {
+            let config = Config::load(&paths)?;
+            (paths, config)
+        }
+        Err(report) => {
+            report.tell();
+            (Paths::nowhere(), Config::default())
+        }
+    };
+    let settled = resolve(&options, &config)?;
     drop(options);
     let verdict = adopter::judge(adopter::INIT);
     let plan = plan(settled, paths, &verdict).map_err(|error| failed(&error))?;

@@ -1,7 +1,7 @@
 //! What mainstay does, shown on real processes: a small server and a scripted client, both inside this program.
 //!
-//! A scene is a file of [`scene`]: it says what it is about, plays, and tells what came out as facts; the text and
-//! the JSON are made from the same facts. The [`stage`] is where a scene plays: a HOME of its own, in which the
+//! A scene is a file of `scene`: it says what it is about, plays, and tells what came out as facts; the text and
+//! the JSON are made from the same facts. The `stage` is where a scene plays: a HOME of its own, in which the
 //! scene's `mainstay run` keeps its state. What the processes of a scene do is in [`act`].
 //!
 //! Invariants: nothing below the user's own HOME is read or written; every process of a scene has the stage as its

@@ -9,14 +9,17 @@ use mainstay_os::identity;
 
 use super::port::Port;
 use super::pump::Show;
-use super::{Keeper, NOTE_AGAIN_MS};
+use super::{Keeper, NOTE_AGAIN_MS, STEPS, TO_CLIENT_BYTES};
 
 impl Keeper<'_> {
     /// Server → client, and our own lines between, until nothing moves; whether there is news for the link.
     pub(super) fn pump_down(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
-        loop {
-            let mut step = false;
+        let mut step = true;
+        let mut steps = 0;
+        while step && steps < STEPS {
+            step = false;
+            steps += 1;
             if let Some(stdout) = self
                 .server
                 .as_ref()
@@ -42,9 +45,6 @@ impl Keeper<'_> {
                 self.link.mid_line().set_to_client(mid_line);
             }
             moved |= step;
-            if !step {
-                break;
-            }
         }
         if moved && self.note_at.is_none() {
             self.note_at = Some(self.noted_at.after_ms(NOTE_AGAIN_MS));
@@ -62,7 +62,7 @@ impl Keeper<'_> {
             self.handle(Input::StdoutClosed { tree_empty });
             return true;
         }
-        false
+        step
     }
 
     /// Writes what is routed, then our own lines.
@@ -103,13 +103,24 @@ impl Keeper<'_> {
     /// Client → server, until nothing moves; whether there is news for the link, or another look is due.
     pub(super) fn pump_up(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
-        loop {
-            let mut step = false;
+        let mut step = true;
+        let mut steps = 0;
+        while step && steps < STEPS {
+            step = false;
+            steps += 1;
             if let Some(client) = &self.client_in {
                 step |= self.up.fill(client, cx).unwrap_or(true);
             }
-            let Self { up, link, now, .. } = self;
-            step |= up.route(&mut |show| route_up(link, *now, show));
+            let Self {
+                up,
+                link,
+                now,
+                to_client,
+                ..
+            } = self;
+            if to_client.len() < TO_CLIENT_BYTES {
+                step |= up.route(&mut |show| route_up(link, *now, show));
+            }
             if up.ended() && self.client_in.is_some() {
                 up.finish(&mut |show| route_up(link, *now, show));
             }
@@ -119,9 +130,6 @@ impl Keeper<'_> {
                 self.link.mid_line().set_from_client(mid_line);
             }
             moved |= step;
-            if !step {
-                break;
-            }
         }
         if self.client_in.is_some()
             && (self.up.ended() && !self.up.holds() || self.left_unread(moved, cx))
@@ -136,7 +144,7 @@ impl Keeper<'_> {
             return true;
         }
         // A buffer that has just become full: whether the client has left behind it is asked when nothing moves.
-        moved && self.up.full()
+        step || moved && self.up.full()
     }
 
     /// A client that has left behind a full buffer: its EOF cannot be read before a server that does not read. As long

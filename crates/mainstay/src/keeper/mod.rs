@@ -36,6 +36,7 @@ use mainstay_os::guard::Keeping;
 use mainstay_os::record::Region;
 use mainstay_os::signals::{ENDING, Signals};
 use mainstay_os::{clock, identity};
+use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
 use crate::ledger::append::Ledger;
@@ -51,6 +52,10 @@ use watch::{Watched, Watcher};
 /// The members of a tree are noted this long after its start, and after activity.
 const NOTE_FIRST_MS: u64 = 1_000;
 const NOTE_AGAIN_MS: u64 = 5_000;
+/// Steps of one direction before the others have their turn.
+const STEPS: u32 = 32;
+/// Lines of ours that may wait for a client that does not read, before it is not listened to any more.
+const TO_CLIENT_BYTES: usize = 256 * 1024;
 
 /// Runs a keeper's life; the exit code of its process.
 pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
@@ -68,7 +73,8 @@ pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     };
     drop(entered);
     // A side guard is forked between two turns: a fork within one would carry the runtime's marks with it.
-    while let Turn::GuardLost = runtime.block_on(poll_fn(|cx| keeper.poll(cx))) {
+    // Unconstrained: a read that is refused for the sake of other tasks would look like a pipe that is empty.
+    while let Turn::GuardLost = runtime.block_on(unconstrained(poll_fn(|cx| keeper.poll(cx)))) {
         keeper.guard_lost();
         keeper.timer_at = None;
     }
@@ -153,6 +159,7 @@ impl<'p> Keeper<'p> {
                 successor: Some(me.pid),
             }
         });
+        parts.notes.set_lost_pid(me.pid);
         let limits = plan.limits.clone();
         let client_err = Port::of_client(standard(2), Way::Out).ok();
         let mut keeper = Self {
@@ -209,6 +216,8 @@ impl<'p> Keeper<'p> {
             self.now = clock::now();
             self.perform(cx);
             let mut again = self.pump_down(cx);
+            // What an answer has set free goes out before the client's next lines.
+            again |= self.perform(cx);
             again |= self.pump_up(cx);
             self.stderr.poll(cx);
             again |= self.poll_signals(cx);

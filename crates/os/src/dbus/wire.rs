@@ -7,6 +7,8 @@ use super::{Error, Method, Notice};
 pub enum Value {
     /// `b`
     Bool(bool),
+    /// `u`
+    U32(u32),
     /// `t`
     U64(u64),
     /// `s`
@@ -323,6 +325,10 @@ impl Writer {
             Value::Bool(value) => {
                 self.signature("b");
                 self.u32(u32::from(*value));
+            }
+            Value::U32(value) => {
+                self.signature("u");
+                self.u32(*value);
             }
             Value::U64(value) => {
                 self.signature("t");

@@ -103,10 +103,14 @@ impl Leaf {
         {
             return Some(leaf);
         }
-        search()
+        let mut leaves: Vec<Self> = search()
             .into_iter()
-            .find(|(found, _)| found == tag)
-            .and_then(|(_, path)| Self::open(path).ok())
+            .filter(|(found, _)| found == tag)
+            .filter_map(|(_, path)| Self::open(path).ok())
+            .collect();
+        // An earlier generation's scope may still be on its way out.
+        let best = leaves.iter().position(Self::populated).unwrap_or(0);
+        (best < leaves.len()).then(|| leaves.swap_remove(best))
     }
 
     /// Where it is.
@@ -252,13 +256,22 @@ pub fn search() -> Vec<(Tag, PathBuf)> {
         looked += 1;
         for dir in below(&dir) {
             let name = dir.file_name().and_then(OsStr::to_str);
-            if let Some(tag) = name.and_then(Tag::from_leaf) {
+            if let Some(tag) = name.and_then(tag_of) {
                 found.push((tag, dir.clone()));
             }
             queue.push(dir);
         }
     }
     found
+}
+
+/// The tag that a leaf's name bears; a scope's may end in the number of its generation (see [`super::scope`]).
+pub fn tag_of(name: &str) -> Option<Tag> {
+    let plain = name.strip_suffix(".scope").and_then(|name| {
+        let (plain, generation) = name.split_once('.')?;
+        generation.parse::<u32>().ok().map(|_| plain)
+    });
+    Tag::from_leaf(plain.unwrap_or(name))
 }
 
 /// The pids in one cgroup, not in those below it.
@@ -454,6 +467,26 @@ mod tests {
             locate("", "/", &|_| true).unwrap_err(),
             "no cgroup2 is mounted".to_owned()
         );
+    }
+
+    #[test]
+    fn the_tag_is_read_from_every_generations_name() {
+        let leaf = "mainstay-0a1b2c3d-4026531836-42-9001-0000beef";
+        let tag: Tag = "0a1b2c3d:4026531836:42:9001:0000beef".parse().unwrap();
+        for name in [
+            leaf.to_owned(),
+            format!("{leaf}.scope"),
+            format!("{leaf}.7.scope"),
+        ] {
+            assert_eq!(tag_of(&name), Some(tag.clone()), "{name}");
+        }
+        for name in [
+            format!("{leaf}.x.scope"),
+            format!("{leaf}.7"),
+            "mainstay-guardian.service".into(),
+        ] {
+            assert_eq!(tag_of(&name), None, "{name}");
+        }
     }
 
     #[test]

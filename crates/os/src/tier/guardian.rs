@@ -59,17 +59,19 @@ enum Fate {
     Kept(Handle),
     /// Its keeper is gone, its guard lives and has until then.
     Guarded(Moment),
-    /// It was ended; looked after again then, should it still be there.
+    /// It was ended, or is to be; looked after again then, should it still be there.
     Ended(Moment),
 }
 
 impl Ward {
     fn new(leaf: PathBuf, tag: &Tag) -> Self {
-        let Ok(keeper) = Handle::open(tag.owner) else {
+        let keeper = Handle::open(tag.owner).ok().filter(|it| !it.ended());
+        // Gone before we came: whether a guard lives we cannot know, and to end a leaf twice does no harm.
+        let Some(keeper) = keeper else {
             return Self {
                 leaf,
                 guard: None,
-                fate: Fate::Guarded(Moment::default()),
+                fate: Fate::Ended(Moment::default()),
             };
         };
         // The keeper's parent is its guard, as long as both live; whoever adopts it later is taken for one, which
@@ -189,7 +191,7 @@ fn leaves(slice: &Path, realm: &Realm) -> BTreeMap<String, Tag> {
         .into_iter()
         .filter_map(|dir| {
             let name = dir.file_name()?.to_str()?.to_owned();
-            let tag = Tag::from_leaf(&name)?;
+            let tag = cgroup::tag_of(&name)?;
             (tag.realm == *realm).then_some((name, tag))
         })
         .collect()

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use mainstay_core::ids::Tag;
 use rustix::fs::{FlockOperation, flock};
@@ -30,6 +31,9 @@ pub const LEAVING: &str = "leaving";
 const KNOCK_MS: u64 = 100;
 /// How long it may take to make a scope, and again to start the guardian.
 const MAKE_MS: u64 = 500;
+
+/// How often it may start the guardian again within 10 s; more than anybody can kill it, less than a loop.
+const RESTARTS_IN_10_S: u32 = 100;
 
 const MANAGER: &str = "org.freedesktop.systemd1";
 const OBJECT: &str = "/org/freedesktop/systemd1";
@@ -61,6 +65,9 @@ impl Program {
 #[derive(Debug)]
 pub struct Pending {
     connection: Connection,
+    /// The call that asks where the manager's cgroups are.
+    root: u32,
+    /// Where scopes and guardian are or will be, in our own view; known once that call is answered.
     slice: PathBuf,
     unit: String,
     program: Program,
@@ -106,7 +113,7 @@ enum Watch {
 }
 
 impl Pending {
-    /// Finds and greets the user manager, or says why there is none.
+    /// Finds and greets the user manager, or says why there is none. Whether it answers is seen at [`Self::adopt`].
     pub fn open(tag: &Tag, program: Program) -> Result<Self, String> {
         let uid = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -117,11 +124,14 @@ impl Pending {
             listen(&mut connection)
                 .map_err(|error| format!("no systemd user manager ({error})"))?;
         }
-        let slice = slice_of(&mut connection)?;
+        // Asked now, read when the server is there: the manager works while we clone.
+        let root = ask_root(&mut connection)
+            .map_err(|error| format!("no systemd user manager that answers ({error})"))?;
         Ok(Self {
             connection,
-            slice,
-            unit: format!("{}.scope", tag.leaf()),
+            root,
+            slice: PathBuf::new(),
+            unit: unit(tag, MADE.fetch_add(1, Ordering::Relaxed)),
             program,
             finished: BTreeMap::new(),
         })
@@ -130,9 +140,10 @@ impl Pending {
     /// Has the manager put a process into the scope, and waits until it is there.
     pub fn adopt(&mut self, pid: i32) -> Result<Adopted, String> {
         self.connection.deadline = clock::now().after_ms(MAKE_MS);
-        let door = self.door();
-        // Both are asked for at once; the server need not wait for the guardian.
+        // The scope is asked for first, then the guardian: the server need not wait for it.
         let scope = self.ask_scope(pid).map_err(|e| refused(&e))?;
+        self.slice = slice_of(&mut self.connection, self.root)?;
+        let door = self.door();
         let call = door.is_none().then(|| self.ask_guardian());
         let answer = self.connection.answer(scope);
         let guardian = match (door, call) {
@@ -141,17 +152,9 @@ impl Pending {
             (None, Some(Err(error))) => Watch::Refused(error.to_string()),
             (None, None) => Watch::Coming,
         };
-        let mut body = match answer {
-            // The earlier generation's scope, on its way out.
-            Err(Error::Refused { name, .. }) if name.ends_with(".UnitExists") => {
-                self.until_removed().map_err(|e| refused(&e))?;
-                let scope = self.ask_scope(pid).map_err(|e| refused(&e))?;
-                self.connection.answer(scope)
-            }
-            answer => answer,
-        }
-        .map_err(|e| refused(&e))?;
-        let job = body.str().map_err(|e| refused(&e))?;
+        let job = answer
+            .and_then(|mut body| body.str())
+            .map_err(|e| refused(&e))?;
         self.until_done(&job)?;
         let leaf = self.slice.join(&self.unit);
         if cgroup::of_process(pid).as_deref() != Some(&leaf) {
@@ -228,8 +231,10 @@ impl Pending {
                 ("Type", Value::Str("exec".into())),
                 ("ExecStart", command),
                 ("Restart", Value::Str("on-failure".into())),
-                ("RestartUSec", Value::U64(20_000)),
-                ("StartLimitIntervalUSec", Value::U64(0)),
+                // At once: for any other time the manager allows itself a quarter of a second more.
+                ("RestartUSec", Value::U64(0)),
+                ("StartLimitIntervalUSec", Value::U64(10_000_000)),
+                ("StartLimitBurst", Value::U32(RESTARTS_IN_10_S)),
                 ("CollectMode", Value::Str("inactive-or-failed".into())),
             ],
         )
@@ -275,14 +280,17 @@ impl Pending {
             }
         }
     }
+}
 
-    fn until_removed(&mut self) -> Result<(), Error> {
-        loop {
-            let mut notice = self.connection.notice()?;
-            if notice.member == "UnitRemoved" && notice.body.str()? == self.unit {
-                return Ok(());
-            }
-        }
+/// How many scopes this process has asked for: each generation's has a name of its own, because the manager takes some
+/// 30 ms to forget the last one.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+fn unit(tag: &Tag, made: u32) -> String {
+    let leaf = tag.leaf();
+    match made {
+        0 => format!("{leaf}.scope"),
+        n => format!("{leaf}.{n}.scope"),
     }
 }
 
@@ -323,8 +331,8 @@ fn listen(connection: &mut Connection) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where the slice is or will be, in our own view of the cgroups.
-fn slice_of(connection: &mut Connection) -> Result<PathBuf, String> {
+/// Asks the manager where its cgroups are.
+fn ask_root(connection: &mut Connection) -> Result<u32, Error> {
     let get = Method {
         destination: MANAGER,
         path: OBJECT,
@@ -334,8 +342,13 @@ fn slice_of(connection: &mut Connection) -> Result<PathBuf, String> {
     let args = Args::new()
         .str("org.freedesktop.systemd1.Manager")
         .str("ControlGroup");
+    connection.post(&get, &args)
+}
+
+/// Where the slice is or will be, in our own view of the cgroups.
+fn slice_of(connection: &mut Connection, call: u32) -> Result<PathBuf, String> {
     let root = connection
-        .call(&get, &args)
+        .answer(call)
         .and_then(|mut body| body.variant_str())
         .map_err(|error| format!("no systemd user manager that answers ({error})"))?;
     let dir = cgroup::visible(&root)?;

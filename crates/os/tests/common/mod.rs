@@ -10,6 +10,8 @@
     reason = "tests; each program uses its part"
 )]
 
+pub mod keeper;
+
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Seen;
 use mainstay_core::ids::Identity;
+use mainstay_core::limits::Limits;
 use mainstay_os::clock;
 use mainstay_os::identity::Handle;
 use rustix::process::Signal;
@@ -19,7 +20,7 @@ use crate::demo::roll::Present;
 use crate::demo::screen::{Line, Screen, paragraph};
 use crate::demo::stage::Stage;
 use crate::demo::watch::Trouble;
-use crate::view::measure::fine;
+use crate::view::measure::{fine, span};
 use crate::view::paint::Tone;
 
 /// The scene.
@@ -152,9 +153,11 @@ impl Facts {
         }
         lines.push(Line::default());
         let note = format!(
-            "The {} that were left have now been ended by the demo. A server that ignores EOF has 2 s of grace, \
+            "The {} that were left have now been ended by the demo. A server that ignores EOF has {} of grace, \
              then it gets SIGTERM. Held here by: {}.",
-            self.bare_left, self.tier
+            self.bare_left,
+            span(Limits::default().grace_eof_ms),
+            self.tier
         );
         lines.extend(paragraph(&note));
         lines

@@ -1,0 +1,268 @@
+//! What we build on: licences, sources, versions, a sentence for each, and that our own crates point one way.
+//!
+//! Versions and sources come from the lock file, for every platform; licences from what cargo has downloaded for this
+//! one. No network.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::iter::Peekable;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Licences that ask for nothing but to be named.
+const ALLOWED: [&str; 3] = ["Apache-2.0", "MIT", "Unicode-3.0"];
+
+/// The one place that packages come from.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Crates that are there in two versions, each with the reason why it cannot be helped.
+const TWICE: [(&str, &str); 0] = [];
+
+/// Which of our own crates may use which.
+const LAYERS: [(&str, &[&str]); 5] = [
+    ("mainstay-core", &[]),
+    ("mainstay-os", &["mainstay-core"]),
+    ("mainstay", &["mainstay-core", "mainstay-os"]),
+    ("mainstay-testkit", &["mainstay-core", "mainstay-os"]),
+    (
+        "mainstay-bench",
+        &["mainstay-core", "mainstay-os", "mainstay-testkit"],
+    ),
+];
+
+#[test]
+fn every_licence_is_on_the_list() {
+    let refused: Vec<String> = packages()
+        .iter()
+        .filter_map(|package| {
+            let licence = package["license"].as_str().unwrap_or("no licence");
+            let allowed = Licence::parse(licence).is_some_and(|licence| licence.allowed());
+            (!allowed).then(|| format!("{} ({licence})", package["name"]))
+        })
+        .collect();
+    assert!(refused.is_empty(), "not on the list: {refused:?}");
+}
+
+#[test]
+fn everything_comes_from_the_registry_and_once() {
+    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for Locked {
+        name,
+        version,
+        source,
+    } in locked()
+    {
+        let own = source.is_none() && name.starts_with("mainstay");
+        assert!(
+            own || source.as_deref() == Some(REGISTRY),
+            "{name} comes from {source:?}"
+        );
+        versions.entry(name).or_default().insert(version);
+    }
+    assert!(versions.len() > 20, "the lock file was not understood");
+    let twice: Vec<_> = versions
+        .iter()
+        .filter(|(_, versions)| versions.len() > 1)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let known: Vec<_> = TWICE.iter().map(|(name, _)| *name).collect();
+    assert_eq!(twice, known, "two versions of one crate");
+}
+
+#[test]
+fn every_direct_dependency_has_its_sentence() {
+    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in ours() {
+        let by = package["name"].as_str().unwrap();
+        let by = by.strip_prefix("mainstay-").unwrap_or(by);
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let name = dependency["name"].as_str().unwrap();
+            let tests = if dependency["kind"] == "dev" {
+                " (tests)"
+            } else {
+                ""
+            };
+            if !name.starts_with("mainstay") {
+                let users = used.entry(name.into()).or_default();
+                users.insert(format!("{by}{tests}"));
+            }
+        }
+    }
+    let page = fs::read_to_string(root().join("docs/dependencies.md")).unwrap();
+    let told: BTreeMap<String, BTreeSet<String>> = page.lines().filter_map(row).collect();
+    assert_eq!(used, told, "used / told in docs/dependencies.md");
+}
+
+/// A row of the page: a dependency, and who uses it. The sentence is there, too.
+fn row(line: &str) -> Option<(String, BTreeSet<String>)> {
+    let mut cells = line.strip_prefix("| `")?.split(" | ");
+    let name = cells.next()?.strip_suffix('`')?;
+    let users = cells.next()?.split(", ").map(Into::into).collect();
+    let sentence = cells.next()?;
+    assert!(sentence.len() > 40, "{name} has no sentence");
+    Some((name.into(), users))
+}
+
+#[test]
+fn our_crates_point_one_way() {
+    let mut seen = BTreeSet::new();
+    for package in ours() {
+        let name = package["name"].as_str().unwrap();
+        let (_, allowed) = LAYERS.iter().find(|(layer, _)| *layer == name).unwrap();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let on = dependency["name"].as_str().unwrap();
+            let in_tests = dependency["kind"] == "dev";
+            assert!(
+                in_tests || !on.starts_with("mainstay") || allowed.contains(&on),
+                "{name} uses {on}"
+            );
+        }
+        seen.insert(name.to_owned());
+    }
+    assert_eq!(seen.len(), LAYERS.len());
+}
+
+#[test]
+fn licence_expressions_are_read_as_they_are_meant() {
+    for (text, allowed) in [
+        ("MIT", true),
+        ("GPL-3.0", false),
+        ("MIT/Apache-2.0", true),
+        ("Unlicense OR MIT", true),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+        ("MIT AND GPL-3.0", false),
+        ("GPL-3.0 OR (MIT AND GPL-2.0)", false),
+        ("Apache-2.0 WITH LLVM-exception OR MIT", true),
+        ("GPL-2.0 WITH Classpath-exception-2.0", false),
+    ] {
+        let licence = Licence::parse(text).unwrap();
+        assert_eq!(licence.allowed(), allowed, "{text}");
+    }
+    for nonsense in ["", "MIT OR", "(MIT", "MIT MIT", "OR"] {
+        assert!(Licence::parse(nonsense).is_none(), "{nonsense}");
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every package of the build on this platform.
+fn packages() -> Vec<Value> {
+    #[expect(clippy::disallowed_methods, reason = "asks cargo what is in the build")]
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--locked", "--offline", "--format-version", "1"])
+        .args(["--filter-platform", &host()])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn ours() -> Vec<Value> {
+    let mut packages = packages();
+    packages.retain(|package| package["source"].is_null());
+    packages
+}
+
+/// The platform for which cargo has downloaded packages: this one.
+fn host() -> String {
+    #[expect(clippy::disallowed_methods, reason = "asks cargo where it runs")]
+    let output = Command::new(env!("CARGO")).arg("-vV").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.unwrap().to_owned()
+}
+
+struct Locked {
+    name: String,
+    version: String,
+    source: Option<String>,
+}
+
+/// Every package of the lock file.
+fn locked() -> Vec<Locked> {
+    let text = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    text.split("[[package]]")
+        .skip(1)
+        .map(|block| {
+            let field = |name: &str| {
+                let line = block.lines().find_map(|line| line.strip_prefix(name))?;
+                Some(line.strip_prefix(" = ")?.trim_matches('"').to_owned())
+            };
+            Locked {
+                name: field("name").unwrap(),
+                version: field("version").unwrap(),
+                source: field("source"),
+            }
+        })
+        .collect()
+}
+
+/// An SPDX expression.
+enum Licence {
+    Named(String),
+    Any(Vec<Self>),
+    All(Vec<Self>),
+}
+
+impl Licence {
+    fn parse(text: &str) -> Option<Self> {
+        // The old way to write OR, and parentheses as words of their own.
+        let spaced = text
+            .replace('/', " OR ")
+            .replace('(', " ( ")
+            .replace(')', " ) ");
+        let mut words = spaced.split_whitespace().peekable();
+        let licence = Self::any(&mut words)?;
+        words.next().is_none().then_some(licence)
+    }
+
+    fn any<'w>(words: &mut Peekable<impl Iterator<Item = &'w str>>) -> Option<Self> {
+        let mut parts = vec![Self::all(words)?];
+        while words.next_if_eq(&"OR").is_some() {
+            parts.push(Self::all(words)?);
+        }
+        Some(Self::Any(parts))
+    }
+
+    fn all<'w>(words: &mut Peekable<impl Iterator<Item = &'w str>>) -> Option<Self> {
+        let mut parts = vec![Self::one(words)?];
+        while words.next_if_eq(&"AND").is_some() {
+            parts.push(Self::one(words)?);
+        }
+        Some(Self::All(parts))
+    }
+
+    fn one<'w>(words: &mut Peekable<impl Iterator<Item = &'w str>>) -> Option<Self> {
+        match words.next()? {
+            "(" => {
+                let inner = Self::any(words)?;
+                words.next_if_eq(&")").map(|_| inner)
+            }
+            ")" | "OR" | "AND" | "WITH" => None,
+            name => {
+                // An exception only ever adds permissions.
+                if words.next_if_eq(&"WITH").is_some() {
+                    words.next()?;
+                }
+                Some(Self::Named(name.to_owned()))
+            }
+        }
+    }
+
+    fn allowed(&self) -> bool {
+        match self {
+            Self::Named(name) => ALLOWED.contains(&name.as_str()),
+            Self::Any(parts) => parts.iter().any(Self::allowed),
+            Self::All(parts) => parts.iter().all(Self::allowed),
+        }
+    }
+}
