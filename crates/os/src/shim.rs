@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use mainstay_core::ids::Identity;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::channel::{Channel, Heard, Word};
 use crate::guard::{self, Birth, Roles};
@@ -107,14 +107,21 @@ impl Shim {
                 PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty()),
             ];
             // A pidfd stays readable once its process has ended, so only the living one of a pair is waited for.
+            let mut lost = self.pair.is_some();
             if let Some((guard, keeper)) = &self.pair {
                 for (slot, handle) in fds[2..].iter_mut().zip([guard, keeper]) {
                     if !handle.ended() {
                         *slot = PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN);
+                        lost = false;
                     }
                 }
             }
-            match poll(&mut fds, None) {
+            // With both gone there is nobody to wait for; what they said last is heard all the same.
+            let wait = lost.then_some(Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            });
+            match poll(&mut fds, wait.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -124,7 +131,10 @@ impl Shim {
                     Heard::Word(Word::Finished { code }) => {
                         return Ok(Wake::Ending(Ending::Code(code)));
                     }
-                    Heard::Word(Word::Here { guard, keeper }) => self.pair = watch(guard, keeper),
+                    Heard::Word(Word::Here { guard, keeper }) => {
+                        self.pair = watch(guard, keeper);
+                        lost = false;
+                    }
                     Heard::Word(Word::Signalled(_) | Word::Release | Word::Spawned) => {}
                     Heard::Nothing => break,
                     Heard::Closed => return Ok(Wake::Lost),
@@ -136,11 +146,7 @@ impl Shim {
                     return Ok(Wake::Ending(Ending::Signal(received.number)));
                 }
             }
-            if self
-                .pair
-                .as_ref()
-                .is_some_and(|(guard, keeper)| guard.ended() && keeper.ended())
-            {
+            if lost {
                 return Ok(Wake::Lost);
             }
         }
