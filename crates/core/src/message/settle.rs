@@ -61,6 +61,11 @@ pub enum Why<'a> {
         /// The command.
         argv: &'a [String],
     },
+    /// Somebody ended the server with `mainstay stop`.
+    Asked {
+        /// The server's name.
+        name: &'a str,
+    },
     /// The client is going, and the server is being stopped.
     ClientStopping {
         /// The server's name.
@@ -136,7 +141,7 @@ impl Why<'_> {
                     "it was not started again"
                 };
                 let effect = effect(method);
-                let story = format!("`mainstay why {name}` tells the whole story");
+                let story = format!("`mainstay events --server {name}` tells the whole story");
                 let quoted = quoted(stderr_tail);
                 format!(
                     "MCP server '{name}' ended ({status}) while handling {word}; {next}; {effect}; {story}{quoted}"
@@ -152,6 +157,11 @@ impl Why<'_> {
                  downloading or building, connect again in a while; if not, run `{}` in a terminal to see what it waits for",
                 time(ms),
                 command(argv)
+            ),
+            Self::Asked { name } => format!(
+                "MCP server '{name}' was ended by `mainstay stop` and has not answered {word}; it was not started again: connect again if \
+                 it is needed; {}",
+                effect(method)
             ),
             Self::ClientStopping { name } => format!(
                 "MCP server '{name}' is being stopped because the client is closing; {word} was not answered; connect again to repeat it"
@@ -198,6 +208,10 @@ impl Why<'_> {
             },
             Self::OpeningSilent { .. } => Data {
                 reason: "opening_silent",
+                ..base
+            },
+            Self::Asked { .. } => Data {
+                reason: "stopped",
                 ..base
             },
             Self::ClientStopping { .. } => Data {
@@ -322,7 +336,7 @@ mod tests {
             restarted: true,
         };
         let text = "MCP server 'files' ended (SIGKILL) while handling tools/call; it was started again, what it held in memory is lost; \
-                    the request may or may not have taken effect, so check before repeating it; `mainstay why files` tells the whole story";
+                    the request may or may not have taken effect, so check before repeating it; `mainstay events --server files` tells the whole story";
         assert_eq!(
             told("7", Tracked::ToolsCall, false, &why),
             format!(
@@ -350,7 +364,7 @@ mod tests {
             told("1.0", Tracked::List, false, &why),
             concat!(
                 r#"{"jsonrpc":"2.0","id":1.0,"error":{"code":-32603,"message":"MCP server 'files' ended (exit code 1) while handling a list request; "#,
-                r"it was not started again; the request can be repeated; `mainstay why files` tells the whole story; its last words on stderr:\n",
+                r"it was not started again; the request can be repeated; `mainstay events --server files` tells the whole story; its last words on stderr:\n",
                 r#"line \"3\"\nline \"4\"\nline \"5\"\nline \"6\"\nline \"7\"","data":{"proxy":"mainstay","reason":"server_exit","exit":{"code":1},"#,
                 r#""restarted":false,"retried":false,"safeToRetry":true,"stderr":["line \"3\"","line \"4\"","line \"5\"","line \"6\"","line \"7\""]}}}"#,
                 "\n"
