@@ -27,8 +27,9 @@ fn engine(stage: &Stage, habits: &[&str]) -> Vec<OsString> {
         log.display(),
         server.join(" ")
     );
-    fs::write(&docker, script).unwrap();
-    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&docker, script).expect("the stand-in engine is written");
+    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755))
+        .expect("the stand-in engine is written");
     vec![
         docker.into(),
         "run".into(),
