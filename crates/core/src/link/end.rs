@@ -64,7 +64,9 @@ impl Link<'_> {
             stderr_tail,
         };
         let opened = self.head.greeted != 0 || self.head.modern != 0;
-        let asked = self.settle(&because, false) > 0;
+        let stopped = matches!(&self.life, Life::Closing(closing) if matches!(closing.because, Because::Asked));
+        let told = if stopped { &Because::Asked } else { &because };
+        let asked = self.settle(told, false) > 0;
         // A client whose probe just failed may ask again in the other era; one that never asked is about to.
         let mut explain = !opened && (asked || !status.success());
         match &mut self.life {
@@ -137,11 +139,7 @@ impl Link<'_> {
         };
         match &mut self.life {
             Life::Up(_) => {
-                let because = if cause == Cause::ServerExit {
-                    Because::Leaving
-                } else {
-                    Because::Stopping
-                };
+                let because = Because::of(&cause);
                 let owing = cause == Cause::ClientEof && !self.inflight.is_empty();
                 let standing = if owing { Standing::Owing } else { Standing::Up };
                 let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
@@ -165,7 +163,8 @@ impl Link<'_> {
                 }
             }
             Life::Absent => {
-                self.close(now, TreeState::Empty, 0, Because::Stopping, Server::Gone);
+                let because = Because::of(&cause);
+                self.close(now, TreeState::Empty, 0, because, Server::Gone);
             }
             Life::Finished => {}
         }

@@ -198,6 +198,36 @@ fn answers_that_are_owed_at_eof_are_waited_for() {
 }
 
 #[test]
+fn who_is_stopped_by_hand_is_told_so_whether_it_waits_or_comes_later() {
+    let mut world = World::up();
+    world.client(&ask(1, "tools/call"));
+    world.input(Input::Stop(Cause::Asked));
+    world.client(&ask(2, "tools/list"));
+    world.exits(Status::Code(0), true);
+    world.input(Input::TreeEmpty {
+        ended: 1,
+        left: vec![],
+    });
+    let lines = core::iter::from_fn(|| world.link.next()).filter_map(|output| match output {
+        Output::ToClient(line) => String::from_utf8(line).ok(),
+        Output::Spawn
+        | Output::ToServer(_)
+        | Output::Say(_)
+        | Output::Stop(_)
+        | Output::ReleaseClient
+        | Output::DropClient
+        | Output::Tell(_)
+        | Output::Finish(_) => None,
+    });
+    let told: String = lines.collect();
+    assert_eq!(
+        told.matches("was ended by `mainstay stop`").count(),
+        2,
+        "{told}"
+    );
+}
+
+#[test]
 fn a_deaf_server_is_killed_in_the_end_and_its_death_is_passed_on() {
     let mut world = World::up();
     world.input(Input::Stop(Cause::ClientGone));
