@@ -135,6 +135,7 @@ impl Keeper<'_> {
             && (self.up.ended() && !self.up.holds() || self.left_unread(moved, cx))
         {
             self.client_in = None;
+            self.unread_until = None;
             let gone = self.client.is_some_and(|client| !identity::alive(client));
             self.handle(if gone {
                 Input::Stop(Cause::ClientGone)
