@@ -342,6 +342,49 @@ fn a_launcher_may_leave_while_others_serve_on() {
 }
 
 #[test]
+fn a_launcher_that_left_early_still_gives_its_status_when_the_link_is_stopped() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.input(Input::Exited(exited(Status::Code(0), true, false)));
+    world.input(Input::ClientEof);
+    // Whoever serves on owes the answer, and ends without it.
+    assert_eq!(world.drain(), [""; 0]);
+    world.input(Input::StdoutClosed { tree_empty: true });
+    assert_eq!(
+        world.drain(),
+        ["tell exit", "error for 1", "release client"]
+    );
+    world.input(Input::TreeEmpty {
+        ended: 2,
+        left: vec![],
+    });
+    assert_eq!(world.drain(), ["tell teardown", "finish 0"]);
+}
+
+#[test]
+fn followers_that_only_the_kill_ends_leave_no_request_unanswered() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.input(Input::Exited(exited(Status::Code(0), true, false)));
+    world.input(Input::Stop(Cause::Asked));
+    world.input(Input::TreeEmpty {
+        ended: 2,
+        left: vec![],
+    });
+    assert_eq!(
+        world.drain(),
+        [
+            "close stdin",
+            "tell exit",
+            "error for 1",
+            "release client",
+            "tell teardown",
+            "finish 0"
+        ]
+    );
+}
+
+#[test]
 fn a_launcher_that_fails_takes_the_server_with_it() {
     let mut world = World::up();
     world.client(INITIALIZE);

@@ -194,12 +194,12 @@ impl Keeper<'_> {
         }
         if broken {
             // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.
-            if !server.stdin_closing && server.exit.is_none() {
+            if !server.stdin_closing {
                 self.reap();
                 if self
                     .server
                     .as_ref()
-                    .is_some_and(|server| server.exit.is_none())
+                    .is_some_and(|server| server.exit.is_none_or(|ended| ended.told))
                 {
                     self.handle(Input::Stop(Cause::ServerExit));
                 }
