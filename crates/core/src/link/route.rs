@@ -94,7 +94,7 @@ impl Link<'_> {
         }
         match frame {
             Some(frame) if matches!(frame.kind, Kind::Response | Kind::Error) => match frame.id {
-                Id::Token(id) if self.inflight.is_settled(id) => Route::Drop,
+                Id::Token(id) if id == GREETING_ID || self.inflight.is_settled(id) => Route::Drop,
                 Id::Absent | Id::Null | Id::Token(_) | Id::TooLong => Route::Forward,
             },
             Some(_) | None => Route::Forward,
@@ -186,8 +186,7 @@ impl Link<'_> {
             self.greeted_again();
             return Route::Drop;
         }
-        if self.inflight.is_settled(id) {
-            self.inflight.close(id);
+        if self.inflight.swallow(id) {
             return Route::Drop;
         }
         if let Some(entry) = self.inflight.close(id)

@@ -439,6 +439,32 @@ fn a_silent_opening_is_explained_and_its_late_answer_swallowed() {
 }
 
 #[test]
+fn a_swallowed_answer_leaves_its_place_in_the_table() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.wait();
+    assert_eq!(world.link.inflight.settled(), 1);
+    world.server(&answer("1"));
+    assert_eq!(world.link.inflight.settled(), 0);
+}
+
+#[test]
+fn a_long_answer_to_our_own_greeting_is_not_the_clients() {
+    let mut first = World::up();
+    first.client(INITIALIZE);
+    first.server(&answer("1"));
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    next.input(Input::Started);
+    let line = answer(r#""ms:initialize""#);
+    let mut scanner = Scanner::new();
+    scanner.feed(line.as_bytes());
+    assert_eq!(
+        next.link.server_known(scanner.known().as_ref()),
+        Route::Drop
+    );
+}
+
+#[test]
 fn a_server_that_spoke_once_may_take_its_time() {
     let mut world = World::up();
     world.client(INITIALIZE);
