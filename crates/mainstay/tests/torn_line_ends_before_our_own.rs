@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Launch;
 use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::wait::until;
 use serde_json::json;
 
 /// Begins a line that is too long to be held, and never ends it.
@@ -21,7 +22,9 @@ fn an_answer_that_waited_is_a_line() {
     let options = ["--name", "torn", "--grace-eof", "1s", "--grace-term", "1s"];
     let server: Vec<OsString> = ["sh", "-c", SERVER].map(OsString::from).into();
     let mut client = Launch::new(&stage, &run(mainstay, &options, server)).start();
-    stage.card();
+    until("half a line is on its way", || {
+        client.wire.readable().then_some(())
+    });
     let mut stop = stage
         .command(under_test(env!("CARGO_BIN_EXE_mainstay")))
         .args(["stop", "torn"])
