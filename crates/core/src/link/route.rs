@@ -189,7 +189,7 @@ impl Link<'_> {
         if self.inflight.swallow(id) {
             return Route::Drop;
         }
-        if let Some(entry) = self.inflight.close(id)
+        if let Some(entry) = self.inflight.answered(id)
             && entry.method == Tracked::Initialize
             && frame.kind == Kind::Response
         {
@@ -250,6 +250,11 @@ impl Link<'_> {
             self.owed = Some(self.head.generation);
         }
         count
+    }
+
+    /// All lines of the server have reached the client: what they answered is closed for good.
+    pub fn delivered(&mut self) {
+        self.inflight.delivered();
     }
 
     /// All lines of ours have reached the client: what they answered is closed.

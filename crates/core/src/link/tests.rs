@@ -75,6 +75,13 @@ impl World {
     }
 
     fn server(&mut self, line: &str) -> Route {
+        let route = self.undelivered(line);
+        self.link.delivered();
+        route
+    }
+
+    /// A line from the server that is routed and not yet written.
+    fn undelivered(&mut self, line: &str) -> Route {
         let now = self.now();
         shown(
             line,
@@ -563,6 +570,19 @@ fn an_answer_of_ours_is_owed_until_it_is_written() {
     assert_eq!(next.drain()[0], "result for 4");
     // Killed after it: not again.
     first.link.written();
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(next.drain()[0], "tell keeper_lost");
+}
+
+#[test]
+fn an_answer_of_the_servers_is_owed_until_it_is_written() {
+    let mut first = World::up();
+    first.client(&ask(4, "tools/call"));
+    assert_eq!(first.undelivered(&answer("4")), Route::Forward);
+    assert_eq!(first.link.in_flight(), 0);
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(next.drain()[0], "result for 4");
+    first.link.delivered();
     let mut next = World::over(snapshot(&first), Some(lost()));
     assert_eq!(next.drain()[0], "tell keeper_lost");
 }

@@ -40,7 +40,7 @@ impl Keeper<'_> {
                 step |= down.route(&mut |show| route_down(link, *now, show));
             }
             step |= self.write_client(cx);
-            let mid_line = self.down.mid_line();
+            let mid_line = self.down.mid_line() || self.down.torn();
             if self.link.mid_line().to_client() != mid_line {
                 self.link.mid_line().set_to_client(mid_line);
             }
@@ -70,10 +70,14 @@ impl Keeper<'_> {
         let Some(out) = &self.client_out else {
             self.down.discard_routed();
             self.to_client.clear();
+            self.link.delivered();
             return false;
         };
         let mut moved = false;
         let mut result = self.down.drain(out, cx).map(|drained| moved |= drained);
+        if moved && self.down.flushed() {
+            self.link.delivered();
+        }
         while result.is_ok()
             && self.down.flushed()
             && !self.down.mid_line()

@@ -59,7 +59,6 @@ impl Keeper<'_> {
             let pid = server.who.pid;
             let tree_empty = self.tree_is_empty();
             if !served_on {
-                self.down.forget_partial();
                 self.end_torn_line();
             }
             let stderr_tail = self.stderr.tail();
@@ -140,7 +139,6 @@ impl Keeper<'_> {
         }
         ended.told = true;
         let (pid, Ended { status, usage, .. }) = (who.pid, *ended);
-        self.down.forget_partial();
         self.end_torn_line();
         let stderr_tail = self.stderr.tail();
         let gone = Exited {
@@ -167,7 +165,9 @@ impl Keeper<'_> {
 
     /// The server died in the middle of a line that the client has half of.
     pub(super) fn end_torn_line(&mut self) {
-        if self.link.mid_line().to_client() {
+        let torn = self.down.mid_line();
+        self.down.forget_partial();
+        if torn {
             // Lines of ours may be waiting for the end of this one already.
             self.to_client.push_front(b'\n');
             self.link.mid_line().set_to_client(false);
