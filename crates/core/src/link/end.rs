@@ -33,7 +33,21 @@ impl Link<'_> {
                 // It can answer nobody any more: help it to end.
                 None => self.stop(now, Cause::ServerExit),
             },
-            Life::Absent | Life::Closing(_) | Life::Finished => {}
+            Life::Closing(_) => self.followers_gone(now, tree_empty),
+            Life::Absent | Life::Finished => {}
+        }
+    }
+
+    /// Whoever served on after the process that we started had left is gone, too.
+    fn followers_gone(&mut self, now: Moment, tree_empty: bool) {
+        if let Life::Closing(closing) = &mut self.life
+            && let Server::Left(exited) = &closing.server
+        {
+            let exited = Exited {
+                tree_empty,
+                ..exited.clone()
+            };
+            self.server_gone(now, exited);
         }
     }
 
@@ -105,11 +119,12 @@ impl Link<'_> {
     }
 
     pub(super) fn tree_empty(&mut self, now: Moment, ended: u32, left: Vec<Seen>) {
+        self.followers_gone(now, true);
         if let Life::Closing(closing) = &mut self.life
             && let TreeState::Descending(ladder) =
                 core::mem::replace(&mut closing.tree, TreeState::Empty)
         {
-            if closing.server == Server::Up {
+            if let Server::Up = closing.server {
                 // Not even the kill ended it: the teardown names it.
                 closing.server = Server::Gone;
                 closing.code = 128 + 9;
@@ -138,12 +153,13 @@ impl Link<'_> {
             | Cause::KeeperLost => false,
         };
         match &mut self.life {
-            Life::Up(_) => {
+            Life::Up(up) => {
+                let server = up.left.take().map_or(Server::Up, Server::Left);
                 let because = Because::of(&cause);
                 let owing = cause == Cause::ClientEof && !self.inflight.is_empty();
                 let standing = if owing { Standing::Owing } else { Standing::Up };
                 let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
-                self.close(now, TreeState::Descending(ladder), 0, because, Server::Up);
+                self.close(now, TreeState::Descending(ladder), 0, because, server);
                 if let Some(step) = step {
                     self.push(Output::Stop(step));
                 }

@@ -134,8 +134,10 @@ pub(super) enum Client {
     Released,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Server {
     Up,
+    /// The process that we started has left, others of its tree serve on: its end is told with theirs.
+    Left(Exited),
     Gone,
 }

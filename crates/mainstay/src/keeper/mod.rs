@@ -219,7 +219,7 @@ impl<'p> Keeper<'p> {
             // What an answer has set free goes out before the client's next lines.
             again |= self.perform(cx);
             again |= self.pump_up(cx);
-            self.stderr.poll(cx);
+            again |= self.stderr.poll(cx);
             again |= self.poll_signals(cx);
             again |= self.poll_shim(cx);
             again |= self.poll_watcher(cx);

@@ -125,6 +125,7 @@ impl Keeper<'_> {
     fn drop_client(&mut self) {
         self.releasing = false;
         self.client_in = None;
+        self.unread_until = None;
         self.client_out = None;
         self.stderr.release();
         self.to_client.clear();
