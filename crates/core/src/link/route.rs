@@ -21,12 +21,12 @@ impl Link<'_> {
             | Life::Up(Up {
                 stage: Stage::Greeting { .. },
                 ..
-            }) => Route::Hold,
-            Life::Up(_) => self.track(now, frame, line),
-            Life::Closing(Closing {
+            })
+            | Life::Closing(Closing {
                 because: Because::Leaving,
                 ..
             }) => Route::Hold,
+            Life::Up(_) => self.track(now, frame, line),
             Life::Closing(_) | Life::Finished => {
                 self.refuse(frame);
                 self.finish_if_done();
