@@ -193,7 +193,7 @@ impl Link<'_> {
             && entry.method == Tracked::Initialize
             && frame.kind == Kind::Response
         {
-            self.head.greeted = 1;
+            self.greeting_routed = true;
         }
         Route::Forward
     }
@@ -255,6 +255,9 @@ impl Link<'_> {
     /// All lines of the server have reached the client: what they answered is closed for good.
     pub fn delivered(&mut self) {
         self.inflight.delivered();
+        if core::mem::take(&mut self.greeting_routed) {
+            self.head.greeted = 1;
+        }
     }
 
     /// All lines of ours have reached the client: what they answered is closed.
