@@ -3,8 +3,10 @@
 //! The client's descriptors may be shared with its other children, so their flags are not ours to change: a pipe or
 //! terminal is opened anew through `/proc/self/fd`, a socket is asked not to wait call by call. A regular file and
 //! `/dev/null` are always ready.
+//!
+//! What we write to is watched only while it is full: else each read on its other end would wake us for nothing.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
@@ -39,6 +41,16 @@ enum Kind {
     Stream(AsyncFd<OwnedFd>),
     Socket(AsyncFd<OwnedFd>),
     Ready(OwnedFd),
+    Sink(Sink),
+}
+
+/// What we write to.
+#[derive(Debug)]
+struct Sink {
+    fd: OwnedFd,
+    socket: bool,
+    /// A copy that tells when there is room again.
+    full: RefCell<Option<AsyncFd<OwnedFd>>>,
 }
 
 impl Port {
@@ -46,13 +58,14 @@ impl Port {
     pub fn of_client(fd: BorrowedFd<'_>, way: Way) -> io::Result<Self> {
         let kind = FileType::from_raw_mode(fstat(fd)?.st_mode);
         if kind == FileType::Socket {
-            return Self::watched(fd.try_clone_to_owned()?, way, Kind::Socket);
+            let own = fd.try_clone_to_owned()?;
+            return match way {
+                Way::In => Self::source(own, Kind::Socket),
+                Way::Out => Ok(Self::sink(own, true)),
+            };
         }
         if kind == FileType::RegularFile {
-            return Ok(Self {
-                kind: Kind::Ready(fd.try_clone_to_owned()?),
-                untold: Cell::new(false),
-            });
+            return Ok(Self::new(Kind::Ready(fd.try_clone_to_owned()?)));
         }
         let access = if way == Way::In {
             OFlags::RDONLY
@@ -70,39 +83,50 @@ impl Port {
             rustix::fs::fcntl_setfl(&own, flags | OFlags::NONBLOCK)?;
             own
         };
-        Self::watched(own, way, Kind::Stream)
+        Self::of_ours(own, way)
     }
 
     /// One end of a pipe that we made; it is non-blocking already.
     pub fn of_ours(fd: OwnedFd, way: Way) -> io::Result<Self> {
-        Self::watched(fd, way, Kind::Stream)
+        match way {
+            Way::In => Self::source(fd, Kind::Stream),
+            Way::Out => Ok(Self::sink(fd, false)),
+        }
     }
 
-    fn watched(fd: OwnedFd, way: Way, kind: fn(AsyncFd<OwnedFd>) -> Kind) -> io::Result<Self> {
-        let interest = if way == Way::In {
-            Interest::READABLE
-        } else {
-            Interest::WRITABLE
-        };
+    fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            untold: Cell::new(false),
+        }
+    }
+
+    fn source(fd: OwnedFd, kind: fn(AsyncFd<OwnedFd>) -> Kind) -> io::Result<Self> {
         let spare = fd.try_clone()?;
-        match registered(fd, interest) {
-            Ok(fd) => Ok(Self {
-                kind: kind(fd),
-                untold: Cell::new(false),
-            }),
+        match registered(fd, Interest::READABLE) {
+            Ok(fd) => Ok(Self::new(kind(fd))),
             // epoll refuses what is always ready, such as /dev/null.
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Ok(Self {
-                kind: Kind::Ready(spare),
-                untold: Cell::new(false),
-            }),
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                Ok(Self::new(Kind::Ready(spare)))
+            }
             Err(error) => Err(error),
         }
+    }
+
+    fn sink(fd: OwnedFd, socket: bool) -> Self {
+        Self::new(Kind::Sink(Sink {
+            fd,
+            socket,
+            full: RefCell::new(None),
+        }))
     }
 
     /// Reads some bytes; 0 is the end. A terminal that was hung up has ended, too.
     pub fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let (fd, socket) = match &self.kind {
-            Kind::Ready(fd) => return Poll::Ready(Ok(rustix::io::read(fd, buffer)?)),
+            Kind::Ready(fd) | Kind::Sink(Sink { fd, .. }) => {
+                return Poll::Ready(Ok(rustix::io::read(fd, buffer)?));
+            }
             Kind::Stream(fd) => (fd, false),
             Kind::Socket(fd) => (fd, true),
         };
@@ -141,7 +165,7 @@ impl Port {
     /// Whether a read may bring something; else we are woken when it does.
     pub fn readable(&self, cx: &mut Context<'_>) -> bool {
         match &self.kind {
-            Kind::Ready(_) => true,
+            Kind::Ready(_) | Kind::Sink(_) => true,
             Kind::Stream(fd) | Kind::Socket(fd) => {
                 self.untold.get() || fd.poll_read_ready(cx).is_ready()
             }
@@ -168,25 +192,35 @@ impl Port {
 
     /// Writes some bytes.
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let (fd, socket) = match &self.kind {
+        let Sink { fd, socket, full } = match &self.kind {
+            Kind::Sink(sink) => sink,
             Kind::Ready(fd) => return Poll::Ready(Ok(rustix::io::write(fd, bytes)?)),
-            Kind::Stream(fd) => (fd, false),
-            Kind::Socket(fd) => (fd, true),
+            Kind::Stream(fd) | Kind::Socket(fd) => {
+                return Poll::Ready(Ok(rustix::io::write(fd.get_ref(), bytes)?));
+            }
         };
+        let mut full = full.borrow_mut();
         loop {
-            let mut guard = ready!(fd.poll_write_ready(cx))?;
-            let put = if socket {
-                send(
-                    fd.get_ref(),
-                    bytes,
-                    SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-                )
+            let put = if *socket {
+                send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
             } else {
-                rustix::io::write(fd.get_ref(), bytes)
+                rustix::io::write(fd, bytes)
             };
             match put {
-                Ok(len) => return Poll::Ready(Ok(len)),
-                Err(Errno::AGAIN) => guard.clear_ready(),
+                Ok(len) => {
+                    if len == bytes.len() {
+                        *full = None;
+                    }
+                    return Poll::Ready(Ok(len));
+                }
+                Err(Errno::AGAIN) => {
+                    let watch = match full.take() {
+                        Some(watch) => watch,
+                        // If there is room by now, it tells so at once.
+                        None => registered(fd.try_clone()?, Interest::WRITABLE)?,
+                    };
+                    ready!(full.insert(watch).poll_write_ready(cx))?.clear_ready();
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
@@ -198,7 +232,7 @@ impl AsFd for Port {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.kind {
             Kind::Stream(fd) | Kind::Socket(fd) => fd.get_ref().as_fd(),
-            Kind::Ready(fd) => fd.as_fd(),
+            Kind::Ready(fd) | Kind::Sink(Sink { fd, .. }) => fd.as_fd(),
         }
     }
 }
