@@ -211,6 +211,8 @@ impl<'a> Guard<'a> {
             let roles = &mut *self.roles;
             let sweeper = role::start(|| {
                 role::release_stdio();
+                // Neither the link's lock nor the shim's channel: they say that guard or keeper lives.
+                role::close_all_but(&mut []);
                 role::be_patient();
                 title::set("mcp-sweep");
                 roles.sweep();

@@ -49,8 +49,6 @@ impl Roles for Session<'_> {
     }
 
     fn sweep(&mut self) {
-        // The lock says that guard or keeper lives; a sweep that outlives them must not say so.
-        self.entry = None;
         sweeper::sweep(self.plan);
     }
 }
