@@ -44,6 +44,8 @@ pub struct Link<'a> {
     outputs: VecDeque<Output>,
     /// Answers of ours for this generation and older are on their way to the client.
     owed: Option<u32>,
+    /// The answer to the client's `initialize` is on its way.
+    greeting_routed: bool,
     junk: u64,
 }
 
@@ -64,6 +66,7 @@ impl<'a> Link<'a> {
             life: Life::Absent,
             outputs: VecDeque::new(),
             owed: None,
+            greeting_routed: false,
             junk: 0,
         }
     }

@@ -38,7 +38,7 @@ impl Tier {
     pub fn promise(self) -> &'static str {
         match self {
             Self::Subreaper | Self::Cgroup => {
-                "ended now; if guard and keeper are both killed at once, ended at the next start"
+                "ended now; if shim, guard and keeper are all killed at once, ended at the next start"
             }
             Self::Scope => "ended even if every process of ours is killed at once",
             Self::Pidns => {

@@ -57,7 +57,9 @@ fn again_and_again() {
                 .collect();
             assert!(left.is_empty(), "of the old tree still alive: {left:?}");
             let lost = stage.event_that("keeper_lost", |event| event["pid"] == keeper.pid);
-            assert_eq!(lost["settled"], 1, "{lost}");
+            // The call; and the ping before it, if the keeper was killed between writing its answer and noting that.
+            let settled = lost["settled"].as_u64();
+            assert!(matches!(settled, Some(1 | 2)), "{lost}");
             assert_eq!(stage.events("keeper_lost").len(), round);
         }
         let (status, rest) = client.finish();

@@ -17,7 +17,7 @@ const ESCAPEES: [&str; 3] = ["--setsid-child", "--daemon", "--daemon-clean-env"]
 
 #[test]
 fn only_the_dead_session_is_swept() {
-    let stage = Stage::new();
+    let stage = Stage::alone();
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
     let wrapped = run(
         &mainstay,

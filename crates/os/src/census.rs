@@ -171,10 +171,10 @@ pub fn descendants(pid: i32) -> Vec<Stat> {
     found
 }
 
-/// The parent of a process, its parent, and so on, as far as they can be seen.
-pub fn ancestors(pid: i32) -> Vec<Identity> {
+/// The parent of a process, its parent, and so on, as far as they can be seen; the process itself may be gone by now.
+pub fn ancestors(of: &Stat) -> Vec<Identity> {
     let mut found = Vec::new();
-    let mut next = stat(pid).map_or(0, |stat| stat.ppid);
+    let mut next = of.ppid;
     // A chain that grows while we climb is cut: nobody has that many launchers.
     while next > 0 && found.len() < 64 {
         let Ok(stat) = stat(next) else { break };

@@ -125,6 +125,11 @@ impl Shim {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            // Before the words: whoever had ended by now has said all that it had to say.
+            let lost = self
+                .pair
+                .as_ref()
+                .is_some_and(|(guard, keeper)| guard.ended() && keeper.ended());
             // Words before signals: a "finished" that is already here is the truer end.
             loop {
                 match channel.hear() {

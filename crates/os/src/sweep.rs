@@ -97,7 +97,8 @@ pub fn find(
         let members = look(tag, recorded, leaves, tagged, &spared);
         stray.members = members.into_iter().map(|member| member.seen).collect();
     }
-    strays.retain(|stray| !stray.members.is_empty());
+    // A leaf that is populated has members, also if none of them stood still for our look.
+    strays.retain(|stray| !stray.members.is_empty() || !stray.leaves.is_empty());
     strays
 }
 

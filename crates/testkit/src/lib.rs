@@ -13,6 +13,7 @@ pub mod client;
 pub mod fork;
 pub mod killers;
 pub mod puppet;
+pub mod quiet;
 pub mod stage;
 pub mod terminal;
 pub mod unruly;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::built;
 use crate::card::{self, Card};
 use crate::census::{Census, MARK_VARIABLE};
+use crate::quiet::Quiet;
 use crate::wait::until;
 
 /// One test's place. Dropping it asserts that no process is left, then removes the HOME.
@@ -21,15 +22,26 @@ pub struct Stage {
     /// Who is alive.
     pub census: Census,
     home: Home,
+    _quiet: Quiet,
 }
 
 #[derive(Debug)]
 struct Home(PathBuf);
 
 impl Stage {
-    /// A fresh one.
+    /// A fresh one, beside those of other tests. A test has one at a time.
     #[expect(clippy::new_without_default, reason = "it makes a directory")]
     pub fn new() -> Self {
+        Self::with(Quiet::shared())
+    }
+
+    /// A fresh one while no other test of this user has one: for what another test's start would sweep away.
+    pub fn alone() -> Self {
+        Self::with(Quiet::alone())
+    }
+
+    fn with(quiet: io::Result<Quiet>) -> Self {
+        let quiet = quiet.expect("the temporary directory has a lock for us");
         let census = Census::new();
         let home = std::env::temp_dir().join(format!("mainstay-test-{}", census.mark()));
         fs::create_dir(&home).expect("the temporary directory takes a directory");
@@ -40,6 +52,7 @@ impl Stage {
         Self {
             census,
             home: Home(home),
+            _quiet: quiet,
         }
     }
 

@@ -33,7 +33,21 @@ impl Link<'_> {
                 // It can answer nobody any more: help it to end.
                 None => self.stop(now, Cause::ServerExit),
             },
-            Life::Absent | Life::Closing(_) | Life::Finished => {}
+            Life::Closing(_) => self.followers_gone(now, tree_empty),
+            Life::Absent | Life::Finished => {}
+        }
+    }
+
+    /// Whoever served on after the process that we started had left is gone, too.
+    fn followers_gone(&mut self, now: Moment, tree_empty: bool) {
+        if let Life::Closing(closing) = &mut self.life
+            && let Server::Left(exited) = &closing.server
+        {
+            let exited = Exited {
+                tree_empty,
+                ..exited.clone()
+            };
+            self.server_gone(now, exited);
         }
     }
 
@@ -64,7 +78,9 @@ impl Link<'_> {
             stderr_tail,
         };
         let opened = self.head.greeted != 0 || self.head.modern != 0;
-        let asked = self.settle(&because, false) > 0;
+        let stopped = matches!(&self.life, Life::Closing(closing) if matches!(closing.because, Because::Asked));
+        let told = if stopped { &Because::Asked } else { &because };
+        let asked = self.settle(told, false) > 0;
         // A client whose probe just failed may ask again in the other era; one that never asked is about to.
         let mut explain = !opened && (asked || !status.success());
         match &mut self.life {
@@ -103,11 +119,12 @@ impl Link<'_> {
     }
 
     pub(super) fn tree_empty(&mut self, now: Moment, ended: u32, left: Vec<Seen>) {
+        self.followers_gone(now, true);
         if let Life::Closing(closing) = &mut self.life
             && let TreeState::Descending(ladder) =
                 core::mem::replace(&mut closing.tree, TreeState::Empty)
         {
-            if closing.server == Server::Up {
+            if let Server::Up = closing.server {
                 // Not even the kill ended it: the teardown names it.
                 closing.server = Server::Gone;
                 closing.code = 128 + 9;
@@ -136,16 +153,13 @@ impl Link<'_> {
             | Cause::KeeperLost => false,
         };
         match &mut self.life {
-            Life::Up(_) => {
-                let because = if cause == Cause::ServerExit {
-                    Because::Leaving
-                } else {
-                    Because::Stopping
-                };
+            Life::Up(up) => {
+                let server = up.left.take().map_or(Server::Up, Server::Left);
+                let because = Because::of(&cause);
                 let owing = cause == Cause::ClientEof && !self.inflight.is_empty();
                 let standing = if owing { Standing::Owing } else { Standing::Up };
                 let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
-                self.close(now, TreeState::Descending(ladder), 0, because, Server::Up);
+                self.close(now, TreeState::Descending(ladder), 0, because, server);
                 if let Some(step) = step {
                     self.push(Output::Stop(step));
                 }
@@ -165,7 +179,8 @@ impl Link<'_> {
                 }
             }
             Life::Absent => {
-                self.close(now, TreeState::Empty, 0, Because::Stopping, Server::Gone);
+                let because = Because::of(&cause);
+                self.close(now, TreeState::Empty, 0, because, Server::Gone);
             }
             Life::Finished => {}
         }

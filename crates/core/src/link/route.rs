@@ -94,7 +94,7 @@ impl Link<'_> {
         }
         match frame {
             Some(frame) if matches!(frame.kind, Kind::Response | Kind::Error) => match frame.id {
-                Id::Token(id) if self.inflight.is_settled(id) => Route::Drop,
+                Id::Token(id) if id == GREETING_ID || self.inflight.is_settled(id) => Route::Drop,
                 Id::Absent | Id::Null | Id::Token(_) | Id::TooLong => Route::Forward,
             },
             Some(_) | None => Route::Forward,
@@ -186,15 +186,14 @@ impl Link<'_> {
             self.greeted_again();
             return Route::Drop;
         }
-        if self.inflight.is_settled(id) {
-            self.inflight.close(id);
+        if self.inflight.swallow(id) {
             return Route::Drop;
         }
-        if let Some(entry) = self.inflight.close(id)
+        if let Some(entry) = self.inflight.answered(id)
             && entry.method == Tracked::Initialize
             && frame.kind == Kind::Response
         {
-            self.head.greeted = 1;
+            self.greeting_routed = true;
         }
         Route::Forward
     }
@@ -251,6 +250,14 @@ impl Link<'_> {
             self.owed = Some(self.head.generation);
         }
         count
+    }
+
+    /// All lines of the server have reached the client: what they answered is closed for good.
+    pub fn delivered(&mut self) {
+        self.inflight.delivered();
+        if core::mem::take(&mut self.greeting_routed) {
+            self.head.greeted = 1;
+        }
     }
 
     /// All lines of ours have reached the client: what they answered is closed.

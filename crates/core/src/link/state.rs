@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::io::{About, Exited};
 use crate::clock::Moment;
-use crate::event::Status;
+use crate::event::{Cause, Status};
 use crate::message::settle::Why;
 use crate::server::stop::Ladder;
 
@@ -68,10 +68,28 @@ pub(super) enum Because {
     OpeningSilent {
         ms: u64,
     },
+    /// `mainstay stop`.
+    Asked,
     Stopping,
 }
 
 impl Because {
+    /// What a stop for this cause means for the requests that come or wait.
+    pub fn of(cause: &Cause) -> Self {
+        match cause {
+            Cause::ServerExit => Self::Leaving,
+            Cause::Asked => Self::Asked,
+            Cause::ClientEof
+            | Cause::ClientGone
+            | Cause::ClientDeaf
+            | Cause::ShimSignal { .. }
+            | Cause::ShimKilled
+            | Cause::KeeperSignal { .. }
+            | Cause::StartFailed
+            | Cause::KeeperLost => Self::Stopping,
+        }
+    }
+
     /// The same, for the answers.
     pub fn why<'b>(&'b self, about: &'b About) -> Why<'b> {
         let About { name, argv, .. } = about;
@@ -96,6 +114,7 @@ impl Because {
                 ms: *ms,
                 argv,
             },
+            Self::Asked => Why::Asked { name },
             Self::Leaving | Self::Stopping => Why::ClientStopping { name },
         }
     }
@@ -115,8 +134,10 @@ pub(super) enum Client {
     Released,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Server {
     Up,
+    /// The process that we started has left, others of its tree serve on: its end is told with theirs.
+    Left(Exited),
     Gone,
 }

@@ -75,6 +75,13 @@ impl World {
     }
 
     fn server(&mut self, line: &str) -> Route {
+        let route = self.undelivered(line);
+        self.link.delivered();
+        route
+    }
+
+    /// A line from the server that is routed and not yet written.
+    fn undelivered(&mut self, line: &str) -> Route {
         let now = self.now();
         shown(
             line,
@@ -195,6 +202,36 @@ fn answers_that_are_owed_at_eof_are_waited_for() {
     assert_eq!(world.drain(), [""; 0]);
     assert_eq!(world.server(&answer("1")), Route::Forward);
     assert_eq!(world.drain(), ["close stdin"]);
+}
+
+#[test]
+fn who_is_stopped_by_hand_is_told_so_whether_it_waits_or_comes_later() {
+    let mut world = World::up();
+    world.client(&ask(1, "tools/call"));
+    world.input(Input::Stop(Cause::Asked));
+    world.client(&ask(2, "tools/list"));
+    world.exits(Status::Code(0), true);
+    world.input(Input::TreeEmpty {
+        ended: 1,
+        left: vec![],
+    });
+    let lines = core::iter::from_fn(|| world.link.next()).filter_map(|output| match output {
+        Output::ToClient(line) => String::from_utf8(line).ok(),
+        Output::Spawn
+        | Output::ToServer(_)
+        | Output::Say(_)
+        | Output::Stop(_)
+        | Output::ReleaseClient
+        | Output::DropClient
+        | Output::Tell(_)
+        | Output::Finish(_) => None,
+    });
+    let told: String = lines.collect();
+    assert_eq!(
+        told.matches("was ended by `mainstay stop`").count(),
+        2,
+        "{told}"
+    );
 }
 
 #[test]
@@ -342,6 +379,49 @@ fn a_launcher_may_leave_while_others_serve_on() {
 }
 
 #[test]
+fn a_launcher_that_left_early_still_gives_its_status_when_the_link_is_stopped() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.input(Input::Exited(exited(Status::Code(0), true, false)));
+    world.input(Input::ClientEof);
+    // Whoever serves on owes the answer, and ends without it.
+    assert_eq!(world.drain(), [""; 0]);
+    world.input(Input::StdoutClosed { tree_empty: true });
+    assert_eq!(
+        world.drain(),
+        ["tell exit", "error for 1", "release client"]
+    );
+    world.input(Input::TreeEmpty {
+        ended: 2,
+        left: vec![],
+    });
+    assert_eq!(world.drain(), ["tell teardown", "finish 0"]);
+}
+
+#[test]
+fn followers_that_only_the_kill_ends_leave_no_request_unanswered() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.input(Input::Exited(exited(Status::Code(0), true, false)));
+    world.input(Input::Stop(Cause::Asked));
+    world.input(Input::TreeEmpty {
+        ended: 2,
+        left: vec![],
+    });
+    assert_eq!(
+        world.drain(),
+        [
+            "close stdin",
+            "tell exit",
+            "error for 1",
+            "release client",
+            "tell teardown",
+            "finish 0"
+        ]
+    );
+}
+
+#[test]
 fn a_launcher_that_fails_takes_the_server_with_it() {
     let mut world = World::up();
     world.client(INITIALIZE);
@@ -393,6 +473,32 @@ fn a_silent_opening_is_explained_and_its_late_answer_swallowed() {
     assert_eq!(world.drain(), ["tell opening_silent", "error for 1"]);
     assert_eq!(world.server(&answer("1")), Route::Drop);
     assert_eq!(world.link.wake_at(), None);
+}
+
+#[test]
+fn a_swallowed_answer_leaves_its_place_in_the_table() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.wait();
+    assert_eq!(world.link.inflight.settled(), 1);
+    world.server(&answer("1"));
+    assert_eq!(world.link.inflight.settled(), 0);
+}
+
+#[test]
+fn a_long_answer_to_our_own_greeting_is_not_the_clients() {
+    let mut first = World::up();
+    first.client(INITIALIZE);
+    first.server(&answer("1"));
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    next.input(Input::Started);
+    let line = answer(r#""ms:initialize""#);
+    let mut scanner = Scanner::new();
+    scanner.feed(line.as_bytes());
+    assert_eq!(
+        next.link.server_known(scanner.known().as_ref()),
+        Route::Drop
+    );
 }
 
 #[test]
@@ -494,6 +600,19 @@ fn an_answer_of_ours_is_owed_until_it_is_written() {
     assert_eq!(next.drain()[0], "result for 4");
     // Killed after it: not again.
     first.link.written();
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(next.drain()[0], "tell keeper_lost");
+}
+
+#[test]
+fn an_answer_of_the_servers_is_owed_until_it_is_written() {
+    let mut first = World::up();
+    first.client(&ask(4, "tools/call"));
+    assert_eq!(first.undelivered(&answer("4")), Route::Forward);
+    assert_eq!(first.link.in_flight(), 0);
+    let mut next = World::over(snapshot(&first), Some(lost()));
+    assert_eq!(next.drain()[0], "result for 4");
+    first.link.delivered();
     let mut next = World::over(snapshot(&first), Some(lost()));
     assert_eq!(next.drain()[0], "tell keeper_lost");
 }

@@ -48,6 +48,8 @@ pub struct Inflight<S> {
     free: Free,
     open: usize,
     settled: usize,
+    /// Slots whose answers are on their way to the client.
+    unwritten: Vec<u32>,
     sequence: u64,
 }
 
@@ -80,6 +82,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             free: Free::default(),
             open: 0,
             settled: 0,
+            unwritten: Vec::new(),
             sequence: 0,
         };
         table.rebuild();
@@ -111,6 +114,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 self.settled -= 1;
                 (slot, Opened::New)
             }
+            Some((slot, State::Answered)) => (slot, Opened::New),
             None => {
                 let Some(slot) = self.take() else {
                     return Opened::Full;
@@ -136,6 +140,29 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         self.unlink(spot.slot);
         self.release(spot);
         Some(entry)
+    }
+
+    /// The server answered, and its answer is on its way: nobody waits any more, but a successor finds the request open
+    /// until [`Self::delivered`].
+    pub fn answered(&mut self, id: &[u8]) -> Option<Entry> {
+        let spot = self.spot(id)?;
+        let (State::Open, _, entry) = self.slots.as_ref()[spot.slot as usize].read()? else {
+            return None;
+        };
+        self.unlink(spot.slot);
+        self.slots.as_mut()[spot.slot as usize].answered();
+        self.unwritten.push(spot.slot);
+        Some(entry)
+    }
+
+    /// All answers that were on their way have reached the client.
+    pub fn delivered(&mut self) {
+        while let Some(slot) = self.unwritten.pop() {
+            if let Some((State::Answered, id, _)) = self.slots.as_ref()[slot as usize].read() {
+                let hash = token::hash(id);
+                self.release(Spot { hash, slot });
+            }
+        }
     }
 
     /// We answered it ourselves: nobody waits any more, and the server's late answer is to be swallowed. Whether
@@ -281,6 +308,10 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         for &(_, at) in held.iter().rev() {
             match self.slots.as_ref()[at as usize].read() {
                 Some((State::Open, _, _)) => self.link(at),
+                Some((State::Answered, _, _)) => {
+                    self.slots.as_mut()[at as usize].reopen();
+                    self.link(at);
+                }
                 Some((State::Settled, _, _)) => self.settled += 1,
                 None => {}
             }

@@ -61,6 +61,11 @@ pub enum Why<'a> {
         /// The command.
         argv: &'a [String],
     },
+    /// Somebody ended the server with `mainstay stop`.
+    Asked {
+        /// The server's name.
+        name: &'a str,
+    },
     /// The client is going, and the server is being stopped.
     ClientStopping {
         /// The server's name.
@@ -153,6 +158,11 @@ impl Why<'_> {
                 time(ms),
                 command(argv)
             ),
+            Self::Asked { name } => format!(
+                "MCP server '{name}' was ended by `mainstay stop` and has not answered {word}; it was not started again: connect again if \
+                 it is needed; {}",
+                effect(method)
+            ),
             Self::ClientStopping { name } => format!(
                 "MCP server '{name}' is being stopped because the client is closing; {word} was not answered; connect again to repeat it"
             ),
@@ -198,6 +208,10 @@ impl Why<'_> {
             },
             Self::OpeningSilent { .. } => Data {
                 reason: "opening_silent",
+                ..base
+            },
+            Self::Asked { .. } => Data {
+                reason: "stopped",
                 ..base
             },
             Self::ClientStopping { .. } => Data {

@@ -126,6 +126,8 @@ pub(super) enum State {
     Open,
     /// No: we answered it ourselves; the server's late answer is to be swallowed.
     Settled,
+    /// The server answered it, and the answer is not written yet: to a successor it is open.
+    Answered,
 }
 
 /// One place of the table.
@@ -145,6 +147,7 @@ const _: () = assert!(size_of::<Slot>() == 128);
 
 const STATE_OPEN: u8 = 1;
 const STATE_SETTLED: u8 = 2;
+const STATE_ANSWERED: u8 = 3;
 /// Tells a head from most garbage.
 const SEAL: u8 = 0x5E;
 
@@ -176,6 +179,7 @@ impl Slot {
         let state = match state {
             STATE_OPEN => State::Open,
             STATE_SETTLED => State::Settled,
+            STATE_ANSWERED => State::Answered,
             _ => return None,
         };
         if seal != SEAL || len == 0 || self.sequence == 0 {
@@ -208,8 +212,22 @@ impl Slot {
 
     /// Marks an entry as answered by ourselves.
     pub(super) fn settle(&mut self) {
+        self.set(STATE_SETTLED);
+    }
+
+    /// The server has answered it.
+    pub(super) fn answered(&mut self) {
+        self.set(STATE_ANSWERED);
+    }
+
+    /// It waits again: the answer died with the keeper that had it.
+    pub(super) fn reopen(&mut self) {
+        self.set(STATE_OPEN);
+    }
+
+    fn set(&mut self, state: u8) {
         let [_, method, len, seal] = self.head.load(Ordering::Relaxed).to_le_bytes();
-        let head = u32::from_le_bytes([STATE_SETTLED, method, len, seal]);
+        let head = u32::from_le_bytes([state, method, len, seal]);
         self.head.store(head, Ordering::Release);
     }
 
@@ -282,7 +300,7 @@ mod tests {
             slot
         };
         let head = good.head.load(Ordering::Relaxed).to_le_bytes();
-        for (at, byte) in [(0, 0), (0, 3), (1, 11), (2, 0), (2, 105), (2, 255), (3, 0)] {
+        for (at, byte) in [(0, 0), (0, 4), (1, 11), (2, 0), (2, 105), (2, 255), (3, 0)] {
             let mut bad = head;
             bad[at] = byte;
             let slot = good.clone();

@@ -14,8 +14,8 @@ use crate::report::Report;
   mainstay demo
   mainstay demo --json | jq -c '[.scene, .held]'
 
-It starts real processes in a state directory of its own and ends all of them: nothing of yours is touched,
-nothing is left behind. Exit code: 0 if every scene held, 1 if not.")]
+It starts real processes in a state directory of its own and ends all of them: nothing of
+yours is touched, nothing is left behind. Exit code: 0 if every scene held, 1 if not.")]
 pub struct Options {
     /// As JSON, one object per scene
     #[arg(long)]

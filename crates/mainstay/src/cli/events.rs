@@ -139,7 +139,7 @@ fn closing(options: &Options, shown: u64, skipped: Skipped) -> String {
     let narrowed = options.server.is_some() || options.id.is_some() || options.since.is_some();
     let nothing = match (shown, options.json, narrowed) {
         (1.., _, _) | (_, true, _) => "",
-        (0, false, true) => "no such events\n",
+        (0, false, true) => "no such events: `mainstay events` shows all there are\n",
         (0, false, false) => {
             "no events yet: they are written when a server runs under `mainstay run -- COMMAND`\n"
         }

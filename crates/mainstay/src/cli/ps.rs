@@ -220,7 +220,7 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
     }
     // The id is shown only where the name is not enough.
     let with_id = count.values().any(|&links| links > 1);
-    let mut titles = vec![Column::Text("SERVER")];
+    let mut titles = vec![Column::Name("SERVER")];
     titles.extend(with_id.then_some(Column::Number("ID")));
     titles.extend([
         Column::Text("STATE"),

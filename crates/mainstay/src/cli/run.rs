@@ -77,12 +77,12 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         (None, Some(tier)) => Wish::AtLeast(tier),
         (None, None) => Wish::Strongest,
     };
-    let client = rustix::process::getppid()
-        .and_then(|pid| census::stat(pid.as_raw_nonzero().get()).ok())
-        .map(|stat| Seen {
-            who: stat.who(),
-            comm: stat.comm,
-        });
+    let parent =
+        rustix::process::getppid().and_then(|pid| census::stat(pid.as_raw_nonzero().get()).ok());
+    let client = parent.as_ref().map(|stat| Seen {
+        who: stat.who(),
+        comm: stat.comm.clone(),
+    });
     let detached = if verdict.reaps {
         Detached::Yes
     } else {
@@ -102,10 +102,7 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         realm: identity::realm()?,
         started_at: crate::ledger::time::rfc3339(mainstay_os::clock::wall_ms()),
         shim: identity::me()?,
-        ancestors: client
-            .as_ref()
-            .map(|seen| census::ancestors(seen.who.pid))
-            .unwrap_or_default(),
+        ancestors: parent.as_ref().map(census::ancestors).unwrap_or_default(),
         client,
         detached,
     })

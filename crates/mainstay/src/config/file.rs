@@ -57,7 +57,9 @@ pub(super) fn parse(path: &Path, home: &Path, text: &str) -> Result<Config, Repo
     let top = DeTable::parse(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
         let message = error.message().replace('\n', ", ");
-        reader.mistake(&at, format!("not valid TOML: {message}"))
+        reader
+            .mistake(&at, format!("not valid TOML: {message}"))
+            .hint("correct that line, or remove the file: nothing needs it")
     })?;
     let mut config = Config::default();
     for (name, value) in top.get_ref() {
@@ -71,9 +73,7 @@ pub(super) fn parse(path: &Path, home: &Path, text: &str) -> Result<Config, Repo
                     config.servers.insert(server, read);
                 }
             }
-            other => {
-                return Err(reader.unknown(&name.span(), other, "at the top", &TOP));
-            }
+            other => return Err(reader.homeless(&name.span(), other)),
         }
     }
     Ok(config)
@@ -251,6 +251,24 @@ impl Reader<'_> {
         }
     }
 
+    /// A key at the top that is neither of the two tables.
+    fn homeless(&self, at: &Range<usize>, name: &str) -> Report {
+        let mut settings = known(&COMMON);
+        settings.extend(SERVER.map(String::from));
+        let report = self.unknown(at, name, "at the top", &TOP);
+        match nearest(name, &settings) {
+            Some(near) if nearest(name, &TOP).is_none() => report.hint(format!(
+                "write `{near}` below a line `[server.NAME]`{}",
+                if SERVER.contains(&near) {
+                    ""
+                } else {
+                    ", or `[defaults]` for all servers"
+                }
+            )),
+            Some(_) | None => report,
+        }
+    }
+
     fn mistake(&self, at: &Range<usize>, problem: impl std::fmt::Display) -> Report {
         let before = self.text.get(..at.start).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
@@ -356,6 +374,18 @@ cwd = "~/work"
                 "[servers.x]",
                 "c.toml:1: unknown key `servers` at the top",
                 Some("did you mean `server`?"),
+            ),
+            (
+                "grace-eof = \"3s\"",
+                "c.toml:1: unknown key `grace-eof` at the top",
+                Some(
+                    "write `grace_eof` below a line `[server.NAME]`, or `[defaults]` for all servers",
+                ),
+            ),
+            (
+                "command = \"y\"",
+                "c.toml:1: unknown key `command` at the top",
+                Some("write `command` below a line `[server.NAME]`"),
             ),
             (
                 "[defaults]\ncommand = \"y\"",

@@ -38,20 +38,21 @@ pub fn parse(limit: &Limit, text: &str) -> Result<u64, String> {
 
 /// A time: `1500ms`, `2s`, `2 s`, `5m`, `1h`. Only zero needs no unit.
 pub fn time(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text)?;
+    let wrong = || format!("`{text}` is not a time (write it like `1500ms`, `2s`, `5m` or `1h`)");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
     if unit.is_empty() && number == 0 {
         return Ok(0);
     }
     factor(&TIMES, unit)
         .and_then(|factor| number.checked_mul(factor))
-        .ok_or_else(|| {
-            format!("`{text}` is not a time (write it like `1500ms`, `2s`, `5m` or `1h`)")
-        })
+        .ok_or_else(wrong)
 }
 
 /// A size: `8KiB`, `16MiB`, or plain bytes.
 pub fn size(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text)?;
+    let wrong =
+        || format!("`{text}` is not a size (write it like `8192`, `8KiB`, `16MiB` or `1GiB`)");
+    let (number, unit) = split(text).ok_or_else(wrong)?;
     let factor = if unit.is_empty() {
         Some(1)
     } else {
@@ -59,16 +60,14 @@ pub fn size(text: &str) -> Result<u64, String> {
     };
     factor
         .and_then(|factor| number.checked_mul(factor))
-        .ok_or_else(|| {
-            format!("`{text}` is not a size (write it like `8192`, `8KiB`, `16MiB` or `1GiB`)")
-        })
+        .ok_or_else(wrong)
 }
 
 /// A plain number.
 pub fn count(text: &str) -> Result<u64, String> {
-    match split(text)? {
-        (number, "") => Ok(number),
-        _ => Err(format!("`{text}` is not a plain number")),
+    match split(text) {
+        Some((number, "")) => Ok(number),
+        Some(_) | None => Err(format!("`{text}` is not a plain number")),
     }
 }
 
@@ -88,16 +87,14 @@ pub fn show(unit: Unit, value: u64) -> String {
     }
 }
 
-fn split(text: &str) -> Result<(u64, &str), String> {
+/// The whole number at the beginning, and what follows.
+fn split(text: &str) -> Option<(u64, &str)> {
     let text = text.trim();
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number = number
-        .parse()
-        .map_err(|_| format!("`{text}` does not begin with a whole number"))?;
-    Ok((number, unit.trim_start()))
+    Some((number.parse().ok()?, unit.trim_start()))
 }
 
 fn factor(units: &[(&str, u64)], unit: &str) -> Option<u64> {
@@ -152,6 +149,10 @@ mod tests {
             assert!(time(text).is_err(), "{text}");
         }
         assert!(time("18446744073709551615h").is_err());
+        assert_eq!(
+            time("soon").unwrap_err(),
+            "`soon` is not a time (write it like `1500ms`, `2s`, `5m` or `1h`)"
+        );
         for text in ["8KB", "8k", "2s", "1e3"] {
             assert!(size(text).is_err(), "{text}");
         }

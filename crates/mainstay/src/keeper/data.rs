@@ -40,7 +40,7 @@ impl Keeper<'_> {
                 step |= down.route(&mut |show| route_down(link, *now, show));
             }
             step |= self.write_client(cx);
-            let mid_line = self.down.mid_line();
+            let mid_line = self.down.mid_line() || self.down.torn();
             if self.link.mid_line().to_client() != mid_line {
                 self.link.mid_line().set_to_client(mid_line);
             }
@@ -70,10 +70,14 @@ impl Keeper<'_> {
         let Some(out) = &self.client_out else {
             self.down.discard_routed();
             self.to_client.clear();
+            self.link.delivered();
             return false;
         };
         let mut moved = false;
         let mut result = self.down.drain(out, cx).map(|drained| moved |= drained);
+        if moved && self.down.flushed() {
+            self.link.delivered();
+        }
         while result.is_ok()
             && self.down.flushed()
             && !self.down.mid_line()
@@ -135,6 +139,7 @@ impl Keeper<'_> {
             && (self.up.ended() && !self.up.holds() || self.left_unread(moved, cx))
         {
             self.client_in = None;
+            self.unread_until = None;
             let gone = self.client.is_some_and(|client| !identity::alive(client));
             self.handle(if gone {
                 Input::Stop(Cause::ClientGone)
@@ -193,12 +198,12 @@ impl Keeper<'_> {
         }
         if broken {
             // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.
-            if !server.stdin_closing && server.exit.is_none() {
+            if !server.stdin_closing {
                 self.reap();
                 if self
                     .server
                     .as_ref()
-                    .is_some_and(|server| server.exit.is_none())
+                    .is_some_and(|server| server.exit.is_none_or(|ended| ended.told))
                 {
                     self.handle(Input::Stop(Cause::ServerExit));
                 }
@@ -215,10 +220,8 @@ fn route_down(link: &mut Link<'_>, now: Moment, show: Show<'_>) -> Route {
         Show::Cut(frame) => link.server_known(frame),
         Show::Known(_) => Route::Forward,
         Show::CutEnd(frame) => link.server_line(now, frame, b""),
-        Show::DropEnd(_) => {
-            link.junk(b"(a long line)");
-            Route::Drop
-        }
+        // Junk, or an answer that the client must not see: the link knows which.
+        Show::DropEnd(frame) => link.server_line(now, frame, b"(a long line)"),
     }
 }
 

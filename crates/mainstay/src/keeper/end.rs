@@ -5,8 +5,8 @@ use std::task::Context;
 use mainstay_core::link::{Exited, Input};
 use mainstay_os::{clock, identity};
 
-use super::Keeper;
 use super::server::{Ended, Running};
+use super::{Keeper, STEPS};
 
 impl Keeper<'_> {
     /// Reaps whoever has ended; the server's own end is noted, and the tree is looked at if it is being stopped.
@@ -59,7 +59,6 @@ impl Keeper<'_> {
             let pid = server.who.pid;
             let tree_empty = self.tree_is_empty();
             if !served_on {
-                self.down.forget_partial();
                 self.end_torn_line();
             }
             let stderr_tail = self.stderr.tail();
@@ -140,7 +139,6 @@ impl Keeper<'_> {
         }
         ended.told = true;
         let (pid, Ended { status, usage, .. }) = (who.pid, *ended);
-        self.down.forget_partial();
         self.end_torn_line();
         let stderr_tail = self.stderr.tail();
         let gone = Exited {
@@ -157,13 +155,21 @@ impl Keeper<'_> {
     /// What a killed server still had in its pipes.
     pub(super) fn drain_last_words(&mut self) {
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        self.stderr.poll(&mut cx);
+        // Whoever wrote it is dead, so this ends with the pipe; a survivor of the kill may go on writing.
+        for _ in 0..STEPS {
+            if !self.stderr.poll(&mut cx) {
+                break;
+            }
+        }
     }
 
     /// The server died in the middle of a line that the client has half of.
     pub(super) fn end_torn_line(&mut self) {
-        if self.link.mid_line().to_client() {
-            self.to_client.push_back(b'\n');
+        let torn = self.down.mid_line();
+        self.down.forget_partial();
+        if torn {
+            // Lines of ours may be waiting for the end of this one already.
+            self.to_client.push_front(b'\n');
             self.link.mid_line().set_to_client(false);
         }
     }

@@ -52,6 +52,8 @@ use watch::{Watched, Watcher};
 /// The members of a tree are noted this long after its start, and after activity.
 const NOTE_FIRST_MS: u64 = 1_000;
 const NOTE_AGAIN_MS: u64 = 5_000;
+/// Side guards that one keeper sets before it goes on alone.
+const SIDE_GUARDS: u32 = 16;
 /// Steps of one direction before the others have their turn.
 const STEPS: u32 = 32;
 /// Lines of ours that may wait for a client that does not read, before it is not listened to any more.
@@ -117,6 +119,8 @@ struct Keeper<'p> {
     to_guard: Channel,
     watcher: Watcher,
     side_guard: Option<i32>,
+    /// Side guards that were set so far.
+    side_guards: u32,
     /// The guard, or the side guard, is gone.
     unguarded: bool,
     client: Option<Identity>,
@@ -188,6 +192,7 @@ impl<'p> Keeper<'p> {
             to_guard,
             watcher: Watcher::new(plan.shim, guard, plan.client.as_ref().map(|seen| seen.who)),
             side_guard: None,
+            side_guards: 0,
             unguarded: false,
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
@@ -206,6 +211,9 @@ impl<'p> Keeper<'p> {
             keeper.to_client.push_back(b'\n');
             keeper.link.mid_line().set_to_client(false);
         }
+        if lost.is_some() {
+            keeper.kill_lost_container();
+        }
         keeper.link.begin(keeper.now, lost);
         Ok(keeper)
     }
@@ -219,7 +227,7 @@ impl<'p> Keeper<'p> {
             // What an answer has set free goes out before the client's next lines.
             again |= self.perform(cx);
             again |= self.pump_up(cx);
-            self.stderr.poll(cx);
+            again |= self.stderr.poll(cx);
             again |= self.poll_signals(cx);
             again |= self.poll_shim(cx);
             again |= self.poll_watcher(cx);

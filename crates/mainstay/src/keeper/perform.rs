@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use super::control::Outcome;
 use super::end::run_to_its_end;
-use super::{Keeper, NOTE_FIRST_MS, server, session};
+use super::{Keeper, NOTE_FIRST_MS, SIDE_GUARDS, server, session};
 use crate::container::{self, Container};
 use crate::registry::card::{self, Card};
 use crate::registry::control::Answer;
@@ -49,14 +49,6 @@ impl Keeper<'_> {
     fn spawn(&mut self) {
         let directory = self.entry.map(|entry| entry.path().to_path_buf());
         let next = self.link.generation() + 1;
-        if let (Some(directory), true) = (&directory, next > 1) {
-            // The last generation's container lives on if its keeper was killed.
-            if let Some((container, _)) = Container::of(&self.plan.argv, directory, next - 1)
-                && let Some(kill) = container.kill()
-            {
-                run_to_its_end(&kill, self.plan.limits.kill_confirm_ms);
-            }
-        }
         let container =
             directory.and_then(|directory| Container::of(&self.plan.argv, &directory, next));
         match server::start(self.plan, container.as_ref(), self.me) {
@@ -95,6 +87,17 @@ impl Keeper<'_> {
         self.to_guard.say(Word::Spawned);
     }
 
+    /// After a keeper was lost: its generation's container lives on, because the engine owns it.
+    pub(super) fn kill_lost_container(&self) {
+        if let Some(entry) = self.entry
+            && let Some((container, _)) =
+                Container::of(&self.plan.argv, entry.path(), self.link.generation())
+            && let Some(kill) = container.kill()
+        {
+            run_to_its_end(&kill, self.plan.limits.kill_confirm_ms);
+        }
+    }
+
     fn step(&mut self, step: Step) {
         if let Some(server) = &mut self.server {
             server.look();
@@ -125,6 +128,7 @@ impl Keeper<'_> {
     fn drop_client(&mut self) {
         self.releasing = false;
         self.client_in = None;
+        self.unread_until = None;
         self.client_out = None;
         self.stderr.release();
         self.to_client.clear();
@@ -139,13 +143,19 @@ impl Keeper<'_> {
             .side_guard
             .take()
             .unwrap_or_else(|| self.watcher.guard().pid);
-        let successor = session::stand_beside(
-            self.plan,
-            self.entry,
-            self.region,
-            self.to_shim.get(),
-            self.me,
-        );
+        // Whoever cannot stand (no memory, no descriptors) must not be set up for ever.
+        self.side_guards += 1;
+        let successor = (self.side_guards <= SIDE_GUARDS)
+            .then(|| {
+                session::stand_beside(
+                    self.plan,
+                    self.entry,
+                    self.region,
+                    self.to_shim.get(),
+                    self.me,
+                )
+            })
+            .flatten();
         if let Some((pid, to_guard)) = successor {
             self.side_guard = Some(pid);
             self.to_guard = to_guard;

@@ -125,6 +125,12 @@ impl Pump {
         matches!(self.cut, Cut::Forward { .. })
     }
 
+    /// Whether the sink has taken a part of a line only: its rest is here.
+    pub fn torn(&self) -> bool {
+        let start = self.at.start as usize;
+        !self.flushed() && start > 0 && self.room.bytes()[start - 1] != b'\n'
+    }
+
     /// Whether there is a line that waits to be shown again.
     pub fn holds(&self) -> bool {
         self.held.is_some()

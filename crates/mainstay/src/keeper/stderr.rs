@@ -10,6 +10,8 @@ use super::port::Port;
 
 /// The buffer that one read fills.
 const CHUNK: usize = 16 * 1024;
+/// Reads before the others have their turn: a full pipe.
+const READS: u32 = 4;
 
 /// One server's stderr.
 pub struct Stderr {
@@ -79,11 +81,16 @@ impl Stderr {
         (self.dropped > self.told).then_some(self.dropped)
     }
 
-    /// Moves what is there.
-    pub fn poll(&mut self, cx: &mut Context<'_>) {
-        while self.from.as_ref().is_some_and(|from| from.readable(cx)) {
+    /// Moves what is there, but not for ever: a server may write faster than we read, and others wait for their turn.
+    /// Whether another look is due.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        for _ in 0..READS {
+            if !self.from.as_ref().is_some_and(|from| from.readable(cx)) {
+                return false;
+            }
             self.read(cx);
         }
+        true
     }
 
     /// Apart from [`Self::poll`], which every message passes: there the chunk would be cleared each time.

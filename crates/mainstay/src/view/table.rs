@@ -5,14 +5,18 @@ use super::paint::Tone;
 
 /// Between two columns.
 const GAP: &str = "  ";
-/// A text column gives way down to this.
-const LEAST: usize = 6;
+/// A text column gives way down to this: every state and every tier can be read.
+const LEAST: usize = 9;
+/// And a name down to this: a table that is too wide is better than a name that nobody can type.
+const LEAST_NAME: usize = 16;
 
 /// How a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// Text, to the left; gives way when the table is too wide.
     Text(&'static str),
+    /// What a command takes, to the left; gives way like text, but only when it is long.
+    Name(&'static str),
     /// Numbers, to the right; never cut.
     Number(&'static str),
 }
@@ -20,7 +24,7 @@ pub enum Column {
 impl Column {
     fn title(self) -> &'static str {
         match self {
-            Self::Text(title) | Self::Number(title) => title,
+            Self::Text(title) | Self::Name(title) | Self::Number(title) => title,
         }
     }
 }
@@ -123,7 +127,11 @@ impl Table {
                 .columns
                 .iter()
                 .zip(&mut widths)
-                .filter(|(column, width)| matches!(column, Column::Text(_)) && **width > LEAST)
+                .filter(|(column, width)| match column {
+                    Column::Text(_) => **width > LEAST,
+                    Column::Name(_) => **width > LEAST_NAME,
+                    Column::Number(_) => false,
+                })
                 .map(|(_, width)| width)
                 .max();
             match widest {
@@ -143,7 +151,7 @@ impl Table {
             line.push_str(&pending);
             // What follows the last field is left out: no line ends in blanks.
             pending = match column {
-                Column::Text(_) => {
+                Column::Text(_) | Column::Name(_) => {
                     line.push_str(&painted);
                     pad + GAP
                 }
@@ -206,6 +214,19 @@ mod tests {
              b                         4711\n"
         );
         assert!(table().render(1, false).contains("4711"));
+    }
+
+    #[test]
+    fn a_name_stays_long_enough_to_be_known() {
+        let mut table = Table::new(&[Column::Name("SERVER"), Column::Text("CLIENT")]);
+        table.row(vec!["playwright".into(), "a-long-client".into()]);
+        table.row(vec!["a-server-with-a-rather-long-name".into(), "x".into()]);
+        assert_eq!(
+            table.render(10, false),
+            "SERVER            CLIENT\n\
+             playwright        a-long-c…\n\
+             a-server-with-a…  x\n"
+        );
     }
 
     #[test]
