@@ -19,7 +19,7 @@ use crate::identity::{self, Handle};
 use crate::record::{Parts, Region};
 use crate::signals::Signals;
 use crate::tree::Tree;
-use crate::{clock, role, title};
+use crate::{clock, memory, role, title};
 
 /// Why a guard is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,7 +220,7 @@ impl<'a> Guard<'a> {
             });
             // No process for it: then the next start sweeps.
             drop(sweeper);
-            role::trim();
+            memory::trim();
         }
     }
 

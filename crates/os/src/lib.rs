@@ -14,6 +14,7 @@ pub mod dbus;
 pub mod guard;
 pub mod holder;
 pub mod identity;
+pub mod memory;
 pub mod record;
 pub mod role;
 pub mod shim;

@@ -15,6 +15,8 @@ use mainstay_core::record::{Head, Record};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
+use crate::memory;
+
 const PAGE: usize = 4096;
 /// The small parts share the first page: every link touches them.
 const SMALL: usize = PAGE / 4;
@@ -67,6 +69,11 @@ impl Inbox {
     /// The whole buffer.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes
+    }
+
+    /// Gives the memory of an empty buffer back: free space is zero, and so is memory that nobody has touched.
+    pub fn give_back(&mut self) {
+        memory::give_back_shared(self.bytes);
     }
 
     /// Puts new marks in force, all at once.

@@ -53,34 +53,6 @@ pub fn own_session() {
     rustix::process::setsid().ok();
 }
 
-/// Gives memory that holds nothing any more back to the kernel, of the heap and of the stack: before a fork, so that it
-/// is not copied, and when a role has nothing else to do.
-pub fn trim() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it may be called at any time; it only gives back pages that hold nothing.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-    trim_stack();
-}
-
-/// What deeper calls have left below us on the stack.
-#[inline(never)]
-fn trim_stack() {
-    const PAGE: usize = 4096;
-    const REACH: usize = 64 * PAGE;
-    // The stack of the first thread has nothing but free space below it, far beyond our reach; another one's may have.
-    if rustix::thread::gettid() != rustix::process::getpid() {
-        return;
-    }
-    let here = 0u8;
-    // A whole page below this frame is left alone: more than the calls from here need.
-    let end = ((&raw const here as usize) & !(PAGE - 1)) - PAGE;
-    // SAFETY: the range is below the frame of the innermost function but for the page left alone, so nothing in it is
-    // alive; pages that are given back read as zero when the stack grows into them again.
-    unsafe { libc::madvise((end - REACH) as *mut _, REACH, libc::MADV_DONTNEED) };
-}
-
 /// Lets everybody else go first from now on.
 pub fn be_patient() {
     // Refused nowhere: it asks for less.

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::channel::{Channel, Heard, Word};
 use crate::guard::{self, Birth, Roles};
 use crate::identity::Handle;
+use crate::memory;
 use crate::record::Region;
 use crate::role;
 use crate::signals::{ENDING, Signals};
@@ -49,7 +50,7 @@ pub fn run(region: &Region, detach: Detach, roles: &mut dyn Roles) -> io::Result
         child: None,
         channel: None,
     };
-    role::trim();
+    memory::trim();
     shim.light(region, Birth::First, roles)?;
     let mut relights = 0;
     loop {
@@ -107,17 +108,17 @@ impl Shim {
                 PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::empty()),
             ];
             // A pidfd stays readable once its process has ended, so only the living one of a pair is waited for.
-            let mut lost = self.pair.is_some();
+            let mut nobody = self.pair.is_some();
             if let Some((guard, keeper)) = &self.pair {
                 for (slot, handle) in fds[2..].iter_mut().zip([guard, keeper]) {
                     if !handle.ended() {
                         *slot = PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN);
-                        lost = false;
+                        nobody = false;
                     }
                 }
             }
             // With both gone there is nobody to wait for; what they said last is heard all the same.
-            let wait = lost.then_some(Timespec {
+            let wait = nobody.then_some(Timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
             });
@@ -126,7 +127,7 @@ impl Shim {
                 Err(error) => return Err(error.into()),
             }
             // Before the words: whoever had ended by now has said all that it had to say.
-            let lost = self
+            let mut lost = self
                 .pair
                 .as_ref()
                 .is_some_and(|(guard, keeper)| guard.ended() && keeper.ended());

@@ -306,7 +306,9 @@ impl<'p> Keeper<'p> {
             // Best effort: without it only the sweep after a double kill sees less.
             drop(entry.members(&members));
         }
-        mainstay_os::role::trim();
+        self.up.give_back();
+        self.down.give_back();
+        mainstay_os::memory::trim();
     }
 
     fn tell(&mut self, what: What) {

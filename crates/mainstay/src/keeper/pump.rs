@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use mainstay_core::limits::WHOLE_LINE_BYTES;
 use mainstay_core::link::Route;
 use mainstay_core::message::frame::{Fed, Frame, Scanner};
+use mainstay_os::memory;
 use mainstay_os::record::{Inbox, Marks};
 
 use super::port::Port;
@@ -249,6 +250,17 @@ impl Pump {
     pub fn discard_routed(&mut self) {
         self.at.start = self.at.routed;
         self.make_room();
+    }
+
+    /// Nothing is on its way: the buffer's memory is given back until it is needed again.
+    pub fn give_back(&mut self) {
+        if self.at.end > 0 {
+            return;
+        }
+        match &mut self.room {
+            Room::Own(bytes) => memory::give_back(bytes),
+            Room::Recorded(inbox) => inbox.give_back(),
+        }
     }
 
     /// The source died in the middle of a line: its rest will never come.

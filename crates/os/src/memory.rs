@@ -1,0 +1,88 @@
+//! Giving memory back that holds nothing any more: a link is idle most of its life.
+
+use rustix::thread::gettid;
+
+const PAGE: usize = 4096;
+/// How much of the stack below us is looked at.
+const STACK_REACH: usize = 64 * PAGE;
+
+/// Gives back what is free in the heap, and what deeper calls have left on the stack: before a fork, so that it is not
+/// copied, and when a role has nothing else to do.
+pub fn trim() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time; it only gives back pages that hold nothing.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+    trim_stack();
+}
+
+#[inline(never)]
+fn trim_stack() {
+    // The stack of the first thread has nothing but free space below it, far beyond our reach; another one's may have.
+    if gettid() != rustix::process::getpid() {
+        return;
+    }
+    let here = 0u8;
+    // A whole page below this frame is left alone: more than the calls from here need.
+    let end = ((&raw const here as usize) & !(PAGE - 1)) - PAGE;
+    // SAFETY: the range is below the frame of the innermost function but for the page left alone, so nothing in it is
+    // alive; pages that are given back read as zero when the stack grows into them again.
+    unsafe {
+        libc::madvise(
+            (end - STACK_REACH) as *mut _,
+            STACK_REACH,
+            libc::MADV_DONTNEED,
+        )
+    };
+}
+
+/// Empties a buffer of our own: its whole pages are given back and read as zero, the rest stays as it is.
+pub fn give_back(bytes: &mut [u8]) {
+    release(bytes, libc::MADV_DONTNEED);
+}
+
+/// The same for a buffer in shared memory: for everybody who maps it.
+pub(crate) fn give_back_shared(bytes: &mut [u8]) {
+    release(bytes, libc::MADV_REMOVE);
+}
+
+fn release(bytes: &mut [u8], advice: i32) {
+    let range = bytes.as_mut_ptr_range();
+    let first = (range.start as usize).next_multiple_of(PAGE);
+    let end = range.end as usize & !(PAGE - 1);
+    if first < end {
+        // SAFETY: whole pages within a buffer that is ours alone for now; any bytes are valid in it, zeros too.
+        unsafe { libc::madvise(first as *mut _, end - first, advice) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_pages_are_emptied_and_nothing_else() {
+        let mut room = vec![7u8; 4 * PAGE];
+        let skip = room.as_ptr().align_offset(PAGE);
+        give_back(&mut room[skip + 1..skip + 2 * PAGE + 1]);
+        assert!(room[..skip + PAGE].iter().all(|&b| b == 7));
+        assert!(room[skip + PAGE..skip + 2 * PAGE].iter().all(|&b| b == 0));
+        assert!(room[skip + 2 * PAGE..].iter().all(|&b| b == 7));
+    }
+
+    #[test]
+    fn a_trimmed_stack_goes_on() {
+        fn deep(n: usize) -> usize {
+            let room = std::hint::black_box([n; 512]);
+            if n == 0 {
+                room[0]
+            } else {
+                room[n] + deep(n - 1)
+            }
+        }
+        let before = deep(20);
+        trim();
+        assert_eq!(deep(20), before);
+    }
+}
