@@ -5,8 +5,10 @@ use std::fs;
 
 use mainstay_core::ids::Identity;
 use mainstay_testkit::built::under_test;
+use mainstay_testkit::card::members;
 use mainstay_testkit::client::Client;
 use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::wait::until;
 use serde_json::json;
 
 const BIG: usize = 50_000_000;
@@ -37,6 +39,10 @@ fn either_direction() {
         assert!(client.wire.call("pid", &padded).unwrap()["pid"].is_i64());
     };
     exchange(WARM);
+    // The same for what is done once, a second after the start.
+    until("the tree is noted", || {
+        (!members(&card.dir).is_empty()).then_some(())
+    });
     let before: Vec<u64> = ours.iter().map(|&who| peak_kib(who)).collect();
     exchange(BIG);
     for (who, before) in ours.iter().zip(before) {

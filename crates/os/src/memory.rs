@@ -65,7 +65,7 @@ mod tests {
     fn whole_pages_are_emptied_and_nothing_else() {
         let mut room = vec![7u8; 4 * PAGE];
         let skip = room.as_ptr().align_offset(PAGE);
-        give_back(&mut room[skip + 1..skip + 2 * PAGE + 1]);
+        give_back(&mut room[skip + 1..=skip + 2 * PAGE]);
         assert!(room[..skip + PAGE].iter().all(|&b| b == 7));
         assert!(room[skip + PAGE..skip + 2 * PAGE].iter().all(|&b| b == 0));
         assert!(room[skip + 2 * PAGE..].iter().all(|&b| b == 7));
