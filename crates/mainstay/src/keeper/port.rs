@@ -49,12 +49,9 @@ enum Kind {
 struct Sink {
     fd: OwnedFd,
     socket: bool,
-    /// A copy that tells when there is room again, and how many writes have found room since there was none.
-    full: RefCell<Option<(AsyncFd<OwnedFd>, u32)>>,
+    /// A copy that tells when there is room again.
+    full: RefCell<Option<AsyncFd<OwnedFd>>>,
 }
-
-/// After so many writes that found room, nobody watches for it any more.
-const CALM: u32 = 16;
 
 impl Port {
     /// One of the client's descriptors; the original stays as it is.
@@ -211,21 +208,18 @@ impl Port {
             };
             match put {
                 Ok(len) => {
-                    if let Some((_, calm)) = &mut *full {
-                        *calm += 1;
-                        if *calm > CALM {
-                            *full = None;
-                        }
+                    if len == bytes.len() {
+                        *full = None;
                     }
                     return Poll::Ready(Ok(len));
                 }
                 Err(Errno::AGAIN) => {
                     let watch = match full.take() {
-                        Some((watch, _)) => watch,
+                        Some(watch) => watch,
                         // If there is room by now, it tells so at once.
                         None => registered(fd.try_clone()?, Interest::WRITABLE)?,
                     };
-                    ready!(full.insert((watch, 0)).0.poll_write_ready(cx))?.clear_ready();
+                    ready!(full.insert(watch).poll_write_ready(cx))?.clear_ready();
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => return Poll::Ready(Err(error.into())),
