@@ -16,6 +16,7 @@ pub mod ids;
 pub mod limits;
 pub mod link;
 pub mod message;
+pub mod policy;
 pub mod record;
 pub mod server;
 pub mod tier;

@@ -18,6 +18,34 @@ pub struct Limits {
     pub stderr_tail_lines: u64,
     /// Bytes of the server's stderr that are remembered for the exit event.
     pub stderr_tail_bytes: u64,
+    /// Deaths within the window after which the server is given up; 0: it is never started again.
+    pub restart_budget: u64,
+    /// Over how long deaths are counted.
+    pub restart_window_ms: u64,
+    /// How often a server that was given up is tried once more; 0: never.
+    pub restart_probe_ms: u64,
+    /// How long a server that is to be restarted may work on what is in flight.
+    pub drain_ms: u64,
+    /// After how long an opening is answered from the record; 0: never.
+    pub instant_opening_ms: u64,
+    /// Idle time after which a server is stopped until it is needed; 0: never.
+    pub hibernate_ms: u64,
+    /// How often an idle server is asked whether it is there; 0: never.
+    pub probe_idle_ms: u64,
+    /// How long an answer to that may take.
+    pub probe_wait_ms: u64,
+    /// Lost questions in a row after which an idle and silent server is restarted.
+    pub probe_lost: u64,
+    /// After how long a request is answered with an error; 0: never.
+    pub call_deadline_ms: u64,
+    /// Memory of the tree above which the server is restarted; 0: no limit.
+    pub memory_max_bytes: u64,
+    /// How long watched files must be left alone before a restart.
+    pub watch_quiet_ms: u64,
+    /// Messages that are held behind an instant opening.
+    pub held_messages: u64,
+    /// Bytes of such messages.
+    pub held_bytes: u64,
 }
 
 impl Default for Limits {
@@ -29,6 +57,20 @@ impl Default for Limits {
             opening_ms: 0,
             stderr_tail_lines: 0,
             stderr_tail_bytes: 0,
+            restart_budget: 0,
+            restart_window_ms: 0,
+            restart_probe_ms: 0,
+            drain_ms: 0,
+            instant_opening_ms: 0,
+            hibernate_ms: 0,
+            probe_idle_ms: 0,
+            probe_wait_ms: 0,
+            probe_lost: 0,
+            call_deadline_ms: 0,
+            memory_max_bytes: 0,
+            watch_quiet_ms: 0,
+            held_messages: 0,
+            held_bytes: 0,
         };
         for limit in &TABLE {
             *(limit.of)(&mut limits) = limit.default;
@@ -67,7 +109,7 @@ pub struct Limit {
 }
 
 /// The table.
-pub static TABLE: [Limit; 6] = [
+pub static TABLE: [Limit; 20] = [
     Limit {
         name: "grace-eof",
         unit: Unit::Time,
@@ -121,6 +163,132 @@ pub static TABLE: [Limit; 6] = [
         max: 1024 * 1024,
         help: "Bytes of the server's stderr kept for the exit event",
         of: |l| &mut l.stderr_tail_bytes,
+    },
+    Limit {
+        name: "restart-budget",
+        unit: Unit::Count,
+        default: 5,
+        min: 0,
+        max: 1_000,
+        help: "Deaths within --restart-window after which a server is given up; 0 never starts one again",
+        of: |l| &mut l.restart_budget,
+    },
+    Limit {
+        name: "restart-window",
+        unit: Unit::Time,
+        default: 60_000,
+        min: 1_000,
+        max: 86_400_000,
+        help: "Time over which --restart-budget counts deaths",
+        of: |l| &mut l.restart_window_ms,
+    },
+    Limit {
+        name: "restart-probe",
+        unit: Unit::Time,
+        default: 60_000,
+        min: 0,
+        max: 86_400_000,
+        help: "How often a server that was given up is tried once more; 0 never",
+        of: |l| &mut l.restart_probe_ms,
+    },
+    Limit {
+        name: "drain",
+        unit: Unit::Time,
+        default: 10_000,
+        min: 0,
+        max: 3_600_000,
+        help: "Time a server that is to be restarted (restart, --watch, --memory-max) has to answer what is in flight",
+        of: |l| &mut l.drain_ms,
+    },
+    Limit {
+        name: "instant-opening",
+        unit: Unit::Time,
+        default: 300,
+        min: 0,
+        max: 60_000,
+        help: "After this time without an answer, the opening and the lists are answered from the record of an earlier session; 0 never",
+        of: |l| &mut l.instant_opening_ms,
+    },
+    Limit {
+        name: "hibernate",
+        unit: Unit::Time,
+        default: 0,
+        min: 0,
+        max: 604_800_000,
+        help: "Stop a server that has been idle for this time; the next request starts it again; 0 never",
+        of: |l| &mut l.hibernate_ms,
+    },
+    Limit {
+        name: "probe-idle",
+        unit: Unit::Time,
+        default: 30_000,
+        min: 0,
+        max: 86_400_000,
+        help: "How often an idle server is asked whether it is there; 0 never",
+        of: |l| &mut l.probe_idle_ms,
+    },
+    Limit {
+        name: "probe-wait",
+        unit: Unit::Time,
+        default: 10_000,
+        min: 100,
+        max: 3_600_000,
+        help: "Time a server has to answer such a question before it counts as lost",
+        of: |l| &mut l.probe_wait_ms,
+    },
+    Limit {
+        name: "probe-lost",
+        unit: Unit::Count,
+        default: 3,
+        min: 1,
+        max: 1_000,
+        help: "Questions in a row an idle server must leave unanswered, without any output or use of the processor, before it is restarted",
+        of: |l| &mut l.probe_lost,
+    },
+    Limit {
+        name: "call-deadline",
+        unit: Unit::Time,
+        default: 0,
+        min: 0,
+        max: 86_400_000,
+        help: "Answer a request with an error after this time and cancel it at the server; 0 never",
+        of: |l| &mut l.call_deadline_ms,
+    },
+    Limit {
+        name: "memory-max",
+        unit: Unit::Size,
+        default: 0,
+        min: 0,
+        max: 1 << 50,
+        help: "Memory of the whole tree above which the server is restarted between two requests; 0 no limit",
+        of: |l| &mut l.memory_max_bytes,
+    },
+    Limit {
+        name: "watch-quiet",
+        unit: Unit::Time,
+        default: 300,
+        min: 10,
+        max: 60_000,
+        help: "How long the files under --watch must be left alone before the server is restarted",
+        of: |l| &mut l.watch_quiet_ms,
+    },
+    Limit {
+        name: "held-messages",
+        unit: Unit::Count,
+        default: 1_024,
+        min: 1,
+        max: 65_536,
+        help: "Messages of the client that are held while a server starts behind an instant opening",
+        of: |l| &mut l.held_messages,
+    },
+    Limit {
+        name: "held-bytes",
+        unit: Unit::Size,
+        default: 8 * 1024 * 1024,
+        min: 64 * 1024,
+        max: 1 << 30,
+        help: "Bytes of such messages",
+        of: |l| &mut l.held_bytes,
     },
 ];
 
