@@ -59,6 +59,22 @@ pub enum What {
     StderrDropped(StderrDropped),
     /// The opening request stayed unanswered; it was answered with an explanation.
     OpeningSilent(OpeningSilent),
+    /// A generation is about to be replaced, or put to rest, for this reason.
+    Renewal(Renewal),
+    /// A new generation was told what its predecessor knew.
+    Replayed(Replayed),
+    /// A new generation is not what its predecessor was.
+    Differs(Differs),
+    /// The server died too often and is not started again for now.
+    Abandoned(Abandoned),
+    /// The client was told that lists have changed.
+    ListChanged(ListChanged),
+    /// A request was answered from the record, because the server was not up yet.
+    Instant(Instant),
+    /// The server does not answer when it is asked whether it is there; it is not asked any more.
+    ProbesUnanswered(ProbesUnanswered),
+    /// A request took longer than the user allows; it was answered with an error and cancelled at the server.
+    CallDeadline(CallDeadline),
 }
 
 impl What {
@@ -77,6 +93,14 @@ impl What {
             Self::Junk(_) => "junk",
             Self::StderrDropped(_) => "stderr_dropped",
             Self::OpeningSilent(_) => "opening_silent",
+            Self::Renewal(_) => "renewal",
+            Self::Replayed(_) => "replayed",
+            Self::Differs(_) => "differs",
+            Self::Abandoned(_) => "abandoned",
+            Self::ListChanged(_) => "list_changed",
+            Self::Instant(_) => "instant",
+            Self::ProbesUnanswered(_) => "probes_unanswered",
+            Self::CallDeadline(_) => "call_deadline",
         }
     }
 }
@@ -223,8 +247,33 @@ pub struct Exit {
     pub usage: Usage,
     /// Client requests that it had not answered.
     pub in_flight: u32,
+    /// Those of them that are sent to the next generation instead of being answered by us.
+    #[serde(default)]
+    pub kept: u32,
+    /// The kernel killed it because memory had run out.
+    #[serde(default)]
+    pub out_of_memory: Option<OutOfMemory>,
     /// Its last words on stderr.
     pub stderr_tail: Vec<String>,
+}
+
+/// Whose memory had run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutOfMemory {
+    /// The tree's own, by the limit that it was given: its leaf's counter of such kills rose.
+    Tree,
+    /// The machine's, probably: its counter of such kills rose while the server was killed.
+    Machine,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tree => "out of memory: the tree reached its limit",
+            Self::Machine => "probably out of memory: the machine had to kill somebody",
+        })
+    }
 }
 
 /// What a process used, by the kernel's own count at its end.
@@ -268,6 +317,10 @@ pub enum Cause {
     StartFailed,
     /// The keeper was killed and could not be replaced.
     KeeperLost,
+    /// The generation was to be replaced or put to rest.
+    Renewal(Renewing),
+    /// The next generation cannot go on with the client's session.
+    Differs,
 }
 
 impl fmt::Display for Cause {
@@ -289,6 +342,57 @@ impl fmt::Display for Cause {
             Self::ServerExit => f.write_str("the server ended"),
             Self::StartFailed => f.write_str("the server could not be started"),
             Self::KeeperLost => f.write_str("the keeper was killed"),
+            Self::Renewal(why) => write!(f, "{why}"),
+            Self::Differs => f.write_str("the next generation cannot go on with the session"),
+        }
+    }
+}
+
+/// Why a generation that is up is replaced or put to rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Renewing {
+    /// `mainstay restart`.
+    Asked,
+    /// A watched file has changed.
+    Changed {
+        /// Which, the first of them.
+        path: String,
+    },
+    /// Its tree uses more memory than it may.
+    Memory {
+        /// How much it uses.
+        bytes: u64,
+    },
+    /// It was idle, silent, used no processor and left every question unanswered.
+    Unresponsive {
+        /// Questions in a row.
+        lost: u32,
+        /// Since its last output.
+        silent_ms: u64,
+    },
+    /// Nobody has needed it for a while.
+    Idle {
+        /// For how long.
+        ms: u64,
+    },
+    /// It did not take the replayed opening.
+    Opening,
+}
+
+impl fmt::Display for Renewing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked => f.write_str("mainstay restart"),
+            Self::Changed { path } => write!(f, "{path} has changed"),
+            Self::Memory { bytes } => write!(f, "its memory reached {} MiB", bytes >> 20),
+            Self::Unresponsive { lost, silent_ms } => write!(
+                f,
+                "unresponsive: idle, silent for {} s, {lost} questions unanswered",
+                silent_ms / 1_000
+            ),
+            Self::Idle { ms } => write!(f, "idle for {} s", ms / 1_000),
+            Self::Opening => f.write_str("it did not take the opening again"),
         }
     }
 }
@@ -404,5 +508,87 @@ pub struct StderrDropped {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpeningSilent {
     /// How long it has been silent.
+    pub ms: u64,
+}
+
+/// A generation that is up gives way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewal {
+    /// Which generation.
+    pub generation: u32,
+    /// Why.
+    pub why: Renewing,
+    /// Client requests that it may still answer.
+    pub in_flight: u32,
+}
+
+/// What a new generation was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replayed {
+    /// Which generation.
+    pub generation: u32,
+    /// From its start to the end of the replay.
+    pub ms: u64,
+    /// Whether the log level was set again.
+    pub level: bool,
+    /// Resources that were subscribed to again.
+    pub subscriptions: u32,
+    /// Listening requests that were opened again.
+    pub listens: u32,
+    /// Requests that its predecessor had not answered.
+    pub resent: u32,
+}
+
+/// A new generation is not what its predecessor was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Differs {
+    /// Which generation.
+    pub generation: u32,
+    /// In what.
+    pub what: String,
+}
+
+/// A server that is not started again for now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Abandoned {
+    /// Deaths within the window.
+    pub deaths: u32,
+    /// The window.
+    pub window_ms: u64,
+    /// How the last one came about.
+    pub last: String,
+    /// After how long it is tried once more; 0: never.
+    pub probe_ms: u64,
+}
+
+/// The client was told that lists have changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListChanged {
+    /// Which: `tools`, `prompts`, `resources`.
+    pub lists: Vec<String>,
+}
+
+/// A request was answered from the record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instant {
+    /// Its method.
+    pub method: String,
+    /// How long it had waited.
+    pub ms: u64,
+}
+
+/// A server that does not answer questions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbesUnanswered {
+    /// Questions that it left unanswered.
+    pub lost: u32,
+}
+
+/// A request that took too long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallDeadline {
+    /// What it was.
+    pub request: String,
+    /// How long it took.
     pub ms: u64,
 }

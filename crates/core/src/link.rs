@@ -4,11 +4,15 @@
 //! [`Link::wake_at`]. Lines are routed in passing by [`Link::client_line`] and [`Link::server_line`]. It knows no
 //! descriptor and no process but by number.
 //!
-//! Invariants: each tracked client request gets exactly one answer, from the server or from us; after the ladder has
-//! begun nothing is started any more; the last output is always [`Output::Finish`].
+//! Invariants: each tracked client request gets exactly one answer, from the server or from us; at most one generation
+//! is up, and the next one is asked for only when the tree of the last one is empty; after the link's own end has begun
+//! nothing is started any more; the last output is always [`Output::Finish`].
 
 mod end;
 mod io;
+mod life;
+mod own;
+mod replay;
 mod route;
 mod state;
 #[cfg(test)]
@@ -16,72 +20,122 @@ mod tests;
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::clock::Moment;
 use crate::event::{Lost, StartFailed, What};
 use crate::limits::Limits;
-use crate::message::envelope;
-use crate::message::inflight::{Inflight, Slot, Tracked};
+use crate::message::again::Again;
+use crate::message::asked::Asked;
+use crate::message::inflight::{Inflight, Slot};
+use crate::message::lists::Lists;
+use crate::message::remembered::Remembered;
+use crate::policy::Policy;
+use crate::record::keepsakes::{Keepsakes, Kind as Kept};
 use crate::record::{Head, Phase, Record};
+use crate::server::backoff::Budget;
+use crate::server::health::Knows;
 
 pub use io::{About, Exited, Input, Output, Reason, Route};
+use own::Own;
 use state::{Because, Closing, Life, Server, Silence, Stage, TreeState, Up};
 
 /// How long a link stays to explain a failed start to a client that goes on asking.
 const EXPLAIN_MS: u64 = 2_000;
-/// The id of our replayed `initialize`: a string that is no number.
-const GREETING_ID: &[u8] = b"\"ms:initialize\"";
 
 /// The machine.
 #[derive(Debug)]
 pub struct Link<'a> {
     about: About,
     limits: Limits,
+    policy: Policy,
     head: &'a mut Head,
     opening: &'a mut [u8],
     inflight: Inflight<&'a mut [Slot]>,
+    keepsakes: Keepsakes<'a>,
     life: Life,
     outputs: VecDeque<Output>,
-    /// Answers of ours for this generation and older are on their way to the client.
-    owed: Option<u32>,
     /// The answer to the client's `initialize` is on its way.
     greeting_routed: bool,
+    /// Any answer of the server's is on its way.
+    answer_routed: bool,
     junk: u64,
+    budget: Budget,
+    /// Generations that died before the client had any answer.
+    tries: u32,
+    /// How the last generation ended, as an exit code.
+    code: u8,
+    /// Requests that can be sent once more.
+    again: Again,
+    /// What the server asks the client.
+    asked: Asked,
+    /// What the client has seen of the server's lists.
+    lists: Lists,
+    /// Requests of ours at the server.
+    own: Own,
+    /// Client messages that wait within us, in order.
+    held: VecDeque<Vec<u8>>,
+    held_bytes: usize,
+    /// A long line that we must see whole.
+    gathered: Option<Vec<u8>>,
+    knows_probes: Knows,
+    /// What an earlier session of this configuration saw.
+    remembered: Remembered,
 }
 
 impl<'a> Link<'a> {
     /// A link over this record, which may be a killed keeper's.
-    pub fn new(about: About, limits: Limits, record: Record<'a>) -> Self {
+    pub fn new(
+        about: About,
+        limits: Limits,
+        policy: Policy,
+        record: Record<'a>,
+        remembered: Remembered,
+    ) -> Self {
         let Record {
             head,
             opening,
             slots,
+            board,
+            keepsakes,
         } = record;
         Self {
             about,
-            limits,
+            policy,
             head,
             opening,
             inflight: Inflight::new(slots),
-            life: Life::Absent,
+            keepsakes: Keepsakes::over(board, keepsakes),
+            life: Life::Absent { trial: None },
             outputs: VecDeque::new(),
-            owed: None,
             greeting_routed: false,
+            answer_routed: false,
             junk: 0,
+            budget: Budget::new(&limits),
+            tries: 0,
+            code: 0,
+            again: Again::new(limits.held_bytes as usize),
+            asked: Asked::new(),
+            lists: Lists::default(),
+            own: Own::default(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            gathered: None,
+            knows_probes: Knows::Unknown,
+            remembered,
+            limits,
         }
     }
 
     /// Begins, or goes on where a killed keeper stopped.
     pub fn begin(&mut self, now: Moment, lost: Option<Lost>) {
-        let resent = self.initialize_in_flight().is_some();
-        let settled = match lost {
-            Some(_) => self.settle(&Because::KeeperLost, resent),
-            None => 0,
-        };
         if let Some(lost) = lost {
+            self.restore();
+            let settled = self.settle_after_keeper();
             self.tell(What::KeeperLost(Lost { settled, ..lost }));
         }
         match self.head.phase() {
+            Phase::Fresh if self.policy.lazy => self.life = Life::Resting,
             Phase::Fresh | Phase::Serving => self.push(Output::Spawn),
             // The killed keeper was on its way down, and its guard has finished the descent.
             Phase::Stopping | Phase::Finished => {
@@ -111,6 +165,8 @@ impl<'a> Link<'a> {
             Input::TreeEmpty { ended, left } => self.tree_empty(now, ended, left),
             Input::ClientEof => self.client_eof(now),
             Input::Stop(cause) => self.stop(now, cause),
+            Input::Renew(why) => self.renew(now, why),
+            Input::Measured { cpu_ms, traced } => self.measured(now, cpu_ms, traced),
             Input::Tick => self.tick(now),
         }
         self.finish_if_done();
@@ -125,33 +181,26 @@ impl<'a> Link<'a> {
         self.outputs.pop_front()
     }
 
+    /// Whether there is something to do.
+    pub fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
     /// When to be woken if nothing happens, and why.
     pub fn wake_at(&self) -> Option<(Moment, Reason)> {
         match &self.life {
-            Life::Absent | Life::Finished => None,
-            Life::Up(up) => {
-                let greeting = match up.stage {
-                    Stage::Greeting { until } => Some((until, Reason::GreetingSilent)),
-                    Stage::Serving => None,
-                };
-                let silence = match up.silence {
-                    Silence::Since(asked) => Some((
-                        asked.after_ms(self.limits.opening_ms),
-                        Reason::OpeningSilent,
-                    )),
-                    Silence::NothingAsked | Silence::Broken => None,
-                };
-                earliest(greeting, silence)
-            }
+            Life::Absent { .. } | Life::Resting | Life::Finished => None,
+            Life::Up(up) => self.wake_up_at(up),
+            Life::Swapping(swapping) => swapping.ladder.wake_at().map(|at| (at, Reason::Rung)),
+            Life::Waiting { until } => Some((*until, Reason::Respawn)),
+            Life::Abandoned(given_up) => given_up.probe_at.map(|at| (at, Reason::Trial)),
             Life::Closing(closing) => {
                 let rung = match &closing.tree {
                     TreeState::Descending(ladder) => ladder.wake_at().map(|at| (at, Reason::Rung)),
                     TreeState::Empty => None,
                 };
-                earliest(
-                    rung,
-                    closing.explain.map(|until| (until, Reason::Explained)),
-                )
+                let explained = closing.explain.map(|until| (until, Reason::Explained));
+                earliest([rung, explained])
             }
         }
     }
@@ -166,6 +215,25 @@ impl<'a> Link<'a> {
         self.inflight.len() as u32
     }
 
+    /// What this session has learned about the configuration, if it is new.
+    pub fn remembered(&self) -> Option<&Remembered> {
+        self.remembered.changed().then_some(&self.remembered)
+    }
+
+    /// Whether a tree is on its way down.
+    pub fn descending(&self) -> bool {
+        match &self.life {
+            Life::Swapping(_) => true,
+            Life::Closing(closing) => matches!(closing.tree, TreeState::Descending(_)),
+            Life::Absent { .. }
+            | Life::Up(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => false,
+        }
+    }
+
     /// Whether a long line is on its way and an answer of ours must wait or end it.
     pub fn mid_line(&mut self) -> MidLine<'_> {
         MidLine { head: self.head }
@@ -174,13 +242,19 @@ impl<'a> Link<'a> {
     /// The state in one word, for views.
     pub fn word(&self) -> &'static str {
         match &self.life {
-            Life::Absent => "starting",
-            Life::Up(Up {
-                stage: Stage::Greeting { .. },
-                ..
-            }) => "greeting",
-            Life::Up(_) if self.head.greeted == 0 && self.head.modern == 0 => "opening",
-            Life::Up(_) => "ready",
+            Life::Absent { .. } => "starting",
+            Life::Up(up) => match up.stage {
+                Stage::Greeting { .. } | Stage::Replaying { .. } => "greeting",
+                Stage::Instant => "opening",
+                Stage::Serving if !self.opened() => "opening",
+                Stage::Serving if up.giving_way.is_some() => "draining",
+                Stage::Serving if up.health.doubtful() => "doubtful",
+                Stage::Serving => "ready",
+            },
+            Life::Swapping(_) => "restarting",
+            Life::Waiting { .. } => "waiting",
+            Life::Resting => "resting",
+            Life::Abandoned(_) => "abandoned",
             Life::Closing(Closing {
                 explain: Some(_), ..
             }) => "failed",
@@ -189,34 +263,35 @@ impl<'a> Link<'a> {
         }
     }
 
-    fn started(&mut self, now: Moment) {
-        self.head.generation += 1;
-        self.head.set_phase(Phase::Serving);
-        let mut stage = Stage::Serving;
-        let opening = self
-            .opening
-            .get(..self.head.opening_len as usize)
-            .unwrap_or_default();
-        if self.head.greeted != 0 {
-            if let Some(line) = envelope::with_id(opening, GREETING_ID) {
-                self.outputs.push_back(Output::ToServer(line));
-                stage = Stage::Greeting {
-                    until: now.after_ms(self.limits.opening_ms),
-                };
+    /// Whether the client has had an answer that it builds on.
+    pub(super) fn opened(&self) -> bool {
+        self.head.greeted != 0 || self.head.served != 0
+    }
+
+    fn wake_up_at(&self, up: &Up) -> Option<(Moment, Reason)> {
+        let stage = match up.stage {
+            Stage::Greeting { until } | Stage::Replaying { until, .. } => {
+                Some((until, Reason::ReplaySilent))
             }
-        } else if let Some(id) = self.initialize_in_flight() {
-            self.outputs.push_back(Output::ToServer(opening.to_vec()));
-            // It is this generation's to answer now.
-            let generation = self.head.generation;
-            self.inflight
-                .open(&id, Tracked::Initialize, generation, now);
-        }
-        self.life = Life::Up(Up {
-            since: now,
+            Stage::Instant => None,
+            Stage::Serving => self.instant_at().map(|at| (at, Reason::Instant)),
+        };
+        let silence = match up.silence {
+            Silence::Since(asked) => Some((
+                asked.after_ms(self.limits.opening_ms),
+                Reason::OpeningSilent,
+            )),
+            Silence::NothingAsked | Silence::Broken => None,
+        };
+        let giving_way = up.giving_way.as_ref();
+        earliest([
             stage,
-            left: None,
-            silence: Silence::NothingAsked,
-        });
+            silence,
+            giving_way.map(|giving_way| (giving_way.until, Reason::Drained)),
+            up.health.wake_at().map(|at| (at, Reason::Health)),
+            self.idle_at(up).map(|at| (at, Reason::Idle)),
+            self.deadline_at().map(|at| (at, Reason::Deadline)),
+        ])
     }
 
     fn start_failed(&mut self, now: Moment, problem: String, hint: String, code: u8) {
@@ -233,25 +308,33 @@ impl<'a> Link<'a> {
             problem: problem.clone(),
             hint: hint.clone(),
         }));
+        if self.head.generation > 0 && self.opened() {
+            self.not_started_again(now, &problem);
+            return;
+        }
         let because = Because::StartFailed { problem, hint };
-        self.settle(&because, false);
+        self.settle_all(&because);
         self.close(now, TreeState::Empty, code, because, Server::Gone);
         self.explain(now);
     }
 
     fn tick(&mut self, now: Moment) {
         match &mut self.life {
-            Life::Up(up) => {
-                if let Stage::Greeting { until } = up.stage
-                    && now >= until
-                {
-                    up.stage = Stage::Serving;
+            Life::Up(_) => self.tick_up(now),
+            Life::Swapping(swapping) => {
+                if let Some(step) = swapping.ladder.tick(now) {
+                    self.outputs.push_back(Output::Stop(step));
                 }
-                if let Silence::Since(asked) = up.silence
-                    && now >= asked.after_ms(self.limits.opening_ms)
-                {
-                    up.silence = Silence::Broken;
-                    self.opening_silent(now.ms_since(asked));
+            }
+            Life::Waiting { until } => {
+                if now >= *until {
+                    self.spawn(None);
+                }
+            }
+            Life::Abandoned(given_up) => {
+                if given_up.probe_at.is_some_and(|at| now >= at) {
+                    let given_up = given_up.clone();
+                    self.spawn(Some(given_up));
                 }
             }
             Life::Closing(closing) => {
@@ -264,7 +347,7 @@ impl<'a> Link<'a> {
                     self.outputs.push_back(Output::Stop(step));
                 }
             }
-            Life::Absent | Life::Finished => {}
+            Life::Absent { .. } | Life::Resting | Life::Finished => {}
         }
     }
 
@@ -304,9 +387,6 @@ impl MidLine<'_> {
     }
 }
 
-fn earliest(a: Option<(Moment, Reason)>, b: Option<(Moment, Reason)>) -> Option<(Moment, Reason)> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
-        (a, b) => a.or(b),
-    }
+fn earliest<const N: usize>(all: [Option<(Moment, Reason)>; N]) -> Option<(Moment, Reason)> {
+    all.into_iter().flatten().min_by_key(|(at, _)| *at)
 }

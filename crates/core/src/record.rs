@@ -33,6 +33,10 @@ pub struct Head {
     pub greeted: u8,
     /// Not 0: the modern era.
     pub modern: u8,
+    /// Not 0: the client has asked something.
+    pub spoken: u8,
+    /// Not 0: the client has had an answer of the server's.
+    pub served: u8,
     /// Generations started so far.
     pub generation: u32,
     /// Bytes of [`Record::opening`] that hold the client's `initialize` line.

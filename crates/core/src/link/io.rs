@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::event::{Cause, Seen, Status, Usage, What};
+use crate::event::{Cause, OutOfMemory, Renewing, Seen, Status, Usage, What};
 use crate::server::stop::Step;
 
 /// What the link is called and runs.
@@ -49,6 +49,15 @@ pub enum Input {
     ClientEof,
     /// Somebody or something wants the end.
     Stop(Cause),
+    /// Somebody or something wants another generation, or none for now.
+    Renew(Renewing),
+    /// What [`Output::Measure`] asked for.
+    Measured {
+        /// Processor time of the tree so far.
+        cpu_ms: u64,
+        /// Whether a debugger holds one of them.
+        traced: bool,
+    },
     /// Time has passed.
     Tick,
 }
@@ -64,6 +73,8 @@ pub struct Exited {
     pub usage: Usage,
     /// Its last words.
     pub stderr_tail: Vec<String>,
+    /// Whether memory had run out.
+    pub out_of_memory: Option<OutOfMemory>,
     /// Whether somebody of its tree still holds both its stdin and its stdout.
     pub served_on: bool,
     /// Whether nobody is left of the tree.
@@ -83,6 +94,8 @@ pub enum Output {
     Say(String),
     /// A step of the stop ladder.
     Stop(Step),
+    /// Look how much processor time the tree has used.
+    Measure,
     /// Let go of the client's pipes once what is queued has been written.
     ReleaseClient,
     /// Let go of the client's pipes now: the client wants no more.
@@ -102,6 +115,10 @@ pub enum Route {
     Drop,
     /// Not now: ask again later.
     Hold,
+    /// It goes nowhere, and what goes in its place is in the outputs, before anything that follows it.
+    Instead,
+    /// A long line: its pieces are to be shown as they come, and go nowhere by themselves.
+    Gather,
 }
 
 /// Why the link wants to be woken.
@@ -113,6 +130,20 @@ pub enum Reason {
     Explained,
     /// The opening request has been unanswered for too long.
     OpeningSilent,
-    /// The replayed opening has been unanswered for too long.
-    GreetingSilent,
+    /// The replayed opening, or what follows it, has been unanswered for too long.
+    ReplaySilent,
+    /// The next generation is due.
+    Respawn,
+    /// A server that was given up is tried once more.
+    Trial,
+    /// A server that is to be replaced has had its time.
+    Drained,
+    /// A question, or the answer to one, is due.
+    Health,
+    /// Nobody has needed the server for long enough.
+    Idle,
+    /// A request has taken too long.
+    Deadline,
+    /// The opening can be answered from the record.
+    Instant,
 }

@@ -1,19 +1,36 @@
 //! The states of a link, each with its data.
 
-use alloc::string::String;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::io::{About, Exited};
 use crate::clock::Moment;
-use crate::event::{Cause, Status};
+use crate::event::{Cause, Renewing, Status};
 use crate::message::settle::Why;
+use crate::server::health::Health;
 use crate::server::stop::Ladder;
 
 #[derive(Debug)]
 pub(super) enum Life {
-    Absent,
+    /// The next generation is asked for.
+    Absent {
+        /// It is only a trial: the link had been given up.
+        trial: Option<Box<GivenUp>>,
+    },
+    /// A generation is up.
     Up(Up),
+    /// A generation is on its way down; the link goes on.
+    Swapping(Swapping),
+    /// The next generation is started then.
+    Waiting { until: Moment },
+    /// Nobody needs it now: the next request starts it.
+    Resting,
+    /// It died too often.
+    Abandoned(GivenUp),
+    /// The link itself ends.
     Closing(Closing),
+    /// All is done.
     Finished,
 }
 
@@ -25,11 +42,25 @@ pub(super) struct Up {
     pub left: Option<Exited>,
     /// Until when a server that has said nothing at all may leave its first request unanswered.
     pub silence: Silence,
+    /// It is to be replaced as soon as it has answered what is in flight.
+    pub giving_way: Option<GivingWay>,
+    /// Whether it is there at all.
+    pub health: Health,
+    /// When it was last of use.
+    pub used: Moment,
+    /// The link had been given up, and this generation has not shown yet that it can serve.
+    pub trial: Option<Box<GivenUp>>,
 }
 
 #[derive(Debug)]
 pub(super) enum Stage {
+    /// Our replayed opening is unanswered.
     Greeting { until: Moment },
+    /// Our replayed requests are unanswered.
+    Replaying { unanswered: u32, until: Moment },
+    /// The client was answered from the record; the server's own answer to the opening is not there yet.
+    Instant,
+    /// Client and server speak with each other.
     Serving,
 }
 
@@ -38,6 +69,40 @@ pub(super) enum Silence {
     NothingAsked,
     Since(Moment),
     Broken,
+}
+
+#[derive(Debug)]
+pub(super) struct GivingWay {
+    pub why: Renewing,
+    pub until: Moment,
+}
+
+/// A generation on its way down, while the link goes on.
+#[derive(Debug)]
+pub(super) struct Swapping {
+    pub since: Moment,
+    pub ladder: Ladder,
+    pub server: Server,
+    pub then: Then,
+}
+
+/// What follows when the tree is empty.
+#[derive(Debug)]
+pub(super) enum Then {
+    Respawn { at: Moment },
+    Abandon(GivenUp),
+    Rest,
+}
+
+/// Why a server was given up, for whoever asks.
+#[derive(Clone, Debug)]
+pub(super) struct GivenUp {
+    pub deaths: u32,
+    pub window_ms: u64,
+    pub last: String,
+    pub stderr_tail: Vec<String>,
+    pub probe_ms: u64,
+    pub probe_at: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -61,6 +126,20 @@ pub(super) enum Because {
     ServerExit {
         status: Status,
         stderr_tail: Vec<String>,
+        restarted: bool,
+    },
+    /// An earlier generation died with the same request.
+    Poisoned {
+        status: Status,
+        stderr_tail: Vec<String>,
+    },
+    Abandoned(Box<GivenUp>),
+    Renewed(Renewing),
+    Deadline {
+        ms: u64,
+    },
+    Differs {
+        what: String,
     },
     /// The server has closed its end, but how it ends is not known yet: requests wait for that.
     Leaving,
@@ -79,6 +158,9 @@ impl Because {
         match cause {
             Cause::ServerExit => Self::Leaving,
             Cause::Asked => Self::Asked,
+            Cause::Differs => Self::Differs {
+                what: cause.to_string(),
+            },
             Cause::ClientEof
             | Cause::ClientGone
             | Cause::ClientDeaf
@@ -86,6 +168,7 @@ impl Because {
             | Cause::ShimKilled
             | Cause::KeeperSignal { .. }
             | Cause::StartFailed
+            | Cause::Renewal(_)
             | Cause::KeeperLost => Self::Stopping,
         }
     }
@@ -102,12 +185,28 @@ impl Because {
             Self::ServerExit {
                 status,
                 stderr_tail,
+                restarted,
             } => Why::ServerExit {
                 name,
                 status: *status,
                 stderr_tail,
-                restarted: false,
+                restarted: *restarted,
+                poisoned: false,
             },
+            Self::Poisoned {
+                status,
+                stderr_tail,
+            } => Why::ServerExit {
+                name,
+                status: *status,
+                stderr_tail,
+                restarted: true,
+                poisoned: true,
+            },
+            Self::Abandoned(given_up) => given_up.why(name),
+            Self::Renewed(why) => Why::Renewed { name, why },
+            Self::Deadline { ms } => Why::Deadline { name, ms: *ms },
+            Self::Differs { what } => Why::Differs { name, what },
             Self::KeeperLost => Why::KeeperLost { name },
             Self::OpeningSilent { ms } => Why::OpeningSilent {
                 name,
@@ -116,6 +215,20 @@ impl Because {
             },
             Self::Asked => Why::Asked { name },
             Self::Leaving | Self::Stopping => Why::ClientStopping { name },
+        }
+    }
+}
+
+impl GivenUp {
+    /// The same, for the answers.
+    pub fn why<'b>(&'b self, name: &'b str) -> Why<'b> {
+        Why::Abandoned {
+            name,
+            deaths: self.deaths,
+            window_ms: self.window_ms,
+            last: &self.last,
+            stderr_tail: &self.stderr_tail,
+            probe_ms: self.probe_ms,
         }
     }
 }

@@ -6,6 +6,7 @@
 //! [`WHOLE_LINE_BYTES`](crate::limits::WHOLE_LINE_BYTES), but true for any.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -14,6 +15,9 @@ use serde_json::value::RawValue;
 
 /// The key in `params._meta` that makes a request a modern one.
 pub const PROTOCOL_VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+
+/// The key in `_meta` that names the subscription a message belongs to.
+pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Which of the two protocols is spoken on a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,12 +58,7 @@ pub fn with_id(line: &[u8], new_id_token: &[u8]) -> Option<Vec<u8>> {
     if ids.next().is_some() {
         return None;
     }
-    // The value borrows from the line, so the distance of the two is its place.
-    let old = old.get().as_bytes();
-    let start = (old.as_ptr() as usize).checked_sub(line.as_ptr() as usize)?;
-    let (before, rest) = line.split_at_checked(start)?;
-    let after = rest.get(old.len()..)?;
-    Some([before, new_id_token, after].concat())
+    splice(line, old.get().as_bytes(), new_id_token)
 }
 
 /// The id token of the request that a `notifications/cancelled` wants to be cancelled.
@@ -81,6 +80,96 @@ pub fn tool_name(line: &[u8]) -> Option<Cow<'_, str>> {
     message.object("params")?.text("name")
 }
 
+/// The progress token that a request carries.
+pub fn progress_token(line: &[u8]) -> Option<&[u8]> {
+    let meta = Members::of_line(line)?.object("params")?.object("_meta")?;
+    Some(meta.get("progressToken")?.get().as_bytes())
+}
+
+/// The token and the value of a progress notification.
+pub fn progress(line: &[u8]) -> Option<(&[u8], f64)> {
+    let params = Members::of_line(line)?.object("params")?;
+    let value = serde_json::from_str(params.get("progress")?.get()).ok()?;
+    Some((params.get("progressToken")?.get().as_bytes(), value))
+}
+
+/// The resource that a request is about.
+pub fn uri(line: &[u8]) -> Option<Cow<'_, str>> {
+    Members::of_line(line)?.object("params")?.text("uri")
+}
+
+/// The `_meta` of a request, raw.
+pub fn meta(line: &[u8]) -> Option<&[u8]> {
+    let params = Members::of_line(line)?.object("params")?;
+    Some(params.get("_meta")?.get().as_bytes())
+}
+
+/// Whether the parameters of a request have one of these members.
+pub fn has_param(line: &[u8], keys: &[&str]) -> bool {
+    let params = Members::of_line(line).and_then(|message| message.object("params"));
+    params.is_some_and(|params| keys.iter().any(|key| params.get(key).is_some()))
+}
+
+/// The subscription that a notification or a result belongs to.
+pub fn subscription(line: &[u8]) -> Option<&[u8]> {
+    let message = Members::of_line(line)?;
+    let meta = message.object("params")?.object("_meta")?;
+    Some(meta.get(SUBSCRIPTION_KEY)?.get().as_bytes())
+}
+
+/// The filter that an acknowledgement grants, raw.
+pub fn granted(line: &[u8]) -> Option<&[u8]> {
+    let params = Members::of_line(line)?.object("params")?;
+    Some(params.get("notifications")?.get().as_bytes())
+}
+
+/// Whether two raw values mean the same: order of members and white space do not matter.
+pub fn same_value(a: &[u8], b: &[u8]) -> bool {
+    let value = |bytes| serde_json::from_slice::<serde_json::Value>(bytes);
+    a == b || matches!((value(a), value(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// The same line with another `params.requestId`.
+pub fn with_request_id(line: &[u8], new_id_token: &[u8]) -> Option<Vec<u8>> {
+    splice(line, cancelled_id(line)?, new_id_token)
+}
+
+/// How an opening was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The version that was agreed on.
+    pub version: String,
+    /// What the server can do: `tools`, `tools.listChanged` …
+    pub capabilities: Vec<String>,
+}
+
+/// Reads the answer to `initialize`.
+pub fn greeting(line: &[u8]) -> Option<Greeting> {
+    let result = Members::of_line(line)?.object("result")?;
+    let mut capabilities = Vec::new();
+    for (name, value) in result.object("capabilities").map_or(Vec::new(), |all| all.0) {
+        let inner = serde_json::from_str(value.get()).map_or(Vec::new(), |Members(inner)| inner);
+        for (key, value) in inner {
+            if value.get() == "true" {
+                capabilities.push(alloc::format!("{name}.{key}"));
+            }
+        }
+        capabilities.push(name.into_owned());
+    }
+    capabilities.sort();
+    Some(Greeting {
+        version: result.text("protocolVersion")?.into_owned(),
+        capabilities,
+    })
+}
+
+/// Puts a new value in the place of one that borrows from the line.
+fn splice(line: &[u8], old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+    let start = (old.as_ptr() as usize).checked_sub(line.as_ptr() as usize)?;
+    let (before, rest) = line.split_at_checked(start)?;
+    Some([before, new, rest.get(old.len()..)?].concat())
+}
+
 /// The members of one JSON object, in order, values unread.
 pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
 
@@ -90,17 +179,17 @@ impl<'a> Members<'a> {
         serde_json::from_slice(line).ok()
     }
 
-    fn get(&self, key: &str) -> Option<&'a RawValue> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a RawValue> {
         let (_, value) = self.0.iter().find(|(held, _)| held == key)?;
         Some(value)
     }
 
-    fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+    pub(super) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
         let Text(text) = serde_json::from_str(self.get(key)?.get()).ok()?;
         Some(text)
     }
 
-    fn object(&self, key: &str) -> Option<Self> {
+    pub(super) fn object(&self, key: &str) -> Option<Self> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 }
@@ -133,7 +222,6 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 mod tests {
     use super::*;
     use alloc::format;
-    use alloc::string::String;
 
     #[test]
     fn the_first_request_settles_the_era() {
@@ -232,5 +320,35 @@ mod tests {
         ] {
             assert_eq!(tool_name(line.as_bytes()).as_deref(), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn the_small_readings() {
+        let call = br#"{"id":1,"method":"m","params":{"uri":"a:\u002f","task":{},"_meta":{"progressToken":"t"}}}"#;
+        assert_eq!(progress_token(call), Some(&b"\"t\""[..]));
+        assert_eq!(uri(call).as_deref(), Some("a:/"));
+        assert_eq!(meta(call), Some(&br#"{"progressToken":"t"}"#[..]));
+        assert!(has_param(call, &["x", "task"]) && !has_param(call, &["x"]));
+        let note = br#"{"method":"notifications/progress","params":{"progressToken":7,"progress":0.5}}"#;
+        assert_eq!(progress(note), Some((&b"7"[..], 0.5)));
+        let ack = br#"{"method":"n","params":{"notifications":{"a":true},"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}"#;
+        assert_eq!(subscription(ack), Some(&b"\"l\""[..]));
+        assert_eq!(granted(ack), Some(&br#"{"a":true}"#[..]));
+        assert!(same_value(br#"{"a":1,"b":2}"#, br#"{ "b":2, "a":1 }"#));
+        assert!(!same_value(b"{", b"}") && !same_value(b"1", b"2"));
+        let cancel = br#"{"method":"notifications/cancelled","params":{"requestId":0,"reason":"r"}}"#;
+        assert_eq!(
+            with_request_id(cancel, b"\"ms:2:0\"").unwrap(),
+            br#"{"method":"notifications/cancelled","params":{"requestId":"ms:2:0","reason":"r"}}"#
+        );
+    }
+
+    #[test]
+    fn a_greeting_is_read() {
+        let line = br#"{"id":0,"result":{"capabilities":{"tools":{"listChanged":true},"logging":{}},"protocolVersion":"2025-06-18"}}"#;
+        let read = greeting(line).unwrap();
+        assert_eq!(read.version, "2025-06-18");
+        assert_eq!(read.capabilities, ["logging", "tools", "tools.listChanged"]);
+        assert_eq!(greeting(br#"{"id":0,"result":{}}"#), None);
     }
 }

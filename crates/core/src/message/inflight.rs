@@ -50,6 +50,8 @@ pub struct Inflight<S> {
     settled: usize,
     /// Slots whose answers are on their way to the client.
     unwritten: Vec<u32>,
+    /// The same for answers of our own, which go another way.
+    unwritten_ours: Vec<u32>,
     sequence: u64,
 }
 
@@ -83,6 +85,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             open: 0,
             settled: 0,
             unwritten: Vec::new(),
+            unwritten_ours: Vec::new(),
             sequence: 0,
         };
         table.rebuild();
@@ -142,26 +145,32 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         Some(entry)
     }
 
-    /// The server answered, and its answer is on its way: nobody waits any more, but a successor finds the request open
-    /// until [`Self::delivered`].
+    /// The server's answer is on its way to the client: nobody waits any more, but the entry stays until
+    /// [`Inflight::delivered`].
     pub fn answered(&mut self, id: &[u8]) -> Option<Entry> {
-        let spot = self.spot(id)?;
-        let (State::Open, _, entry) = self.slots.as_ref()[spot.slot as usize].read()? else {
-            return None;
-        };
-        self.unlink(spot.slot);
-        self.slots.as_mut()[spot.slot as usize].answered();
-        self.unwritten.push(spot.slot);
+        let (slot, entry) = self.take_answer(id)?;
+        self.unwritten.push(slot);
         Some(entry)
     }
 
-    /// All answers that were on their way have reached the client.
+    /// An answer of our own is on its way to the client: the entry stays until [`Inflight::written`].
+    pub fn answered_by_us(&mut self, id: &[u8]) -> Option<Entry> {
+        let (slot, entry) = self.take_answer(id)?;
+        self.unwritten_ours.push(slot);
+        Some(entry)
+    }
+
+    /// All answers of the server that were on their way have reached the client.
     pub fn delivered(&mut self) {
         while let Some(slot) = self.unwritten.pop() {
-            if let Some((State::Answered, id, _)) = self.slots.as_ref()[slot as usize].read() {
-                let hash = token::hash(id);
-                self.release(Spot { hash, slot });
-            }
+            self.release_answered(slot);
+        }
+    }
+
+    /// All answers of our own that were on their way have reached the client.
+    pub fn written(&mut self) {
+        while let Some(slot) = self.unwritten_ours.pop() {
+            self.release_answered(slot);
         }
     }
 
@@ -348,6 +357,23 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             after: NONE,
         });
         Some(slot as u32)
+    }
+
+    fn take_answer(&mut self, id: &[u8]) -> Option<(u32, Entry)> {
+        let spot = self.spot(id)?;
+        let (State::Open, _, entry) = self.slots.as_ref()[spot.slot as usize].read()? else {
+            return None;
+        };
+        self.unlink(spot.slot);
+        self.slots.as_mut()[spot.slot as usize].answered();
+        Some((spot.slot, entry))
+    }
+
+    fn release_answered(&mut self, slot: u32) {
+        if let Some((State::Answered, id, _)) = self.slots.as_ref()[slot as usize].read() {
+            let hash = token::hash(id);
+            self.release(Spot { hash, slot });
+        }
     }
 
     fn release(&mut self, spot: Spot) {

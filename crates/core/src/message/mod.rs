@@ -4,6 +4,7 @@
 //! on; [`inflight`] knows who waits for an answer; [`settle`] writes the answers that we give ourselves. Nothing here
 //! changes or re-serializes a message: bytes go on as they came, a rewrite replaces the span of one value.
 
+pub mod again;
 pub mod batch;
 pub mod envelope;
 pub mod frame;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::slot::Tracked;
-use crate::event::Status;
+use crate::event::{Renewing, Status};
 
 /// JSON-RPC's "internal error", the one code that no client reads anything into.
 pub const CODE: i32 = -32603;
@@ -46,6 +46,44 @@ pub enum Why<'a> {
         stderr_tail: &'a [String],
         /// Whether a new generation takes over.
         restarted: bool,
+        /// Whether an earlier generation died of this very request, too.
+        poisoned: bool,
+    },
+    /// The server has died too often.
+    Abandoned {
+        /// The server's name.
+        name: &'a str,
+        /// Deaths within the window.
+        deaths: u32,
+        /// The window.
+        window_ms: u64,
+        /// How the last one came about.
+        last: &'a str,
+        /// Its last words.
+        stderr_tail: &'a [String],
+        /// After how long it is tried once more; 0: never.
+        probe_ms: u64,
+    },
+    /// The generation had to give way before it had answered.
+    Renewed {
+        /// The server's name.
+        name: &'a str,
+        /// Why.
+        why: &'a Renewing,
+    },
+    /// The user allows no more time.
+    Deadline {
+        /// The server's name.
+        name: &'a str,
+        /// How long it took.
+        ms: u64,
+    },
+    /// The next generation cannot go on with the client's session.
+    Differs {
+        /// The server's name.
+        name: &'a str,
+        /// In what it differs.
+        what: &'a str,
     },
     /// Our keeper was killed, and the server was ended with it.
     KeeperLost {
@@ -100,6 +138,30 @@ pub fn error(id_token: &[u8], message: &str, data_json: &str) -> Vec<u8> {
     )
 }
 
+/// The answer of a server that does not know the method, given on its behalf, as a line.
+pub fn method_not_found(id_token: &[u8], method: &str) -> Vec<u8> {
+    let message = json(&format!("Method not found: {method}"));
+    line(
+        id_token,
+        &format!(r#""error":{{"code":-32601,"message":{message}}}"#),
+    )
+}
+
+/// An empty result, as a line: the answer to `ping`.
+pub fn empty_result(id_token: &[u8]) -> Vec<u8> {
+    line(id_token, r#""result":{}"#)
+}
+
+/// A notification that takes back a request of the server's, as a line.
+pub fn cancel(id_token: &[u8], reason: &str) -> Vec<u8> {
+    let mut line = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
+    line.extend_from_slice(id_token);
+    line.extend_from_slice(br#","reason":"#);
+    line.extend_from_slice(json(reason).as_bytes());
+    line.extend_from_slice(b"}}\n");
+    line
+}
+
 /// A result of `tools/call` that says that it failed, as a line.
 pub fn tool_error(id_token: &[u8], text: &str, modern: bool) -> Vec<u8> {
     let text = json(text);
@@ -134,11 +196,15 @@ impl Why<'_> {
                 status,
                 stderr_tail,
                 restarted,
+                poisoned,
             } => {
-                let next = if restarted {
-                    "it was started again, what it held in memory is lost"
-                } else {
-                    "it was not started again"
+                let next = match (restarted, poisoned) {
+                    (true, true) => {
+                        "an earlier generation had died with the same request, so it is not sent a third time; the server is started \
+                         again, what it held in memory is lost"
+                    }
+                    (true, false) => "it is started again, what it held in memory is lost",
+                    (false, _) => "it is not started again",
                 };
                 let effect = effect(method);
                 let story = format!("`mainstay events --server {name}` tells the whole story");
@@ -157,6 +223,38 @@ impl Why<'_> {
                  downloading or building, connect again in a while; if not, run `{}` in a terminal to see what it waits for",
                 time(ms),
                 command(argv)
+            ),
+            Self::Abandoned {
+                name,
+                deaths,
+                window_ms,
+                last,
+                stderr_tail,
+                probe_ms,
+            } => {
+                let again = match probe_ms {
+                    0 => "it is not tried again by itself".to_string(),
+                    ms => format!("it is tried again every {}", time(ms)),
+                };
+                let quoted = quoted(stderr_tail);
+                format!(
+                    "MCP server '{name}' is not running: it ended {deaths} times within {}, last with {last}; {word} was not sent to it; \
+                     {again}; mend it, then `mainstay restart {name}` starts it at once; `mainstay events --server {name}` tells the whole \
+                     story{quoted}",
+                    time(window_ms)
+                )
+            }
+            Self::Renewed { name, why } => format!(
+                "MCP server '{name}' was restarted ({why}) before it had answered {word}; what it held in memory is lost; {}",
+                effect(method)
+            ),
+            Self::Deadline { name, ms } => format!(
+                "MCP server '{name}' has not answered {word} within the call deadline ({}); it was told to cancel and goes on running; {}",
+                time(ms),
+                effect(method)
+            ),
+            Self::Differs { name, what } => format!(
+                "MCP server '{name}' was started again, but its new generation cannot go on with this session: {what}; connect again"
             ),
             Self::Asked { name } => format!(
                 "MCP server '{name}' was ended by `mainstay stop` and has not answered {word}; it was not started again: connect again if \
@@ -190,6 +288,7 @@ impl Why<'_> {
                 status,
                 stderr_tail,
                 restarted,
+                poisoned,
                 ..
             } => Data {
                 reason: "server_exit",
@@ -198,7 +297,29 @@ impl Why<'_> {
                     Status::Signal { number, .. } => Exit::Signal(number),
                 }),
                 restarted,
+                retried: poisoned,
                 stderr: last(stderr_tail),
+                ..base
+            },
+            // It never reached a server.
+            Self::Abandoned { stderr_tail, .. } => Data {
+                reason: "abandoned",
+                safe_to_retry: true,
+                stderr: last(stderr_tail),
+                ..base
+            },
+            Self::Renewed { .. } => Data {
+                reason: "restarted",
+                restarted: true,
+                ..base
+            },
+            Self::Deadline { .. } => Data {
+                reason: "call_deadline",
+                ..base
+            },
+            Self::Differs { .. } => Data {
+                reason: "server_differs",
+                restarted: true,
                 ..base
             },
             Self::KeeperLost { .. } => Data {

@@ -68,7 +68,7 @@ fn is_plain(token: &[u8]) -> bool {
 }
 
 /// The plain form of a token: a string with no more escapes than it needs, a number without a fraction of zeros.
-fn plain(token: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn plain(token: &[u8]) -> Cow<'_, [u8]> {
     if is_plain(token) {
         return Cow::Borrowed(token);
     }

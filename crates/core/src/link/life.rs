@@ -1,0 +1,410 @@
+//! From one generation to the next: deaths, renewals, waiting, giving up, resting, waking.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::io::Exited;
+use super::state::{
+    Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Swapping, Then, Up,
+};
+use super::{Link, Output};
+use crate::clock::Moment;
+use crate::event::{
+    Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, What,
+};
+use crate::message::settle;
+use crate::server::backoff::Next;
+use crate::server::health::Do;
+use crate::server::stop::{Ladder, Standing, Step};
+
+/// Generations that may die before the client has had any answer.
+const OPENING_TRIES: u32 = 3;
+/// How long the next one waits after each of these.
+const OPENING_WAIT_MS: u64 = 250;
+
+impl Link<'_> {
+    /// Asks for the next generation.
+    pub(super) fn spawn(&mut self, trial: Option<GivenUp>) {
+        self.life = Life::Absent {
+            trial: trial.map(Box::new),
+        };
+        self.push(Output::Spawn);
+    }
+
+    /// Whether a death now is followed by another generation. A command that ends before it was asked anything is no
+    /// server; one that cannot be opened gets a few chances; what the client builds on is kept up.
+    pub(super) fn goes_on(&self) -> bool {
+        self.limits.restart_budget > 0
+            && self.head.spoken != 0
+            && (self.opened() || self.tries + 1 < OPENING_TRIES)
+    }
+
+    /// The generation has died while the client lives.
+    pub(super) fn died(&mut self, now: Moment, exited: Exited) {
+        let Life::Up(up) = &mut self.life else { return };
+        let (since, trial) = (up.since, up.trial.take());
+        let up_ms = now.ms_since(since);
+        let ending = exited.status.to_string();
+        let tail = exited.stderr_tail.clone();
+        let (status, tree_empty) = (exited.status, exited.tree_empty);
+        let then = match trial {
+            Some(trial) => Then::Abandon(self.given_up(now, trial.deaths + 1, ending, tail.clone())),
+            None => self.after_death(now, up_ms, ending, tail.clone()),
+        };
+        let in_flight = self.in_flight();
+        self.answer_discover();
+        let kept = self.settle_at_death(&then, status, &tail);
+        self.tell_exit(now, since, exited, in_flight, kept);
+        self.cancel_asked();
+        self.own.forget();
+        let (ladder, step) = Ladder::begin(Cause::ServerExit, Standing::Left, &self.limits, now);
+        if tree_empty {
+            self.proceed(now, then);
+            return;
+        }
+        self.life = Life::Swapping(Swapping {
+            since,
+            ladder,
+            server: Server::Gone,
+            then,
+        });
+        self.step(step);
+    }
+
+    fn after_death(&mut self, now: Moment, up_ms: u64, last: String, tail: Vec<String>) -> Then {
+        if !self.opened() {
+            self.tries += 1;
+            let wait = OPENING_WAIT_MS * u64::from(self.tries - 1);
+            return Then::Respawn {
+                at: now.after_ms(wait),
+            };
+        }
+        match self.budget.died(now, up_ms) {
+            Next::At(at) => Then::Respawn { at },
+            Next::GiveUp => {
+                let deaths = self.budget.deaths();
+                Then::Abandon(self.given_up(now, deaths, last, tail))
+            }
+        }
+    }
+
+    /// A later generation could not even be started.
+    pub(super) fn not_started_again(&mut self, now: Moment, problem: &str) {
+        let trial = match &mut self.life {
+            Life::Absent { trial } => trial.take(),
+            Life::Up(_)
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Closing(_)
+            | Life::Finished => return,
+        };
+        let then = match trial {
+            Some(trial) => Then::Abandon(self.given_up(now, trial.deaths + 1, problem.into(), Vec::new())),
+            None => self.after_death(now, 0, problem.into(), Vec::new()),
+        };
+        if let Then::Abandon(given_up) = &then {
+            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
+        }
+        self.proceed(now, then);
+    }
+
+    fn given_up(&self, now: Moment, deaths: u32, last: String, stderr_tail: Vec<String>) -> GivenUp {
+        let probe_ms = self.limits.restart_probe_ms;
+        GivenUp {
+            deaths,
+            window_ms: self.limits.restart_window_ms,
+            last,
+            stderr_tail,
+            probe_ms,
+            probe_at: (probe_ms > 0).then(|| now.after_ms(probe_ms)),
+        }
+    }
+
+    /// The process that a swap waits for is gone.
+    pub(super) fn gone_in_swap(&mut self, now: Moment, exited: Exited) {
+        let Life::Swapping(swapping) = &mut self.life else {
+            return;
+        };
+        let (since, why) = (swapping.since, swapping.ladder.cause().clone());
+        swapping.server = Server::Gone;
+        let (status, tree_empty) = (exited.status, exited.tree_empty);
+        let tail = exited.stderr_tail.clone();
+        let step = if tree_empty {
+            None
+        } else {
+            swapping.ladder.server_left(now)
+        };
+        let because = match why {
+            Cause::Renewal(why) => Because::Renewed(why),
+            Cause::ClientEof
+            | Cause::ClientGone
+            | Cause::ClientDeaf
+            | Cause::ShimSignal { .. }
+            | Cause::ShimKilled
+            | Cause::KeeperSignal { .. }
+            | Cause::Asked
+            | Cause::ServerExit
+            | Cause::StartFailed
+            | Cause::KeeperLost
+            | Cause::Differs => Because::ServerExit {
+                status,
+                stderr_tail: tail,
+                restarted: true,
+            },
+        };
+        let in_flight = self.in_flight();
+        let kept = self.settle_or_keep(&because, None);
+        self.tell_exit(now, since, exited, in_flight, kept);
+        self.cancel_asked();
+        self.own.forget();
+        self.step(step);
+    }
+
+    pub(super) fn tell_exit(
+        &mut self,
+        now: Moment,
+        since: Moment,
+        exited: Exited,
+        in_flight: u32,
+        kept: u32,
+    ) {
+        self.code = exited.status.exit_code();
+        self.tell(What::Exit(Exit {
+            generation: self.head.generation,
+            pid: exited.pid,
+            status: exited.status,
+            uptime_ms: now.ms_since(since),
+            usage: exited.usage,
+            in_flight,
+            kept,
+            out_of_memory: exited.out_of_memory,
+            stderr_tail: exited.stderr_tail,
+        }));
+    }
+
+    /// The old tree is empty: on to what is wanted.
+    pub(super) fn proceed(&mut self, now: Moment, then: Then) {
+        match then {
+            Then::Respawn { at } if now >= at => self.spawn(None),
+            Then::Respawn { at } => self.life = Life::Waiting { until: at },
+            Then::Rest => {
+                self.code = 0;
+                self.life = Life::Resting;
+            }
+            Then::Abandon(given_up) => {
+                self.tell(What::Abandoned(Abandoned {
+                    deaths: given_up.deaths,
+                    window_ms: given_up.window_ms,
+                    last: given_up.last.clone(),
+                    probe_ms: given_up.probe_ms,
+                }));
+                self.life = Life::Abandoned(given_up);
+            }
+        }
+    }
+
+    /// Somebody or something wants another generation, or none for now.
+    pub(super) fn renew(&mut self, now: Moment, why: Renewing) {
+        let resting = matches!(why, Renewing::Idle { .. });
+        match &mut self.life {
+            Life::Up(up) => {
+                if up.giving_way.is_some() {
+                    return;
+                }
+                let at_once = match why {
+                    Renewing::Unresponsive { .. } | Renewing::Opening | Renewing::Idle { .. } => true,
+                    Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. } => false,
+                };
+                let until = now.after_ms(self.limits.drain_ms);
+                up.giving_way = Some(GivingWay {
+                    why: why.clone(),
+                    until: if at_once { now } else { until },
+                });
+                let (generation, in_flight) = (self.head.generation, self.in_flight());
+                self.tell(What::Renewal(Renewal {
+                    generation,
+                    why,
+                    in_flight,
+                }));
+                self.give_way_if_drained(now);
+            }
+            Life::Swapping(swapping) if !resting => {
+                // Whoever asked has mended it.
+                if matches!(swapping.then, Then::Abandon(_) | Then::Rest) {
+                    self.budget.forgive();
+                }
+                swapping.then = Then::Respawn { at: now };
+            }
+            Life::Waiting { .. } | Life::Abandoned(_) | Life::Resting if !resting => {
+                self.budget.forgive();
+                self.spawn(None);
+            }
+            Life::Absent { .. }
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Closing(_)
+            | Life::Finished => {}
+        }
+    }
+
+    /// A generation that is to be replaced goes as soon as it owes nothing, or has had its time.
+    pub(super) fn give_way_if_drained(&mut self, now: Moment) {
+        let Life::Up(up) = &self.life else { return };
+        let Some(giving_way) = &up.giving_way else {
+            return;
+        };
+        if now < giving_way.until && self.owes() {
+            return;
+        }
+        let why = giving_way.why.clone();
+        let then = match &why {
+            Renewing::Idle { .. } => Then::Rest,
+            Renewing::Unresponsive { .. } | Renewing::Opening => {
+                let up_ms = now.ms_since(up.since);
+                self.after_death(now, up_ms, why.to_string(), Vec::new())
+            }
+            Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. } => {
+                self.budget.forgive();
+                Then::Respawn { at: now }
+            }
+        };
+        if let Then::Abandon(given_up) = &then {
+            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
+        }
+        self.swap(now, Cause::Renewal(why), then);
+    }
+
+    /// Begins the way down of the generation that is up; the link goes on.
+    pub(super) fn swap(&mut self, now: Moment, cause: Cause, then: Then) {
+        let Life::Up(up) = &mut self.life else { return };
+        let server = up.left.take().map_or(Server::Up, Server::Left);
+        let since = up.since;
+        let (ladder, step) = Ladder::begin(cause, Standing::Up, &self.limits, now);
+        self.life = Life::Swapping(Swapping {
+            since,
+            ladder,
+            server,
+            then,
+        });
+        self.step(step);
+    }
+
+    fn step(&mut self, step: Option<Step>) {
+        if let Some(step) = step {
+            self.push(Output::Stop(step));
+        }
+    }
+
+    /// Whether the server owes an answer that ends by itself: listening does not.
+    pub(super) fn owes(&self) -> bool {
+        self.inflight
+            .iter()
+            .any(|(_, entry)| entry.generation <= self.head.generation && !entry.method.listens())
+    }
+
+    pub(super) fn tick_up(&mut self, now: Moment) {
+        let Life::Up(up) = &mut self.life else { return };
+        match up.stage {
+            Stage::Greeting { until } | Stage::Replaying { until, .. } if now >= until => {
+                self.replay_silent(now);
+                return;
+            }
+            Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant | Stage::Serving => {}
+        }
+        if let Silence::Since(asked) = up.silence
+            && now >= asked.after_ms(self.limits.opening_ms)
+        {
+            up.silence = Silence::Broken;
+            self.opening_silent(now.ms_since(asked));
+        }
+        if self.instant_at().is_some_and(|at| now >= at) {
+            self.open_from_record(now);
+        }
+        self.call_deadline(now);
+        self.give_way_if_drained(now);
+        self.tick_health(now);
+        let Life::Up(up) = &self.life else { return };
+        if let Some(at) = self.idle_at(up)
+            && now >= at
+        {
+            let ms = now.ms_since(up.used);
+            self.renew(now, Renewing::Idle { ms });
+        }
+    }
+
+    fn tick_health(&mut self, now: Moment) {
+        let Life::Up(up) = &mut self.life else { return };
+        let asked = up.health.tick(now);
+        self.knows_probes = up.health.knows();
+        match asked {
+            Some(Do::Probe(n)) => self.probe(n),
+            Some(Do::Measure) => self.push(Output::Measure),
+            Some(Do::Restart(verdict)) => {
+                let crate::server::health::Verdict::Unresponsive { lost, silent_ms } = verdict;
+                self.renew(now, Renewing::Unresponsive { lost, silent_ms });
+            }
+            Some(Do::LeaveAlone) => self.tell(What::ProbesUnanswered(ProbesUnanswered {
+                lost: self.limits.probe_lost as u32,
+            })),
+            None => {}
+        }
+    }
+
+    pub(super) fn measured(&mut self, now: Moment, cpu_ms: u64, traced: bool) {
+        if let Life::Up(up) = &mut self.life {
+            up.health.measured(now, cpu_ms, traced);
+            self.tick_health(now);
+        }
+    }
+
+    /// When the server may be put to rest, unless something keeps it awake.
+    pub(super) fn idle_at(&self, up: &Up) -> Option<Moment> {
+        let awake = self.limits.hibernate_ms == 0
+            || !matches!(up.stage, Stage::Serving)
+            || up.giving_way.is_some()
+            || !self.opened()
+            || !self.inflight.is_empty()
+            || self.asked.pending() > 0
+            || !self.own.is_empty()
+            || self.subscribed();
+        (!awake).then(|| up.used.after_ms(self.limits.hibernate_ms))
+    }
+
+    /// When the oldest request has taken too long.
+    pub(super) fn deadline_at(&self) -> Option<Moment> {
+        if self.limits.call_deadline_ms == 0 {
+            return None;
+        }
+        let mut all = self.inflight.iter();
+        let (_, entry) = all.find(|(_, entry)| !entry.method.listens())?;
+        Some(entry.opened.after_ms(self.limits.call_deadline_ms))
+    }
+
+    fn call_deadline(&mut self, now: Moment) {
+        while self.deadline_at().is_some_and(|at| now >= at) {
+            let mut all = self.inflight.iter();
+            let Some((id, entry)) = all.find(|(_, entry)| !entry.method.listens()) else {
+                return;
+            };
+            let (id, ms) = (id.to_vec(), now.ms_since(entry.opened));
+            let because = Because::Deadline { ms };
+            let answer = settle::answer(
+                &id,
+                entry.method,
+                self.head.modern != 0,
+                &because.why(&self.about),
+            );
+            let request = entry.method.word().into();
+            self.push(Output::ToClient(answer));
+            self.push(Output::ToServer(settle::cancel(&id, "the call deadline has passed")));
+            self.inflight.settle(&id);
+            self.again.forget(&id);
+            self.tell(What::CallDeadline(CallDeadline { request, ms }));
+        }
+    }
+}

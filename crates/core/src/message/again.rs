@@ -1,0 +1,177 @@
+//! Requests that may be sent once more if the server dies: their lines, and how far their progress has come.
+//!
+//! It does not know which requests are safe to repeat; whoever keeps one here has decided that. What a killed keeper kept
+//! is lost: its successor answers instead of sending again.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::envelope;
+use super::token;
+
+/// How often one request is sent: a second death is not put down to chance.
+const SENT_MOST: u8 = 2;
+
+/// The kept lines.
+#[derive(Debug)]
+pub struct Again {
+    lines: BTreeMap<Vec<u8>, Kept>,
+    bytes: usize,
+    bytes_most: usize,
+}
+
+#[derive(Debug)]
+struct Kept {
+    line: Vec<u8>,
+    sent: u8,
+    progress: Option<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    token: Vec<u8>,
+    last: f64,
+}
+
+/// What becomes of a request at a death.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is sent to the next generation.
+    Resend,
+    /// Two generations have died with it.
+    Poisoned,
+    /// It was not kept.
+    NotKept,
+}
+
+impl Again {
+    /// Nothing is kept; at most this many bytes of lines will be.
+    pub fn new(bytes_most: usize) -> Self {
+        Self {
+            lines: BTreeMap::new(),
+            bytes: 0,
+            bytes_most,
+        }
+    }
+
+    /// Keeps a request; not if there is no room.
+    pub fn keep(&mut self, id: &[u8], line: &[u8]) {
+        self.forget(id);
+        if self.bytes + line.len() > self.bytes_most {
+            return;
+        }
+        let progress = envelope::progress_token(line).map(|token| Progress {
+            token: token.to_vec(),
+            last: f64::NEG_INFINITY,
+        });
+        self.bytes += line.len();
+        let kept = Kept {
+            line: line.to_vec(),
+            sent: 1,
+            progress,
+        };
+        self.lines.insert(token::plain(id).into_owned(), kept);
+    }
+
+    /// It has its answer, or needs none.
+    pub fn forget(&mut self, id: &[u8]) {
+        if !self.lines.is_empty()
+            && let Some(kept) = self.lines.remove(&*token::plain(id))
+        {
+            self.bytes -= kept.line.len();
+        }
+    }
+
+    /// What becomes of it if the server is dead.
+    pub fn fate(&self, id: &[u8]) -> Fate {
+        match self.lines.get(&*token::plain(id)) {
+            Some(kept) if kept.sent < SENT_MOST => Fate::Resend,
+            Some(_) => Fate::Poisoned,
+            None => Fate::NotKept,
+        }
+    }
+
+    /// Its line, to be sent again.
+    pub fn resend(&mut self, id: &[u8]) -> Option<Vec<u8>> {
+        let kept = self.lines.get_mut(&*token::plain(id))?;
+        kept.sent += 1;
+        Some(kept.line.clone())
+    }
+
+    /// The line of a kept request.
+    pub fn line(&self, id: &[u8]) -> Option<&[u8]> {
+        let kept = self.lines.get(&*token::plain(id))?;
+        Some(&kept.line)
+    }
+
+    /// Whether a progress notification may pass: values must rise, and a request that was sent again begins anew.
+    pub fn may_progress(&mut self, line: &[u8]) -> bool {
+        if self.lines.values().all(|kept| kept.progress.is_none()) {
+            return true;
+        }
+        let Some((token, value)) = envelope::progress(line) else {
+            return true;
+        };
+        let mut all = self.lines.values_mut().filter_map(|kept| kept.progress.as_mut());
+        match all.find(|progress| token::same(&progress.token, token)) {
+            Some(progress) if value > progress.last => {
+                progress.last = value;
+                true
+            }
+            Some(_) => false,
+            None => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_sent_twice_at_most() {
+        let mut again = Again::new(100);
+        assert_eq!(again.fate(b"1"), Fate::NotKept);
+        again.keep(b"1", b"{}\n");
+        assert_eq!(again.fate(b"1.0"), Fate::Resend);
+        assert_eq!(again.resend(b"1").as_deref(), Some(&b"{}\n"[..]));
+        assert_eq!(again.fate(b"1"), Fate::Poisoned);
+        again.forget(b"1.0");
+        assert_eq!((again.fate(b"1"), again.resend(b"1")), (Fate::NotKept, None));
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let mut again = Again::new(5);
+        again.keep(b"1", b"1234\n");
+        again.keep(b"2", b"\n");
+        assert_eq!((again.fate(b"1"), again.fate(b"2")), (Fate::Resend, Fate::NotKept));
+        again.keep(b"1", b"\n");
+        again.keep(b"2", b"\n");
+        assert_eq!(again.fate(b"2"), Fate::Resend);
+    }
+
+    #[test]
+    fn progress_only_rises() {
+        let note = |token: &str, value: &str| {
+            alloc::format!(
+                r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":{value}}}}}"#
+            )
+        };
+        let mut again = Again::new(1_000);
+        assert!(again.may_progress(note("1", "5").as_bytes()));
+        again.keep(b"1", br#"{"id":1,"params":{"_meta":{"progressToken":7}}}"#);
+        for (token, value, passes) in [
+            ("7", "1", true),
+            ("7", "2.5", true),
+            ("7", "2.5", false),
+            ("7", "1", false),
+            ("8", "1", true),
+            ("7", "3", true),
+        ] {
+            assert_eq!(again.may_progress(note(token, value).as_bytes()), passes, "{token} {value}");
+        }
+        again.forget(b"1");
+        assert!(again.may_progress(note("7", "0").as_bytes()));
+    }
+}
