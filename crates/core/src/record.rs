@@ -3,6 +3,8 @@
 //! Plain data in memory that guard and keeper share. Every bit pattern is safe to read, because the writer may have
 //! been killed between any two stores; what must be consistent is published by one store at the end.
 
+pub mod keepsakes;
+
 use crate::message::inflight::Slot;
 
 /// How far a link has come.

@@ -245,7 +245,7 @@ impl Link<'_> {
         let generation = self.head.generation;
         self.inflight
             .iter()
-            .filter(|(id, entry)| entry.generation < generation && !self.is_held(id))
+            .filter(|(_, entry)| entry.generation < generation)
             .filter_map(|(id, entry)| Some((Token::new(id)?, entry.method)))
             .collect()
     }
@@ -253,7 +253,6 @@ impl Link<'_> {
     /// Messages that waited within us are routed as if they came now.
     fn release_held(&mut self, now: Moment) {
         self.held_bytes = 0;
-        self.held_ids.clear();
         for line in core::mem::take(&mut self.held) {
             let mut scanner = Scanner::new();
             scanner.feed(&line);
@@ -271,13 +270,11 @@ impl Link<'_> {
             self.tell_changed(noted);
         }
         for which in self.lists.to_check() {
-            if self.head.generation > 1 || self.unsure_lists
-                && self.may_tell(which)
-            {
+            if (self.head.generation > 1 || self.lists_from_record) && self.may_tell(which) {
                 self.ask_list(which, 0, None);
             }
         }
-        self.unsure_lists = false;
+        self.lists_from_record = false;
     }
 
     fn ask_list(&mut self, which: Which, page: usize, cursor: Option<&[u8]>) {
