@@ -302,6 +302,18 @@ pub const ID_BYTES: usize = 104;
 pub const EVENTS_KEPT_DAYS: u64 = 14;
 /// Bytes of events that are kept.
 pub const EVENTS_KEPT_BYTES: u64 = 64 * 1024 * 1024;
+/// Openings that the record of one configuration holds; the oldest goes.
+pub const RECORD_OPENINGS: usize = 4;
+/// Bytes of results that the record of one configuration holds.
+pub const RECORD_BYTES: usize = 4 * 1024 * 1024;
+/// The largest record file that is read.
+pub const RECORD_FILE_BYTES: u64 = 8 * 1024 * 1024;
+/// Days that a record is kept without being used.
+pub const RECORDS_KEPT_DAYS: u64 = 30;
+/// Records that are kept; the one unused for longest goes.
+pub const RECORDS_KEPT: usize = 256;
+/// Bytes of records that are kept.
+pub const RECORDS_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 /// New keepers that a guard starts within [`KEEPER_BUDGET_MS`] before it gives up.
 pub const KEEPER_BUDGET: u32 = 5;
 /// See [`KEEPER_BUDGET`].

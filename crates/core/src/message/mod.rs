@@ -1,9 +1,10 @@
 //! The way of one message, in travel order.
 //!
 //! [`frame`] finds lines and what they are in passing; [`batch`] and [`envelope`] look into the few lines that we act
-//! on; [`inflight`] knows who waits for an answer, [`asked`] what the server asks the client; [`settle`] writes the
-//! answers that we give ourselves. Nothing here changes or re-serializes a message: bytes go on as they came, a rewrite
-//! replaces the span of one value.
+//! on; [`inflight`] knows who waits for an answer, [`asked`] what the server asks the client, [`again`] what may be sent
+//! once more; [`lists`] knows what the client has seen; [`settle`] writes the answers that we give ourselves;
+//! [`remembered`] holds those that an earlier session saw. Nothing here re-serializes a message: bytes go on as they
+//! came, a rewrite replaces the span of one value.
 
 pub mod again;
 pub mod asked;
@@ -14,6 +15,7 @@ pub mod inflight;
 #[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod oracle;
+pub mod remembered;
 pub mod settle;
 pub mod slot;
 pub mod token;

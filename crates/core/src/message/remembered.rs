@@ -1,0 +1,445 @@
+//! The record: what an earlier session of the same configuration saw, so that a slow server's client need not wait.
+//!
+//! Results are kept raw, as the server wrote them; an answer from the record is such a result under the client's own id.
+//! This module knows nothing of files and of what makes two configurations the same, and it decides nothing about *when*
+//! the record answers. What is learned from a file goes the same way as what is learned from a server, so that a file
+//! that somebody edited can hold nothing that a server could not have said.
+//!
+//! Invariants: a result is one JSON object without a line end; a list is whole (a list in pages is not kept); openings,
+//! and bytes in all, stay within [`RECORD_OPENINGS`] and [`RECORD_BYTES`].
+
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+use super::envelope::Members;
+use crate::limits::{RECORD_BYTES, RECORD_OPENINGS};
+
+/// What an earlier session of the same configuration saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    discover: Option<Vec<u8>>,
+    legacy: bool,
+    /// The oldest first.
+    openings: Vec<Opening>,
+    modern_lists: Lists,
+    changed: bool,
+}
+
+/// One legacy opening: the server's answer to `initialize` with certain params, and the lists that followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// See [`digest_of_params`].
+    pub params_digest: u64,
+    /// The `InitializeResult`.
+    pub result: Vec<u8>,
+    /// The lists.
+    pub lists: Lists,
+}
+
+/// Whole results of the four lists, each in the place of its [`List`].
+pub type Lists = [Option<Vec<u8>>; 4];
+
+/// The lists that are remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum List {
+    /// `tools/list`.
+    Tools = 0,
+    /// `prompts/list`.
+    Prompts = 1,
+    /// `resources/list`.
+    Resources = 2,
+    /// `resources/templates/list`.
+    Templates = 3,
+}
+
+impl List {
+    /// All of them, each at its own place.
+    pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
+
+    /// The request that asks for it.
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "tools/list",
+            Self::Prompts => "prompts/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+        }
+    }
+
+    /// The notification that it changed; templates have none of their own.
+    pub fn changed(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+            Self::Resources | Self::Templates => "notifications/resources/list_changed",
+        }
+    }
+
+    /// The list that a request asks for from its beginning; none for a further page.
+    pub fn asked(line: &[u8]) -> Option<Self> {
+        let message = Members::of_line(line)?;
+        message.get("id")?;
+        let method = message.text("method")?;
+        let list = Self::ALL.into_iter().find(|list| list.method() == method)?;
+        let params = message.object("params");
+        let further = params.is_some_and(|params| is_set(&params, "cursor"));
+        (!further).then_some(list)
+    }
+}
+
+/// How something that the server said compares with what was remembered of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learned {
+    /// Nothing was remembered.
+    New,
+    /// It means the same.
+    Same,
+    /// It means something else: whoever was answered from the record must be told.
+    Other,
+}
+
+impl Remembered {
+    /// The `DiscoverResult`.
+    pub fn discover(&self) -> Option<&[u8]> {
+        self.discover.as_deref()
+    }
+
+    /// Whether the server died of `server/discover`, so that it must be spared that question.
+    pub fn is_legacy(&self) -> bool {
+        self.legacy
+    }
+
+    /// The openings, the oldest first.
+    pub fn openings(&self) -> &[Opening] {
+        &self.openings
+    }
+
+    /// The opening that followed `initialize` with these params.
+    pub fn opening(&self, digest: u64) -> Option<&Opening> {
+        self.openings
+            .iter()
+            .find(|opening| opening.params_digest == digest)
+    }
+
+    /// A list: of the opening with this digest, or of the modern era.
+    pub fn list(&self, digest: Option<u64>, list: List) -> Option<&[u8]> {
+        let lists = match digest {
+            Some(digest) => &self.opening(digest)?.lists,
+            None => &self.modern_lists,
+        };
+        lists[list as usize].as_deref()
+    }
+
+    /// The server's answer to `initialize`. Lists of an earlier session stay: they are checked each for itself.
+    pub fn learn_opening(&mut self, digest: u64, result: &[u8]) -> Learned {
+        let at = self
+            .openings
+            .iter()
+            .position(|opening| opening.params_digest == digest);
+        let newest = at.is_some_and(|at| at + 1 == self.openings.len());
+        let mut opening = match at {
+            Some(at) => self.openings.remove(at),
+            None => Opening {
+                params_digest: digest,
+                result: Vec::new(),
+                lists: Lists::default(),
+            },
+        };
+        let known = at.map(|_| core::mem::take(&mut opening.result));
+        let learned = compare(known.as_deref(), result);
+        let result = match (known, learned) {
+            (Some(known), Learned::Same) => known,
+            (_, Learned::New | Learned::Other | Learned::Same) => result.to_vec(),
+        };
+        let bytes = result.len() + size(&opening.lists);
+        if !is_result(&result) || !self.make_room(bytes, None) {
+            self.changed |= at.is_some();
+            return learned;
+        }
+        if self.openings.len() == RECORD_OPENINGS {
+            self.openings.remove(0);
+        }
+        self.openings.push(Opening { result, ..opening });
+        self.changed |= learned != Learned::Same || !newest;
+        learned
+    }
+
+    /// The server's answer to a list request for the first page, in the session with this opening or in the modern era.
+    /// A list in pages is not kept: the further pages might be of another time.
+    pub fn learn_list(&mut self, digest: Option<u64>, list: List, result: &[u8]) -> Learned {
+        let Some(place) = self.place(digest, list) else {
+            return Learned::New;
+        };
+        let known = place.take();
+        let learned = compare(known.as_deref(), result);
+        let result = match (known, learned) {
+            (Some(known), Learned::Same) => Some(known),
+            (known, Learned::New | Learned::Other | Learned::Same) => {
+                self.changed |= known.is_some();
+                let keep = is_whole_list(result) && self.make_room(result.len(), digest);
+                self.changed |= keep;
+                keep.then(|| result.to_vec())
+            }
+        };
+        if let Some(place) = self.place(digest, list) {
+            *place = result;
+        }
+        learned
+    }
+
+    /// The server's answer to `server/discover`: it survives the question.
+    pub fn learn_discover(&mut self, result: &[u8]) -> Learned {
+        self.changed |= core::mem::take(&mut self.legacy);
+        let known = self.discover.take();
+        let learned = compare(known.as_deref(), result);
+        if learned == Learned::Same {
+            self.discover = known;
+            return learned;
+        }
+        let keep = is_result(result) && self.make_room(result.len(), None);
+        self.changed |= keep || known.is_some();
+        self.discover = keep.then(|| result.to_vec());
+        learned
+    }
+
+    /// The server died of `server/discover`.
+    pub fn learn_legacy(&mut self) {
+        let modern = self.discover.take().is_some();
+        self.changed |= modern || !self.legacy;
+        self.legacy = true;
+    }
+
+    /// Forgets an opening with its lists: what it says turned out to be wrong.
+    pub fn forget_opening(&mut self, digest: u64) {
+        let before = self.openings.len();
+        self.openings
+            .retain(|opening| opening.params_digest != digest);
+        self.changed |= self.openings.len() != before;
+    }
+
+    /// Whether there is anything that is not on disk.
+    pub fn changed(&self) -> bool {
+        self.changed
+    }
+
+    /// It is on disk, as it is now.
+    pub fn written(&mut self) {
+        self.changed = false;
+    }
+
+    /// Bytes of all results.
+    pub fn bytes(&self) -> usize {
+        let openings: usize = self.openings.iter().map(Opening::bytes).sum();
+        openings + self.bytes_but_openings()
+    }
+
+    fn bytes_but_openings(&self) -> usize {
+        self.discover.as_ref().map_or(0, Vec::len) + size(&self.modern_lists)
+    }
+
+    fn place(&mut self, digest: Option<u64>, list: List) -> Option<&mut Option<Vec<u8>>> {
+        let lists = match digest {
+            Some(digest) => {
+                let mut openings = self.openings.iter_mut();
+                &mut openings
+                    .find(|opening| opening.params_digest == digest)?
+                    .lists
+            }
+            None => &mut self.modern_lists,
+        };
+        Some(&mut lists[list as usize])
+    }
+
+    /// Lets the oldest openings but one go until so many bytes fit. False, and nothing is lost, if they never will.
+    fn make_room(&mut self, bytes: usize, but: Option<u64>) -> bool {
+        let spared = but.and_then(|digest| self.opening(digest));
+        let least = self.bytes_but_openings() + spared.map_or(0, Opening::bytes);
+        if least + bytes > RECORD_BYTES {
+            return false;
+        }
+        while self.bytes() + bytes > RECORD_BYTES {
+            let oldest = self
+                .openings
+                .iter()
+                .position(|opening| Some(opening.params_digest) != but);
+            let Some(oldest) = oldest else { return false };
+            self.openings.remove(oldest);
+            self.changed = true;
+        }
+        true
+    }
+}
+
+impl Opening {
+    /// Bytes of its results.
+    fn bytes(&self) -> usize {
+        self.result.len() + size(&self.lists)
+    }
+}
+
+/// A digest of what the client offers in `initialize`: protocol version, capabilities and name, in whatever order and
+/// with whatever spaces they are written. Anything else in the params (a progress token, say) may differ from session
+/// to session. None if the line is no `initialize`. Stable: it is stored.
+pub fn digest_of_params(initialize_line: &[u8]) -> Option<u64> {
+    let message = Members::of_line(initialize_line)?;
+    if message.text("method")? != "initialize" {
+        return None;
+    }
+    let params = message.object("params")?;
+    let mut digest = Digest::new();
+    for key in ["protocolVersion", "capabilities", "clientInfo"] {
+        match params.get(key) {
+            Some(value) => digest.value(&serde_json::from_str(value.get()).ok()?),
+            None => digest.bytes(b"-"),
+        }
+    }
+    Some(digest.0)
+}
+
+/// The raw result of a response line; none for an error or anything else.
+pub fn result_of(line: &[u8]) -> Option<&[u8]> {
+    let message = Members::of_line(line)?;
+    if message.get("method").is_some() || message.get("error").is_some() {
+        return None;
+    }
+    Some(message.get("result")?.get().as_bytes())
+}
+
+/// A result as the answer to a request, as a line. The id is written as the client wrote it. How long a modern result
+/// stays fresh (`ttlMs`) is told as "no longer": it is of an earlier time, and the truth may be on its way.
+pub fn answer(id_token: &[u8], result: &[u8]) -> Vec<u8> {
+    let (before, after) = without_ttl(result).unwrap_or((result, &[]));
+    let zero: &[u8] = if before.len() == result.len() {
+        b""
+    } else {
+        b"0"
+    };
+    let head = br#"{"jsonrpc":"2.0","id":"#;
+    [
+        head,
+        id_token,
+        br#","result":"#,
+        before,
+        zero,
+        after,
+        b"}\n",
+    ]
+    .concat()
+}
+
+/// Whether two results mean the same: the same bytes, or the same values under the same keys.
+pub fn same(one: &[u8], other: &[u8]) -> bool {
+    if one == other {
+        return true;
+    }
+    let value = |bytes| serde_json::from_slice::<Value>(bytes).ok();
+    match (value(one), value(other)) {
+        (Some(one), Some(other)) => one == other,
+        (Some(_) | None, None) | (None, Some(_)) => false,
+    }
+}
+
+fn compare(known: Option<&[u8]>, result: &[u8]) -> Learned {
+    match known {
+        None => Learned::New,
+        Some(known) if same(known, result) => Learned::Same,
+        Some(_) => Learned::Other,
+    }
+}
+
+/// Whether these bytes may stand in a line of ours as a result.
+fn is_result(bytes: &[u8]) -> bool {
+    members(bytes).is_some()
+}
+
+/// Whether this is a list without a further page.
+fn is_whole_list(bytes: &[u8]) -> bool {
+    members(bytes).is_some_and(|members| !is_set(&members, "nextCursor"))
+}
+
+/// The members of a complete result on one line.
+fn members(bytes: &[u8]) -> Option<Members<'_>> {
+    let one_line = memchr::memchr2(b'\n', b'\r', bytes).is_none();
+    let begins = bytes.first() == Some(&b'{');
+    let members = Members::of_line(bytes).filter(|_| one_line && begins)?;
+    let complete = match members.get("resultType") {
+        Some(_) => members.text("resultType")? == "complete",
+        None => true,
+    };
+    complete.then_some(members)
+}
+
+/// Whether a member is there and not null.
+fn is_set(members: &Members<'_>, key: &str) -> bool {
+    members.get(key).is_some_and(|value| value.get() != "null")
+}
+
+/// What stands before and after the value of a result's `ttlMs`.
+fn without_ttl(result: &[u8]) -> Option<(&[u8], &[u8])> {
+    let ttl = members(result)?.get("ttlMs")?.get().as_bytes();
+    // The value borrows from the result, so the distance of the two is its place.
+    let start = (ttl.as_ptr() as usize).checked_sub(result.as_ptr() as usize)?;
+    let (before, rest) = result.split_at_checked(start)?;
+    Some((before, rest.get(ttl.len()..)?))
+}
+
+fn size(lists: &Lists) -> usize {
+    lists.iter().flatten().map(Vec::len).sum()
+}
+
+/// FNV-1a of a value in one fixed order. It withstands no attacker: who chooses bad params gets another's lists of the
+/// same server with the same credentials.
+struct Digest(u64);
+
+impl Digest {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    /// Each value with a mark and its length before it, so that no two values are written alike.
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.bytes(b"n"),
+            Value::Bool(true) => self.bytes(b"t"),
+            Value::Bool(false) => self.bytes(b"f"),
+            Value::Number(number) => self.text(b"#", &alloc::format!("{number}")),
+            Value::String(text) => self.text(b"\"", text),
+            Value::Array(values) => {
+                self.count(b"[", values.len());
+                for value in values {
+                    self.value(value);
+                }
+            }
+            Value::Object(members) => {
+                // In the order of the keys, whatever order a feature of the parser gives them.
+                let mut sorted: Vec<_> = members.iter().collect();
+                sorted.sort_by_key(|(key, _)| *key);
+                self.count(b"{", sorted.len());
+                for (key, value) in sorted {
+                    self.text(b"\"", key);
+                    self.value(value);
+                }
+            }
+        }
+    }
+
+    fn text(&mut self, mark: &[u8], text: &str) {
+        self.count(mark, text.len());
+        self.bytes(text.as_bytes());
+    }
+
+    fn count(&mut self, mark: &[u8], count: usize) {
+        self.bytes(mark);
+        self.bytes(&(count as u64).to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;

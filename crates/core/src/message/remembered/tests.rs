@@ -1,0 +1,305 @@
+use super::*;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+
+fn text(bytes: Option<&[u8]>) -> Option<&str> {
+    bytes.map(|bytes| core::str::from_utf8(bytes).unwrap())
+}
+
+fn initialize(params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{params}}}"#)
+}
+
+/// A result of exactly so many bytes.
+fn sized(bytes: usize) -> Vec<u8> {
+    let mut result = br#"{"x":""#.to_vec();
+    result.resize(bytes - 2, b'x');
+    result.extend_from_slice(br#""}"#);
+    result
+}
+
+fn digests(remembered: &Remembered) -> Vec<u64> {
+    let openings = remembered.openings();
+    openings
+        .iter()
+        .map(|opening| opening.params_digest)
+        .collect()
+}
+
+#[test]
+fn the_digest_is_of_what_the_client_offers() {
+    let plain = r#"{"protocolVersion":"2025-06-18","capabilities":{"roots":{"listChanged":true},"sampling":{}},"clientInfo":{"name":"c","version":"1"}}"#;
+    let digest = |params: &str| digest_of_params(initialize(params).as_bytes());
+    let first = digest(plain);
+    assert!(first.is_some());
+    for alike in [
+        r#"{"clientInfo":{"version":"1","name":"c"},"capabilities":{"sampling":{},"roots":{"listChanged":true}},"protocolVersion":"2025-06-18"}"#,
+        r#"{ "protocolVersion" : "2025\u002d06-18", "capabilities":{"roots":{"listChanged":true},"sampling":{}},"clientInfo":{"name":"c","version":"1"},"_meta":{"progressToken":7}}"#,
+    ] {
+        assert_eq!(digest(alike), first, "{alike}");
+    }
+    let mut all = vec![first];
+    for other in [
+        plain.replace("2025-06-18", "2025-11-25"),
+        plain.replace("true", "false"),
+        plain.replace("true", "null"),
+        plain.replace(r#""sampling":{}"#, r#""sampling":[]"#),
+        plain.replace(r#""name":"c""#, r#""name":"d""#),
+        plain.replace(r#""version":"1""#, r#""version":1"#),
+        plain.replace(r#""version":"1""#, r#""version":"2""#),
+        String::from("{}"),
+        String::from(r#"{"capabilities":{}}"#),
+    ] {
+        let other = digest(&other);
+        assert!(other.is_some() && !all.contains(&other), "{other:?}");
+        all.push(other);
+    }
+}
+
+#[test]
+fn the_digest_is_stored_and_must_never_change() {
+    let line = initialize(
+        r#"{"protocolVersion":"2025-06-18","capabilities":{"a":[1,2.5,null]},"clientInfo":{"name":"c"}}"#,
+    );
+    assert_eq!(
+        digest_of_params(line.as_bytes()),
+        Some(0x0e74_9811_9230_6bc6)
+    );
+}
+
+#[test]
+fn what_is_no_initialize_has_no_digest() {
+    for line in [
+        r#"{"id":0,"method":"ping","params":{}}"#,
+        r#"{"id":0,"method":"initialize"}"#,
+        r#"{"id":0,"method":"initialize","params":[]}"#,
+        r#"{"id":0,"result":{}}"#,
+        "[]",
+        "{",
+        "",
+    ] {
+        assert_eq!(digest_of_params(line.as_bytes()), None, "{line}");
+    }
+    let deep = "[".repeat(1_000);
+    let line = initialize(&format!(r#"{{"capabilities":{deep}"#));
+    assert_eq!(digest_of_params(line.as_bytes()), None);
+}
+
+#[test]
+fn a_list_is_asked_for_from_its_beginning() {
+    for (line, expected) in [
+        (r#"{"id":1,"method":"tools/list"}"#, Some(List::Tools)),
+        (
+            r#"{"id":1,"method":"prompts\/list","params":{}}"#,
+            Some(List::Prompts),
+        ),
+        (
+            r#"{"id":1,"method":"resources/list","params":{"cursor":null}}"#,
+            Some(List::Resources),
+        ),
+        (
+            r#"{"id":1,"method":"resources/templates/list","params":{"_meta":{"cursor":1}}}"#,
+            Some(List::Templates),
+        ),
+        (
+            r#"{"id":1,"method":"tools/list","params":{"cursor":"x"}}"#,
+            None,
+        ),
+        (r#"{"method":"tools/list"}"#, None),
+        (r#"{"id":1,"method":"tasks/list"}"#, None),
+        ("[]", None),
+    ] {
+        assert_eq!(List::asked(line.as_bytes()), expected, "{line}");
+    }
+    for (place, list) in List::ALL.into_iter().enumerate() {
+        assert_eq!(list as usize, place);
+    }
+}
+
+#[test]
+fn the_result_of_a_response_is_raw() {
+    for (line, expected) in [
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result": {"a" : 1.0} }"#,
+            Some(r#"{"a" : 1.0}"#),
+        ),
+        ("{\"result\":{},\"id\":1}\r\n", Some("{}")),
+        (r#"{"id":1,"error":{"code":1,"message":"m"}}"#, None),
+        (r#"{"id":1,"error":{},"result":{}}"#, None),
+        (r#"{"id":1,"method":"m","result":{}}"#, None),
+        (r#"[{"id":1,"result":{}}]"#, None),
+        ("{", None),
+    ] {
+        assert_eq!(text(result_of(line.as_bytes())), expected, "{line}");
+    }
+}
+
+#[test]
+fn an_answer_has_the_clients_own_id() {
+    for (id, result, expected) in [
+        ("1.0", r#"{"a" : 1}"#, r#"{"a" : 1}"#),
+        (r#""a\u0062""#, "{}", "{}"),
+        (
+            "7",
+            r#"{"ttlMs": 60000 ,"tools":[{"ttlMs":5}]}"#,
+            r#"{"ttlMs": 0 ,"tools":[{"ttlMs":5}]}"#,
+        ),
+        (
+            "7",
+            r#"{"tools":[],"ttlMs":1}"#,
+            r#"{"tools":[],"ttlMs":0}"#,
+        ),
+    ] {
+        let line = answer(id.as_bytes(), result.as_bytes());
+        let whole = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{expected}}}\n");
+        assert_eq!(text(Some(&line)), Some(whole.as_str()));
+    }
+}
+
+#[test]
+fn an_opening_is_learned_with_its_lists() {
+    let mut remembered = Remembered::default();
+    assert_eq!(
+        remembered.learn_list(Some(1), List::Tools, b"{}"),
+        Learned::New
+    );
+    assert!(!remembered.changed(), "a list of no opening is of nobody");
+    assert_eq!(remembered.learn_opening(1, br#"{"a":1}"#), Learned::New);
+    assert_eq!(
+        remembered.learn_list(Some(1), List::Tools, br#"{"tools":[1]}"#),
+        Learned::New
+    );
+    assert_eq!(
+        remembered.learn_list(None, List::Tools, br#"{"tools":[2]}"#),
+        Learned::New
+    );
+    assert!(remembered.changed());
+    remembered.written();
+
+    // The same in other words is the same, and nothing to write.
+    assert_eq!(remembered.learn_opening(1, br#"{ "a": 1 }"#), Learned::Same);
+    assert_eq!(
+        remembered.learn_list(Some(1), List::Tools, br#"{"tools": [1]}"#),
+        Learned::Same
+    );
+    assert!(!remembered.changed());
+
+    assert_eq!(remembered.learn_opening(1, br#"{"a":2}"#), Learned::Other);
+    assert!(remembered.changed());
+    let opening = remembered.opening(1).unwrap();
+    assert_eq!(text(Some(&opening.result)), Some(r#"{"a":2}"#));
+    assert_eq!(
+        text(remembered.list(Some(1), List::Tools)),
+        Some(r#"{"tools":[1]}"#)
+    );
+    assert_eq!(
+        text(remembered.list(None, List::Tools)),
+        Some(r#"{"tools":[2]}"#)
+    );
+    assert_eq!(remembered.list(Some(1), List::Prompts), None);
+
+    remembered.written();
+    remembered.forget_opening(2);
+    assert!(!remembered.changed());
+    remembered.forget_opening(1);
+    assert!(remembered.changed());
+    assert_eq!(remembered.opening(1), None);
+}
+
+#[test]
+fn a_list_that_is_not_whole_is_not_kept() {
+    let whole = br#"{"tools":[],"nextCursor":null}"#;
+    for result in [
+        r#"{"tools":[],"nextCursor":"2"}"#,
+        r#"{"tools":[],"nextCursor":""}"#,
+        r#"{"tools":[],"resultType":"input_required"}"#,
+        r#"{"tools":[],"resultType":7}"#,
+        "{\"tools\":\n[]}",
+        " {}",
+        "[]",
+        "7",
+        "{",
+        "",
+    ] {
+        let mut remembered = Remembered::default();
+        assert_eq!(
+            remembered.learn_list(None, List::Tools, result.as_bytes()),
+            Learned::New
+        );
+        assert!(!remembered.changed(), "{result}");
+        remembered.learn_list(None, List::Tools, whole);
+        assert!(remembered.list(None, List::Tools).is_some());
+        remembered.written();
+        // What was known is known to be out of date.
+        let learned = remembered.learn_list(None, List::Tools, result.as_bytes());
+        assert_ne!(learned, Learned::New, "{result}");
+        let kept = remembered.list(None, List::Tools);
+        assert_eq!(kept.is_some(), learned == Learned::Same, "{result}");
+        assert_eq!(remembered.changed(), learned == Learned::Other);
+    }
+}
+
+#[test]
+fn the_oldest_of_too_many_openings_goes() {
+    let mut remembered = Remembered::default();
+    for digest in 1..=4 {
+        remembered.learn_opening(digest, b"{}");
+    }
+    remembered.written();
+    remembered.learn_opening(4, b"{}");
+    assert!(!remembered.changed());
+    remembered.learn_opening(1, b"{}");
+    assert!(remembered.changed(), "another is the oldest now");
+    remembered.learn_opening(5, b"{}");
+    assert_eq!(digests(&remembered), [3, 4, 1, 5]);
+}
+
+#[test]
+fn bytes_are_bounded() {
+    let mut remembered = Remembered::default();
+    remembered.learn_discover(&sized(1_000));
+    for digest in 1..=4 {
+        remembered.learn_opening(digest, &sized(RECORD_BYTES / 8));
+    }
+    assert_eq!(digests(&remembered), [1, 2, 3, 4]);
+    // A list of the oldest lets others go, not its own opening.
+    let learned = remembered.learn_list(Some(1), List::Tools, &sized(RECORD_BYTES * 3 / 4));
+    assert_eq!(learned, Learned::New);
+    assert_eq!(digests(&remembered), [1]);
+    assert!(remembered.bytes() <= RECORD_BYTES);
+    // What will never fit pushes nobody out, but is known to be out of date.
+    for bytes in [RECORD_BYTES - 900, RECORD_BYTES * 2] {
+        remembered.learn_opening(9, &sized(bytes));
+        remembered.learn_list(None, List::Tools, &sized(bytes));
+        assert_eq!(digests(&remembered), [1]);
+        assert!(remembered.list(None, List::Tools).is_none());
+    }
+    remembered.written();
+    assert_eq!(
+        remembered.learn_discover(&sized(RECORD_BYTES + 1)),
+        Learned::Other
+    );
+    assert!(remembered.changed());
+    assert!(remembered.discover().is_none());
+    // A large opening pushes out the others.
+    remembered.learn_opening(2, &sized(RECORD_BYTES));
+    assert_eq!(digests(&remembered), [2]);
+    assert_eq!(remembered.bytes(), RECORD_BYTES);
+}
+
+#[test]
+fn one_that_dies_of_discover_is_legacy_until_it_answers() {
+    let mut remembered = Remembered::default();
+    remembered.learn_discover(b"{}");
+    remembered.written();
+    remembered.learn_legacy();
+    assert!(remembered.is_legacy() && remembered.changed());
+    assert_eq!(remembered.discover(), None);
+    remembered.written();
+    remembered.learn_legacy();
+    assert!(!remembered.changed());
+    assert_eq!(remembered.learn_discover(b"{}"), Learned::New);
+    assert!(!remembered.is_legacy() && remembered.changed());
+    assert_eq!(text(remembered.discover()), Some("{}"));
+}
