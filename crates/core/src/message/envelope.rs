@@ -90,17 +90,17 @@ impl<'a> Members<'a> {
         serde_json::from_slice(line).ok()
     }
 
-    fn get(&self, key: &str) -> Option<&'a RawValue> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a RawValue> {
         let (_, value) = self.0.iter().find(|(held, _)| held == key)?;
         Some(value)
     }
 
-    fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+    pub(super) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
         let Text(text) = serde_json::from_str(self.get(key)?.get()).ok()?;
         Some(text)
     }
 
-    fn object(&self, key: &str) -> Option<Self> {
+    pub(super) fn object(&self, key: &str) -> Option<Self> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 }

@@ -1,15 +1,17 @@
 //! The way of one message, in travel order.
 //!
 //! [`frame`] finds lines and what they are in passing; [`batch`] and [`envelope`] look into the few lines that we act
-//! on; [`inflight`] knows who waits for an answer, [`asked`] what the server asks the client; [`settle`] writes the
-//! answers that we give ourselves. Nothing here changes or re-serializes a message: bytes go on as they came, a rewrite
+//! on; [`inflight`] knows who waits for an answer, [`asked`] what the server asks the client, [`lists`] what the
+//! client was shown; [`settle`] writes the answers that we give ourselves. Nothing here changes or re-serializes a message: bytes go on as they came, a rewrite
 //! replaces the span of one value.
 
 pub mod asked;
 pub mod batch;
+mod digest;
 pub mod envelope;
 pub mod frame;
 pub mod inflight;
+pub mod lists;
 #[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod oracle;
