@@ -294,6 +294,8 @@ pub static TABLE: [Limit; 20] = [
 
 /// A line up to this size goes on whole; a longer one is forwarded as it comes.
 pub const WHOLE_LINE_BYTES: usize = 64 * 1024;
+/// The longest line that we hold whole because we must see all of it.
+pub const HELD_LINE_BYTES: usize = 16 * 1024 * 1024;
 /// In-flight requests that are tracked; more give back-pressure.
 pub const IN_FLIGHT_MAX: usize = 65_536;
 /// The longest id token that is tracked.

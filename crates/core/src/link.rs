@@ -8,10 +8,12 @@
 //! is up, and the next one is asked for only when the tree of the last one is empty; after the link's own end has begun
 //! nothing is started any more; the last output is always [`Output::Finish`].
 
+mod answer;
 mod end;
 mod io;
 mod life;
 mod own;
+mod recall;
 mod replay;
 mod route;
 mod state;
@@ -27,8 +29,8 @@ use crate::event::{Lost, StartFailed, What};
 use crate::limits::Limits;
 use crate::message::again::Again;
 use crate::message::asked::Asked;
-use crate::message::inflight::{Inflight, Slot};
-use crate::message::lists::Lists;
+use crate::message::inflight::{Inflight, Slot, Token};
+use crate::message::lists::{Lists, Which};
 use crate::message::remembered::Remembered;
 use crate::policy::Policy;
 use crate::record::keepsakes::{Keepsakes, Kind as Kept};
@@ -81,6 +83,16 @@ pub struct Link<'a> {
     knows_probes: Knows,
     /// What an earlier session of this configuration saw.
     remembered: Remembered,
+    /// The client's `initialize` was answered by us, and the answer is on its way.
+    greeting_ours: bool,
+    /// The client's `initialize` that the record has answered, until the server itself does.
+    instant_id: Option<Token>,
+    /// The client was shown lists that no server of this session has shown.
+    lists_from_record: bool,
+    /// Lists that a server has called changed while it was being told what it must know.
+    changed_in_replay: Vec<Which>,
+    /// A server of this session has died of `server/discover`.
+    discover_killed: bool,
 }
 
 impl<'a> Link<'a> {
@@ -123,6 +135,11 @@ impl<'a> Link<'a> {
             gathered: None,
             knows_probes: Knows::Unknown,
             remembered,
+            greeting_ours: false,
+            instant_id: None,
+            lists_from_record: false,
+            changed_in_replay: Vec::new(),
+            discover_killed: false,
             limits,
         }
     }

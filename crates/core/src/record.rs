@@ -77,4 +77,8 @@ pub struct Record<'a> {
     pub opening: &'a mut [u8],
     /// Requests in flight.
     pub slots: &'a mut [Slot],
+    /// How far the keepsakes reach.
+    pub board: &'a keepsakes::Board,
+    /// What the next generation must be told.
+    pub keepsakes: &'a mut [u8],
 }

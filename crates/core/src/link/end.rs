@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use super::io::Exited;
-use super::state::{Because, Client, Closing, Life, Server, TreeState, Up};
+use super::state::{Because, Client, Closing, Life, Server, Swapping, TreeState, Up};
 use super::{EXPLAIN_MS, Link, Output};
 use crate::clock::Moment;
-use crate::event::{Cause, Exit, Seen, What};
+use crate::event::{Cause, Seen, What};
 use crate::record::Phase;
 use crate::server::stop::{Ladder, Standing};
 
@@ -15,8 +15,12 @@ impl Link<'_> {
         match &mut self.life {
             // A launcher that ends well while somebody else serves on has only done its part.
             Life::Up(up) if exited.served_on && exited.status.success() => up.left = Some(exited),
-            Life::Up(_) | Life::Closing(_) => self.server_gone(now, exited),
-            Life::Absent | Life::Finished => {}
+            Life::Up(_) | Life::Swapping(_) | Life::Closing(_) => self.server_gone(now, exited),
+            Life::Absent { .. }
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => {}
         }
     }
 
@@ -33,16 +37,28 @@ impl Link<'_> {
                 // It can answer nobody any more: help it to end.
                 None => self.stop(now, Cause::ServerExit),
             },
-            Life::Closing(_) => self.followers_gone(now, tree_empty),
-            Life::Absent | Life::Finished => {}
+            Life::Swapping(_) | Life::Closing(_) => self.followers_gone(now, tree_empty),
+            Life::Absent { .. }
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => {}
         }
     }
 
     /// Whoever served on after the process that we started had left is gone, too.
     fn followers_gone(&mut self, now: Moment, tree_empty: bool) {
-        if let Life::Closing(closing) = &mut self.life
-            && let Server::Left(exited) = &closing.server
-        {
+        let server = match &self.life {
+            Life::Swapping(swapping) => &swapping.server,
+            Life::Closing(closing) => &closing.server,
+            Life::Absent { .. }
+            | Life::Up(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => return,
+        };
+        if let Server::Left(exited) = server {
             let exited = Exited {
                 tree_empty,
                 ..exited.clone()
@@ -51,36 +67,45 @@ impl Link<'_> {
         }
     }
 
-    pub(super) fn server_gone(&mut self, now: Moment, exited: Exited) {
-        let Exited {
-            pid,
-            status,
-            usage,
-            stderr_tail,
-            tree_empty,
-            ..
-        } = exited;
+    fn server_gone(&mut self, now: Moment, exited: Exited) {
+        match &self.life {
+            Life::Up(_) if self.goes_on() => self.died(now, exited),
+            Life::Swapping(_) => self.gone_in_swap(now, exited),
+            Life::Up(_)
+            | Life::Closing(_)
+            | Life::Absent { .. }
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => self.gone_for_good(now, exited),
+        }
+    }
+
+    /// The server is gone, and no other follows.
+    fn gone_for_good(&mut self, now: Moment, exited: Exited) {
         let since = match &self.life {
             Life::Up(Up { since, .. }) | Life::Closing(Closing { since, .. }) => *since,
-            Life::Absent | Life::Finished => now,
+            Life::Absent { .. }
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => now,
         };
-        self.tell(What::Exit(Exit {
-            generation: self.head.generation,
-            pid,
-            status,
-            uptime_ms: now.ms_since(since),
-            usage,
-            in_flight: self.in_flight(),
-            stderr_tail: stderr_tail.clone(),
-        }));
+        let Exited {
+            status, tree_empty, ..
+        } = exited;
         let because = Because::ServerExit {
             status,
-            stderr_tail,
+            stderr_tail: exited.stderr_tail.clone(),
+            restarted: false,
         };
-        let opened = self.head.greeted != 0 || self.head.modern != 0;
+        let in_flight = self.in_flight();
+        self.tell_exit(now, since, exited, in_flight, 0);
+        let opened = self.opened();
         let stopped = matches!(&self.life, Life::Closing(closing) if matches!(closing.because, Because::Asked));
         let told = if stopped { &Because::Asked } else { &because };
-        let asked = self.settle(told, false) > 0;
+        let asked = self.settle_all(told) > 0;
         // A client whose probe just failed may ask again in the other era; one that never asked is about to.
         let mut explain = !opened && (asked || !status.success());
         match &mut self.life {
@@ -97,7 +122,13 @@ impl Link<'_> {
                     self.push(Output::Stop(step));
                 }
             }
-            Life::Absent | Life::Up(_) | Life::Finished => {
+            Life::Absent { .. }
+            | Life::Up(_)
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => {
                 let (ladder, step) =
                     Ladder::begin(Cause::ServerExit, Standing::Left, &self.limits, now);
                 let tree = if tree_empty {
@@ -131,7 +162,20 @@ impl Link<'_> {
             }
             let told = ladder.finish(ended, left, now);
             self.tell(What::Teardown(told));
+            return;
         }
+        let life = core::mem::replace(&mut self.life, Life::Resting);
+        let Life::Swapping(swapping) = life else {
+            self.life = life;
+            return;
+        };
+        let cause = swapping.ladder.cause().clone();
+        self.tell(What::Teardown(swapping.ladder.finish(ended, left, now)));
+        if let (Server::Up, Cause::Renewal(why)) = (&swapping.server, &cause) {
+            // Not even the kill ended it: what it owed will not come.
+            self.settle_or_keep(&Because::Renewed(why.clone()), None);
+        }
+        self.proceed(now, swapping.then);
     }
 
     pub(super) fn client_eof(&mut self, now: Moment) {
@@ -151,8 +195,15 @@ impl Link<'_> {
             | Cause::KeeperSignal { .. }
             | Cause::StartFailed
             | Cause::KeeperLost => false,
+            Cause::Renewal(_) | Cause::Differs => true,
         };
+        let goes_on = self.goes_on();
         match &mut self.life {
+            // It can serve nobody any more, but the client lives.
+            Life::Up(up) if cause == Cause::ServerExit && up.left.is_none() && goes_on => {
+                let up_ms = now.ms_since(up.since);
+                self.deaf(now, up_ms);
+            }
             Life::Up(up) => {
                 let server = up.left.take().map_or(Server::Up, Server::Left);
                 let because = Because::of(&cause);
@@ -178,11 +229,47 @@ impl Link<'_> {
                     self.drop_client();
                 }
             }
-            Life::Absent => {
+            Life::Swapping(_) => self.close_swapping(now, cause, client_wants_more),
+            Life::Absent { .. } | Life::Waiting { .. } | Life::Resting | Life::Abandoned(_) => {
+                // What was asked for is not wanted any more.
+                self.outputs.retain(|output| *output != Output::Spawn);
                 let because = Because::of(&cause);
-                self.close(now, TreeState::Empty, 0, because, Server::Gone);
+                self.settle_all(&because);
+                let code = self.code;
+                self.close(now, TreeState::Empty, code, because, Server::Gone);
+                if !client_wants_more {
+                    self.drop_client();
+                }
             }
             Life::Finished => {}
+        }
+    }
+
+    /// The link ends while a generation is on its way down: that way becomes the link's own.
+    fn close_swapping(&mut self, now: Moment, cause: Cause, client_wants_more: bool) {
+        let life = core::mem::replace(&mut self.life, Life::Resting);
+        let Life::Swapping(swapping) = life else {
+            self.life = life;
+            return;
+        };
+        let Swapping {
+            since,
+            ladder,
+            server,
+            ..
+        } = swapping;
+        let because = Because::of(&cause);
+        if let Server::Gone = server {
+            // Nobody is left to answer what was kept.
+            self.settle_all(&because);
+        }
+        let code = self.code;
+        self.close(now, TreeState::Descending(ladder), code, because, server);
+        if let Life::Closing(closing) = &mut self.life {
+            closing.since = since;
+        }
+        if !client_wants_more {
+            self.drop_client();
         }
     }
 
@@ -197,7 +284,13 @@ impl Link<'_> {
         self.head.set_phase(Phase::Stopping);
         let since = match &self.life {
             Life::Up(up) => up.since,
-            Life::Absent | Life::Closing(_) | Life::Finished => now,
+            Life::Swapping(swapping) => swapping.since,
+            Life::Absent { .. }
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Closing(_)
+            | Life::Finished => now,
         };
         self.life = Life::Closing(Closing {
             since,

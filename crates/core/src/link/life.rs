@@ -279,6 +279,16 @@ impl Link<'_> {
         self.swap(now, Cause::Renewal(why), then);
     }
 
+    /// The server has closed its end of a pipe: it can serve nobody any more.
+    pub(super) fn deaf(&mut self, now: Moment, up_ms: u64) {
+        let last = "it closed its stdin or stdout".to_string();
+        let then = self.after_death(now, up_ms, last, Vec::new());
+        if let Then::Abandon(given_up) = &then {
+            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
+        }
+        self.swap(now, Cause::ServerExit, then);
+    }
+
     /// Begins the way down of the generation that is up; the link goes on.
     pub(super) fn swap(&mut self, now: Moment, cause: Cause, then: Then) {
         let Life::Up(up) = &mut self.life else { return };

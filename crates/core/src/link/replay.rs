@@ -20,7 +20,7 @@ use crate::message::lists::{self, Check, Which};
 use crate::record::Phase;
 use crate::server::health::Health;
 
-const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
+pub(super) const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
 
 impl Link<'_> {
     /// A generation was started.
@@ -52,7 +52,7 @@ impl Link<'_> {
             self.greet(now);
         } else if let (true, Some(meta)) = (on_trial, self.modern_meta()) {
             let id = self.own.open(Purpose::Opening);
-            let line = lists::question("server/discover", &id, &meta);
+            let line = envelope::question("server/discover", &id, Some(&meta));
             self.push(Output::ToServer(line));
             self.set_stage(Stage::Greeting {
                 until: now.after_ms(self.limits.opening_ms),
@@ -180,7 +180,7 @@ impl Link<'_> {
             Stage::Greeting { .. } => self.renew(now, Renewing::Opening),
             // It has opened: what it leaves unanswered is its own affair.
             Stage::Replaying { .. } => self.resume(now),
-            Stage::Instant { .. } | Stage::Serving => {}
+            Stage::Instant | Stage::Serving => {}
         }
     }
 
@@ -373,10 +373,9 @@ impl Link<'_> {
     /// Asks an idle server whether it is there.
     pub(super) fn probe(&mut self, n: u32) {
         let id = self.own.open(Purpose::Probe { n });
-        let line = match self.modern_meta() {
-            Some(meta) => lists::question("server/discover", &id, &meta),
-            None => [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], &id, b",\"method\":\"ping\"}\n"].concat(),
-        };
+        let meta = self.modern_meta();
+        let method = if meta.is_some() { "server/discover" } else { "ping" };
+        let line = envelope::question(method, &id, meta.as_deref());
         self.push(Output::ToServer(line));
     }
 

@@ -141,6 +141,10 @@ pub(super) enum Because {
     Differs {
         what: String,
     },
+    /// The server ended while the request was on its way.
+    Lost,
+    /// The answer is longer than we can hold.
+    TooLong,
     /// The server has closed its end, but how it ends is not known yet: requests wait for that.
     Leaving,
     KeeperLost,
@@ -207,6 +211,8 @@ impl Because {
             Self::Renewed(why) => Why::Renewed { name, why },
             Self::Deadline { ms } => Why::Deadline { name, ms: *ms },
             Self::Differs { what } => Why::Differs { name, what },
+            Self::Lost => Why::Lost { name },
+            Self::TooLong => Why::TooLong { name },
             Self::KeeperLost => Why::KeeperLost { name },
             Self::OpeningSilent { ms } => Why::OpeningSilent {
                 name,

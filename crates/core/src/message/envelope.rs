@@ -80,6 +80,11 @@ pub fn tool_name(line: &[u8]) -> Option<Cow<'_, str>> {
     message.object("params")?.text("name")
 }
 
+/// The method of a request or notification.
+pub fn method(line: &[u8]) -> Option<Cow<'_, str>> {
+    Members::of_line(line)?.text("method")
+}
+
 /// The progress token that a request carries.
 pub fn progress_token(line: &[u8]) -> Option<&[u8]> {
     let meta = Members::of_line(line)?.object("params")?.object("_meta")?;
@@ -132,6 +137,27 @@ pub fn same_value(a: &[u8], b: &[u8]) -> bool {
 /// The same line with another `params.requestId`.
 pub fn with_request_id(line: &[u8], new_id_token: &[u8]) -> Option<Vec<u8>> {
     splice(line, cancelled_id(line)?, new_id_token)
+}
+
+/// Whether a raw object has this member, and it is true.
+pub fn is_true(object: &[u8], key: &str) -> bool {
+    Members::of_line(object)
+        .and_then(|members| members.get(key))
+        .is_some_and(|value| value.get() == "true")
+}
+
+/// A request of ours without parameters but this `_meta`, as a line.
+pub fn question(method: &str, id_token: &[u8], meta: Option<&[u8]>) -> Vec<u8> {
+    let mut line = [br#"{"jsonrpc":"2.0","id":"#, id_token, br#","method":""#].concat();
+    line.extend_from_slice(method.as_bytes());
+    line.push(b'"');
+    if let Some(meta) = meta {
+        line.extend_from_slice(br#","params":{"_meta":"#);
+        line.extend_from_slice(meta);
+        line.push(b'}');
+    }
+    line.extend_from_slice(b"}\n");
+    line
 }
 
 /// How an opening was answered.

@@ -9,9 +9,11 @@
 pub mod again;
 pub mod asked;
 pub mod batch;
+mod digest;
 pub mod envelope;
 pub mod frame;
 pub mod inflight;
+pub mod lists;
 #[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod oracle;

@@ -37,56 +37,8 @@ pub struct Opening {
     pub lists: Lists,
 }
 
-/// Whole results of the four lists, each in the place of its [`List`].
+/// Whole results of the four lists, each in the place of its [`Which`].
 pub type Lists = [Option<Vec<u8>>; 4];
-
-/// The lists that are remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum List {
-    /// `tools/list`.
-    Tools = 0,
-    /// `prompts/list`.
-    Prompts = 1,
-    /// `resources/list`.
-    Resources = 2,
-    /// `resources/templates/list`.
-    Templates = 3,
-}
-
-impl List {
-    /// All of them, each at its own place.
-    pub const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
-
-    /// The request that asks for it.
-    pub fn method(self) -> &'static str {
-        match self {
-            Self::Tools => "tools/list",
-            Self::Prompts => "prompts/list",
-            Self::Resources => "resources/list",
-            Self::Templates => "resources/templates/list",
-        }
-    }
-
-    /// The notification that it changed; templates have none of their own.
-    pub fn changed(self) -> &'static str {
-        match self {
-            Self::Tools => "notifications/tools/list_changed",
-            Self::Prompts => "notifications/prompts/list_changed",
-            Self::Resources | Self::Templates => "notifications/resources/list_changed",
-        }
-    }
-
-    /// The list that a request asks for from its beginning; none for a further page.
-    pub fn asked(line: &[u8]) -> Option<Self> {
-        let message = Members::of_line(line)?;
-        message.get("id")?;
-        let method = message.text("method")?;
-        let list = Self::ALL.into_iter().find(|list| list.method() == method)?;
-        let params = message.object("params");
-        let further = params.is_some_and(|params| is_set(&params, "cursor"));
-        (!further).then_some(list)
-    }
-}
 
 /// How something that the server said compares with what was remembered of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +75,7 @@ impl Remembered {
     }
 
     /// A list: of the opening with this digest, or of the modern era.
-    pub fn list(&self, digest: Option<u64>, list: List) -> Option<&[u8]> {
+    pub fn list(&self, digest: Option<u64>, list: Which) -> Option<&[u8]> {
         let lists = match digest {
             Some(digest) => &self.opening(digest)?.lists,
             None => &self.modern_lists,
@@ -167,7 +119,7 @@ impl Remembered {
 
     /// The server's answer to a list request for the first page, in the session with this opening or in the modern era.
     /// A list in pages is not kept: the further pages might be of another time.
-    pub fn learn_list(&mut self, digest: Option<u64>, list: List, result: &[u8]) -> Learned {
+    pub fn learn_list(&mut self, digest: Option<u64>, list: Which, result: &[u8]) -> Learned {
         let Some(place) = self.place(digest, list) else {
             return Learned::New;
         };
@@ -238,7 +190,7 @@ impl Remembered {
         self.discover.as_ref().map_or(0, Vec::len) + size(&self.modern_lists)
     }
 
-    fn place(&mut self, digest: Option<u64>, list: List) -> Option<&mut Option<Vec<u8>>> {
+    fn place(&mut self, digest: Option<u64>, list: Which) -> Option<&mut Option<Vec<u8>>> {
         let lists = match digest {
             Some(digest) => {
                 let mut openings = self.openings.iter_mut();

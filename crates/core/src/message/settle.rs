@@ -13,8 +13,10 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::envelope::SUBSCRIPTION_KEY;
 use super::slot::Tracked;
 use crate::event::{Renewing, Status};
+use crate::limits::HELD_LINE_BYTES;
 
 /// JSON-RPC's "internal error", the one code that no client reads anything into.
 pub const CODE: i32 = -32603;
@@ -99,6 +101,16 @@ pub enum Why<'a> {
         /// The command.
         argv: &'a [String],
     },
+    /// The server ended while the request was on its way to it.
+    Lost {
+        /// The server's name.
+        name: &'a str,
+    },
+    /// The server's answer is longer than we can hold.
+    TooLong {
+        /// The server's name.
+        name: &'a str,
+    },
     /// Somebody ended the server with `mainstay stop`.
     Asked {
         /// The server's name.
@@ -150,6 +162,15 @@ pub fn method_not_found(id_token: &[u8], method: &str) -> Vec<u8> {
 /// An empty result, as a line: the answer to `ping`.
 pub fn empty_result(id_token: &[u8]) -> Vec<u8> {
     line(id_token, r#""result":{}"#)
+}
+
+/// The graceful end of a listening request, as a line.
+pub fn listening_ends(id_token: &[u8]) -> Vec<u8> {
+    let id = String::from_utf8_lossy(id_token);
+    line(
+        id_token,
+        &format!(r#""result":{{"resultType":"complete","_meta":{{"{SUBSCRIPTION_KEY}":{id}}}}}"#),
+    )
 }
 
 /// A notification that takes back a request of the server's, as a line.
@@ -253,6 +274,14 @@ impl Why<'_> {
                 time(ms),
                 effect(method)
             ),
+            Self::Lost { name } => format!(
+                "MCP server '{name}' ended while {word} was on its way to it; it is started again; {}",
+                effect(method)
+            ),
+            Self::TooLong { name } => format!(
+                "MCP server '{name}' answered {word} with more than {} MiB, which is more than can be held; ask for less",
+                HELD_LINE_BYTES >> 20
+            ),
             Self::Differs { name, what } => format!(
                 "MCP server '{name}' was started again, but its new generation cannot go on with this session: {what}; connect again"
             ),
@@ -315,6 +344,15 @@ impl Why<'_> {
             },
             Self::Deadline { .. } => Data {
                 reason: "call_deadline",
+                ..base
+            },
+            Self::Lost { .. } => Data {
+                reason: "server_exit",
+                restarted: true,
+                ..base
+            },
+            Self::TooLong { .. } => Data {
+                reason: "answer_too_long",
                 ..base
             },
             Self::Differs { .. } => Data {

@@ -62,7 +62,8 @@ impl Tracked {
             "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
                 Self::List
             }
-            "resources/read" | "prompts/get" | "completion/complete" => Self::Read,
+            "resources/read" | "prompts/get" | "completion/complete" | "tasks/get"
+            | "tasks/result" | "tasks/list" | "tasks/update" => Self::Read,
             "logging/setLevel" => Self::SetLevel,
             "resources/subscribe" | "resources/unsubscribe" => Self::Subscribe,
             "subscriptions/listen" => Self::Listen,
@@ -100,6 +101,26 @@ impl Tracked {
             | Self::Subscribe
             | Self::Listen => true,
             Self::ToolsCall | Self::Task | Self::Other => false,
+        }
+    }
+
+    /// Whether it stays open until somebody ends it.
+    pub fn listens(self) -> bool {
+        self == Self::Listen
+    }
+
+    /// Whether we learn from its answer.
+    pub fn teaches(self) -> bool {
+        match self {
+            Self::Initialize | Self::Discover | Self::List | Self::SetLevel | Self::Subscribe => {
+                true
+            }
+            Self::Other
+            | Self::Ping
+            | Self::ToolsCall
+            | Self::Read
+            | Self::Listen
+            | Self::Task => false,
         }
     }
 

@@ -87,7 +87,8 @@ pub(super) fn plain(token: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-fn hash_bytes(bytes: &[u8]) -> u64 {
+/// A hash of any bytes, with the same warning.
+pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
     const K: u64 = 0x9E37_79B9_7F4A_7C15;
     let mut hash = bytes.len() as u64;
     let mut rest = bytes;
@@ -102,7 +103,8 @@ fn hash_bytes(bytes: &[u8]) -> u64 {
     fold(hash ^ last, K) ^ hash
 }
 
-fn fold(a: u64, b: u64) -> u64 {
+/// Mixes two words well enough for an accident never to happen.
+pub(super) fn fold(a: u64, b: u64) -> u64 {
     let wide = u128::from(a ^ 0x2545_F491_4F6C_DD1D) * u128::from(b);
     wide as u64 ^ (wide >> 64) as u64
 }

@@ -75,6 +75,11 @@ impl Ladder {
         (ladder, step)
     }
 
+    /// Why it was begun.
+    pub fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
     /// Nothing is owed any more, or nobody wants the answers: on to EOF.
     pub fn drained(&mut self, now: Moment) -> Option<Step> {
         match self.at {

@@ -1,0 +1,249 @@
+//! The answers that we give ourselves: at a death, after a killed keeper, to requests that no server will see.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::route::HELD;
+use super::state::{Because, Client, Life, Then};
+use super::{Kept, Link, Output, Route};
+use crate::clock::Moment;
+use crate::event::{OpeningSilent, Status, What};
+use crate::message::again::Fate;
+use crate::message::frame::{Frame, Id, Kind};
+use crate::message::inflight::{Token, Tracked};
+use crate::message::lists::Which;
+use crate::message::settle;
+use crate::policy::Retry;
+
+impl Link<'_> {
+    /// Answers a request in flight. Its entry stays until the answer is written ([`Link::written`]): a keeper that is
+    /// killed in between is followed by one that answers again, and a second answer does no harm where a missing one would.
+    pub(super) fn answer(&mut self, id: &[u8], method: Tracked, because: &Because) {
+        let why = because.why(&self.about);
+        let answer = settle::answer(id, method, self.head.modern != 0, &why);
+        self.push(Output::ToClient(answer));
+        self.inflight.answered_by_us(id);
+        self.again.forget(id);
+        if method.listens() {
+            self.keepsakes.remove(Kept::Listen, id);
+            self.keepsakes.remove(Kept::Acknowledged, id);
+        }
+    }
+
+    /// Answers a request that no server will see.
+    pub(super) fn refuse(&mut self, now: Moment, frame: &Frame<'_>) -> Route {
+        let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
+            return Route::Drop;
+        };
+        let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
+        let about = &self.about;
+        let why = match &mut self.life {
+            Life::Closing(closing) if closing.client == Client::Reading => {
+                if tracked == Tracked::Initialize {
+                    // The client has heard it where it matters; it need not be told twice.
+                    closing.explain = None;
+                }
+                closing.because.why(about)
+            }
+            Life::Abandoned(given_up) => given_up.why(&about.name),
+            Life::Up(up) => match &up.trial {
+                Some(given_up) => given_up.why(&about.name),
+                None => return Route::Drop,
+            },
+            Life::Absent { .. }
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Closing(_)
+            | Life::Finished => return Route::Drop,
+        };
+        let answer = settle::answer(id, tracked, self.head.modern != 0, &why);
+        self.inflight.open(id, tracked, self.head.generation, now);
+        self.inflight.answered_by_us(id);
+        self.outputs.push_back(Output::ToClient(answer));
+        Route::Instead
+    }
+
+    /// Answers everything in flight; how many.
+    pub(super) fn settle_all(&mut self, because: &Because) -> u32 {
+        let all = self.in_flight_now();
+        for (id, method, _) in &all {
+            self.answer(id, *method, because);
+        }
+        self.held.clear();
+        self.held_bytes = 0;
+        all.len() as u32
+    }
+
+    /// At a death: what cannot be sent again is answered; how many are kept for the next generation.
+    pub(super) fn settle_at_death(&mut self, then: &Then, status: Status, tail: &[String]) -> u32 {
+        let (status, stderr_tail) = (status, tail.to_vec());
+        match then {
+            Then::Abandon(given_up) => {
+                self.settle_all(&Because::Abandoned(given_up.clone().into()));
+                0
+            }
+            Then::Respawn { .. } | Then::Rest => {
+                let because = Because::ServerExit {
+                    status,
+                    stderr_tail: stderr_tail.clone(),
+                    restarted: true,
+                };
+                let poisoned = Because::Poisoned {
+                    status,
+                    stderr_tail,
+                };
+                self.settle_or_keep(&because, Some(&poisoned))
+            }
+        }
+    }
+
+    /// The same for any end of a generation.
+    pub(super) fn settle_or_keep(&mut self, because: &Because, poisoned: Option<&Because>) -> u32 {
+        let mut kept = 0;
+        for (id, method, generation) in self.in_flight_now() {
+            if generation == HELD {
+                kept += 1;
+                continue;
+            }
+            match self.fate(&id, method) {
+                Fate::Resend => kept += 1,
+                Fate::Poisoned => self.answer(&id, method, poisoned.unwrap_or(because)),
+                Fate::NotKept => self.answer(&id, method, because),
+            }
+        }
+        kept
+    }
+
+    fn fate(&self, id: &[u8], method: Tracked) -> Fate {
+        match method {
+            Tracked::Initialize if !self.greeted() && self.head.opening_len > 0 => Fate::Resend,
+            Tracked::Listen if self.keepsakes.get(Kept::Listen, id).is_some() => Fate::Resend,
+            Tracked::Initialize
+            | Tracked::Listen
+            | Tracked::Other
+            | Tracked::Discover
+            | Tracked::Ping
+            | Tracked::List
+            | Tracked::ToolsCall
+            | Tracked::Read
+            | Tracked::SetLevel
+            | Tracked::Subscribe
+            | Tracked::Task => match self.policy.retry {
+                Retry::Never => Fate::NotKept,
+                Retry::Safe | Retry::Annotated => self.again.fate(id),
+            },
+        }
+    }
+
+    /// The server has died of a `server/discover` before it was opened: it is a legacy one, and the answer of a legacy
+    /// server is given on its behalf.
+    pub(super) fn answer_discover(&mut self) {
+        if self.opened() {
+            return;
+        }
+        for (id, method, _) in self.in_flight_now() {
+            if method == Tracked::Discover {
+                self.discover_killed = true;
+                let answer = settle::method_not_found(&id, method.word());
+                self.push(Output::ToClient(answer));
+                self.inflight.answered_by_us(&id);
+                self.again.forget(&id);
+            }
+        }
+    }
+
+    /// After a killed keeper: what the next generation can be asked is kept, the rest is answered; how many were.
+    pub(super) fn settle_after_keeper(&mut self) -> u32 {
+        let mut settled = 0;
+        for (id, method, _) in self.in_flight_now() {
+            let keep = match method {
+                Tracked::Initialize => !self.greeted() && self.head.opening_len > 0,
+                Tracked::Listen => self.keepsakes.get(Kept::Listen, &id).is_some(),
+                Tracked::Other
+                | Tracked::Discover
+                | Tracked::Ping
+                | Tracked::List
+                | Tracked::ToolsCall
+                | Tracked::Read
+                | Tracked::SetLevel
+                | Tracked::Subscribe
+                | Tracked::Task => false,
+            };
+            if !keep {
+                self.answer(&id, method, &Because::KeeperLost);
+                settled += 1;
+            }
+        }
+        settled
+    }
+
+    /// What a killed keeper knew and left in the record.
+    pub(super) fn restore(&mut self) {
+        let pending: Vec<Vec<u8>> = self
+            .keepsakes
+            .each(Kept::Asked)
+            .map(|(id, _)| id.to_vec())
+            .collect();
+        for id in pending {
+            self.asked.restore_dead(&id);
+            self.push(Output::ToClient(settle::cancel(&id, GONE)));
+        }
+        self.keepsakes.clear(Kept::Asked);
+        for which in Which::ALL {
+            if let Some(digest) = self.keepsakes.get(Kept::Seen, which.method().as_bytes()) {
+                self.lists.restore(which, digest);
+            }
+        }
+    }
+
+    /// The generation is gone: what it asked the client is taken back.
+    pub(super) fn cancel_asked(&mut self) {
+        for id in self.asked.died() {
+            self.push(Output::ToClient(settle::cancel(&id, GONE)));
+        }
+        self.keepsakes.clear(Kept::Asked);
+    }
+
+    /// All lines of the server have reached the client: what they answered is closed for good.
+    pub fn delivered(&mut self) {
+        self.inflight.delivered();
+        if core::mem::take(&mut self.greeting_routed) {
+            self.head.greeted = 1;
+        }
+        if core::mem::take(&mut self.answer_routed) {
+            self.head.served = 1;
+        }
+    }
+
+    /// All lines of ours have reached the client: what they answered is closed.
+    pub fn written(&mut self) {
+        self.inflight.written();
+        if core::mem::take(&mut self.greeting_ours) {
+            self.head.greeted = 1;
+        }
+        // A long answer of the server's may have gone this way, too.
+        self.delivered();
+    }
+
+    pub(super) fn opening_silent(&mut self, ms: u64) {
+        self.tell(What::OpeningSilent(OpeningSilent { ms }));
+        let because = Because::OpeningSilent { ms };
+        for (id, method, _) in self.in_flight_now() {
+            let why = because.why(&self.about);
+            let answer = settle::answer(&id, method, self.head.modern != 0, &why);
+            self.push(Output::ToClient(answer));
+            self.inflight.settle(&id);
+        }
+    }
+
+    fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
+        self.inflight
+            .iter()
+            .filter_map(|(id, entry)| Some((Token::new(id)?, entry.method, entry.generation)))
+            .collect()
+    }
+}
+
+/// Why a request of the server's is taken back.
+const GONE: &str = "the server that asked is gone";

@@ -1,0 +1,275 @@
+//! Answers from the record: while a server is not up yet, what an earlier session saw is told to the client, and
+//! compared when the server itself speaks.
+
+use super::state::{Because, Life, Silence, Stage};
+use super::{Kept, Link, Output, Route};
+use crate::clock::Moment;
+use crate::event::{Cause, Instant, What};
+use crate::message::envelope;
+use crate::message::frame::{Frame, Id, Kind};
+use crate::message::inflight::{Token, Tracked};
+use crate::message::lists::{self, Which};
+use crate::message::remembered::{self, Learned};
+use crate::message::settle;
+
+impl Link<'_> {
+    /// When the opening request is answered from the record, if it can be.
+    pub(super) fn instant_at(&self) -> Option<Moment> {
+        if self.limits.instant_opening_ms == 0
+            || self.greeted()
+            || (self.head.modern != 0 && self.head.served != 0)
+        {
+            return None;
+        }
+        let (_, entry) = self.recallable()?;
+        Some(entry.after_ms(self.limits.instant_opening_ms))
+    }
+
+    /// The oldest request in flight that the record can answer, and when it was asked.
+    fn recallable(&self) -> Option<(Token, Moment)> {
+        let mut all = self.inflight.iter();
+        all.find_map(|(id, entry)| {
+            let known = match entry.method {
+                Tracked::Initialize => self.recalled_opening().is_some(),
+                Tracked::Discover => self.remembered.discover().is_some(),
+                Tracked::List => self.recalled_list(self.again.line(id)?).is_some(),
+                Tracked::Other
+                | Tracked::Ping
+                | Tracked::ToolsCall
+                | Tracked::Read
+                | Tracked::SetLevel
+                | Tracked::Subscribe
+                | Tracked::Listen
+                | Tracked::Task => false,
+            };
+            known.then_some((Token::new(id)?, entry.opened))
+        })
+    }
+
+    fn recalled_opening(&self) -> Option<&[u8]> {
+        let opening = self.remembered.opening(self.params_digest()?)?;
+        Some(&opening.result)
+    }
+
+    fn recalled_list(&self, request: &[u8]) -> Option<(Which, &[u8])> {
+        let which = Which::asked(request)?;
+        let digest = if self.head.modern != 0 {
+            None
+        } else {
+            Some(self.params_digest()?)
+        };
+        Some((which, self.remembered.list(digest, which)?))
+    }
+
+    /// The digest of the client's opening.
+    fn params_digest(&self) -> Option<u64> {
+        let opening = self.opening.get(..self.head.opening_len as usize)?;
+        remembered::digest_of_params(opening)
+    }
+
+    /// The server is slow to answer the opening: the record does.
+    pub(super) fn open_from_record(&mut self, now: Moment) {
+        let Some((id, asked)) = self.recallable() else {
+            return;
+        };
+        let Some(entry) = self.inflight.get(&id) else {
+            return;
+        };
+        let line = match entry.method {
+            Tracked::Initialize => self.recalled_opening(),
+            Tracked::Discover => self.remembered.discover(),
+            Tracked::List => {
+                let request = self.again.line(&id);
+                let recalled = request.and_then(|request| self.recalled_list(request));
+                recalled.map(|(_, result)| result)
+            }
+            Tracked::Other
+            | Tracked::Ping
+            | Tracked::ToolsCall
+            | Tracked::Read
+            | Tracked::SetLevel
+            | Tracked::Subscribe
+            | Tracked::Listen
+            | Tracked::Task => None,
+        }
+        .map(|result| remembered::answer(&id, result));
+        let Some(line) = line else { return };
+        if let Life::Up(up) = &mut self.life {
+            up.silence = Silence::Broken;
+        }
+        if entry.method == Tracked::Initialize {
+            self.open_instantly(&id, &line);
+            self.set_stage(Stage::Instant);
+            self.instant_id = Some(id);
+        } else {
+            if entry.method == Tracked::List
+                && let Some(which) = self.again.line(&id).and_then(Which::asked)
+            {
+                self.lists.client_saw(which, false, &line);
+            }
+            // The server's own answer is swallowed when it comes.
+            self.inflight.settle(&id);
+        }
+        self.push(Output::ToClient(line));
+        self.tell(What::Instant(Instant {
+            method: entry.method.word().into(),
+            ms: now.ms_since(asked),
+        }));
+    }
+
+    /// The client is about to have its opening answered by us.
+    fn open_instantly(&mut self, id: &[u8], line: &[u8]) {
+        self.inflight.answered_by_us(id);
+        self.greeting_ours = true;
+        self.keepsakes.put(Kept::Greeting, b"", line);
+    }
+
+    /// The client asks while the server is not there to be asked; whether the record had the answer.
+    pub(super) fn answered_from_record(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> bool {
+        let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
+            return false;
+        };
+        let method = frame.method.as_deref().unwrap_or_default();
+        let tracked = Tracked::of(method);
+        let answer = match tracked {
+            Tracked::Ping if self.greeted() => Some(settle::empty_result(id)),
+            Tracked::Initialize if !self.greeted() => {
+                self.remember_opening(line);
+                self.recalled_opening()
+                    .map(|result| remembered::answer(id, result))
+            }
+            Tracked::Discover if !self.opened() => self
+                .remembered
+                .discover()
+                .map(|result| remembered::answer(id, result)),
+            Tracked::List => self
+                .recalled_list(line)
+                .map(|(_, result)| remembered::answer(id, result)),
+            Tracked::Initialize
+            | Tracked::Discover
+            | Tracked::Ping
+            | Tracked::Other
+            | Tracked::ToolsCall
+            | Tracked::Read
+            | Tracked::SetLevel
+            | Tracked::Subscribe
+            | Tracked::Listen
+            | Tracked::Task => None,
+        };
+        let Some(answer) = answer else { return false };
+        // An entry of its own, so that a keeper that is killed right here is followed by one that answers.
+        self.inflight.open(id, tracked, self.head.generation, now);
+        match tracked {
+            Tracked::Initialize => self.open_instantly(id, &answer),
+            Tracked::List => {
+                self.inflight.answered_by_us(id);
+                if let Some(which) = Which::asked(line) {
+                    self.lists.client_saw(which, false, &answer);
+                    self.lists_from_record = true;
+                }
+            }
+            Tracked::Discover
+            | Tracked::Ping
+            | Tracked::Other
+            | Tracked::ToolsCall
+            | Tracked::Read
+            | Tracked::SetLevel
+            | Tracked::Subscribe
+            | Tracked::Listen
+            | Tracked::Task => {
+                self.inflight.answered_by_us(id);
+            }
+        }
+        self.push(Output::ToClient(answer));
+        if tracked != Tracked::Ping {
+            self.tell(What::Instant(Instant {
+                method: method.into(),
+                ms: 0,
+            }));
+        }
+        true
+    }
+
+    /// A message of the client's before the server has answered the opening that the record has answered.
+    pub(super) fn line_before_opening(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+        if self.answered_from_record(now, frame, line) {
+            return Route::Instead;
+        }
+        match (frame.kind, frame.method.as_deref()) {
+            (Kind::Notification, Some("notifications/initialized")) => {
+                self.head.initialized = 1;
+                Route::Drop
+            }
+            (Kind::Blank | Kind::Junk, _) => Route::Drop,
+            (Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch, _) => {
+                self.hold_back(now, frame, line)
+            }
+        }
+    }
+
+    /// The server itself answers the opening that the record has answered.
+    pub(super) fn opening_confirmed(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) {
+        self.instant_id = None;
+        if frame.kind == Kind::Error {
+            let what = "it refuses the opening that an earlier session's record has answered";
+            if let Some(digest) = self.params_digest() {
+                self.remembered.forget_opening(digest);
+            }
+            self.differs(what.into());
+            self.settle_all(&Because::Differs { what: what.into() });
+            self.stop(now, Cause::Differs);
+            return;
+        }
+        self.learn_opening(line);
+        if !self.compare_greeting(now, line) {
+            return;
+        }
+        if self.head.initialized != 0 {
+            self.push(Output::ToServer(super::replay::INITIALIZED.to_vec()));
+        }
+        self.resume(now);
+    }
+
+    /// Remembers how the server answered the client's opening.
+    pub(super) fn learn_opening(&mut self, line: &[u8]) {
+        if let (Some(digest), Some(result)) = (self.params_digest(), remembered::result_of(line)) {
+            self.remembered.learn_opening(digest, result);
+            if self.discover_killed {
+                self.remembered.learn_legacy();
+            }
+        }
+    }
+
+    /// Remembers a list that the client has seen.
+    pub(super) fn learn_list(&mut self, request: &[u8], line: &[u8]) {
+        let Some(which) = Which::of(&envelope::method(request).unwrap_or_default()) else {
+            return;
+        };
+        let further = lists::has_cursor(request);
+        self.lists.client_saw(which, further, line);
+        if let Some(digest) = self.lists.digest(which) {
+            self.keepsakes.put(Kept::Seen, which.method().as_bytes(), &digest);
+        }
+        let digest = if self.head.modern != 0 {
+            None
+        } else {
+            let Some(digest) = self.params_digest() else {
+                return;
+            };
+            Some(digest)
+        };
+        if let (false, Some(result)) = (further, remembered::result_of(line)) {
+            self.remembered.learn_list(digest, which, result);
+        }
+    }
+
+    /// A late answer of the server's to what the record has answered already.
+    pub(super) fn learn_discover(&mut self, line: &[u8]) {
+        if let Some(result) = remembered::result_of(line) {
+            let learned = self.remembered.learn_discover(result);
+            if learned == Learned::Other {
+                self.differs("its discovery is not what was remembered".into());
+            }
+        }
+    }
+}
