@@ -1,3 +1,4 @@
 //! The life of one server process.
 
+pub mod health;
 pub mod stop;
