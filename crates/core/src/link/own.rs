@@ -18,7 +18,7 @@ pub(super) enum Purpose {
     /// Has this list changed?
     List { which: Which, page: usize },
     /// Is it there?
-    Probe { n: u32 },
+    Probe { n: u64 },
 }
 
 /// The ones that are unanswered.

@@ -371,7 +371,7 @@ impl Link<'_> {
     }
 
     /// Asks an idle server whether it is there.
-    pub(super) fn probe(&mut self, n: u32) {
+    pub(super) fn probe(&mut self, n: u64) {
         let id = self.own.open(Purpose::Probe { n });
         let meta = self.modern_meta();
         let method = if meta.is_some() { "server/discover" } else { "ping" };

@@ -1,4 +1,5 @@
 //! The life of one server process.
 
 pub mod backoff;
+pub mod health;
 pub mod stop;

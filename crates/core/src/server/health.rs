@@ -1,0 +1,290 @@
+//! Whether an idle server is still there.
+//!
+//! One machine for each generation. It decides when to ask the server something that any living one answers, when to
+//! look at the processor time of its tree, and when the silence is proof enough. It does not know what a probe looks
+//! like, nor how a tree is measured.
+//!
+//! Invariants:
+//! - **A busy server is left alone**: with requests in flight nothing is asked and no loss is counted.
+//! - At most one probe is outstanding, and none is sent soon after output.
+//! - A server is given up only if it was idle all the time, left enough probes in a row unanswered, wrote nothing, used
+//!   no processor time meanwhile, is not held by a debugger, and has answered a probe in this or an earlier generation.
+//!   One that never did is [`Knows::Deaf`] and is never asked again.
+//! - Time that nobody watched proves nothing: a wait that ends much too late begins again.
+
+use crate::clock::Moment;
+use crate::limits::Limits;
+
+/// Processor time of the tree, in milliseconds, that is a sign of life: one tick of the kernel's accounting.
+pub const ALIVE_CPU_MS: u64 = 10;
+
+/// What is known about a server and probes. It outlives a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knows {
+    /// It has answered none yet.
+    Unknown,
+    /// It has answered one.
+    Answers,
+    /// It leaves probes unanswered though nothing else is wrong with it.
+    Deaf,
+}
+
+/// Why a server is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does not react to anything.
+    Unresponsive {
+        /// Probes lost in a row.
+        lost: u32,
+        /// Since when it has written nothing.
+        silent_ms: u64,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Do {
+    /// Ask the server; this is the number of the probe, from 1.
+    Probe(u64),
+    /// Look at the processor time of the tree and tell it with [`Health::measured`].
+    Measure,
+    /// Give this generation up. Said once.
+    Restart(Verdict),
+    /// Nothing, from now on: the server has turned out to be deaf. Said once.
+    LeaveAlone,
+}
+
+/// The health of one generation.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// None: never ask.
+    pace: Option<Pace>,
+    knows: Knows,
+    state: State,
+    /// Probes sent so far.
+    probes: u64,
+    /// When something was last heard.
+    heard: Moment,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    idle_ms: u64,
+    wait_ms: u64,
+    lost: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Requests are in flight.
+    Busy,
+    /// Nothing is wrong; a probe is due at this time.
+    Calm { until: Moment },
+    /// A probe is out; it is lost at this time.
+    Asking { until: Moment, doubt: Doubt },
+    /// It was lost; the next one is due.
+    Again { at: Moment, doubt: Doubt },
+    /// Enough are lost: only the processor time can save it.
+    Weighing { lost: u32, cpu_ms: u64 },
+    /// Nothing saved it.
+    Condemned { at: Moment, lost: u32 },
+    /// It was given up.
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Doubt {
+    lost: u32,
+    /// The processor time of the tree after the first loss.
+    cpu_ms: Option<u64>,
+}
+
+impl Health {
+    /// A generation that is ready and idle. What is known comes from earlier ones.
+    pub fn new(limits: &Limits, now: Moment, knows: Knows) -> Self {
+        let pace = Pace {
+            idle_ms: limits.probe_idle_ms,
+            wait_ms: limits.probe_wait_ms,
+            lost: limits.probe_lost,
+        };
+        let mut health = Self {
+            pace: (pace.idle_ms != 0).then_some(pace),
+            knows,
+            state: State::Over,
+            probes: 0,
+            heard: now,
+        };
+        health.calm(now);
+        health
+    }
+
+    /// Requests are in flight.
+    pub fn busy(&mut self, _now: Moment) {
+        self.state = match self.state {
+            State::Over => State::Over,
+            State::Busy
+            | State::Calm { .. }
+            | State::Asking { .. }
+            | State::Again { .. }
+            | State::Weighing { .. }
+            | State::Condemned { .. } => State::Busy,
+        };
+    }
+
+    /// Nothing is in flight any more.
+    pub fn idle(&mut self, now: Moment) {
+        if matches!(self.state, State::Busy) {
+            self.calm(now);
+        }
+    }
+
+    /// The server wrote something, be it one byte.
+    pub fn heard(&mut self, now: Moment) {
+        self.heard = now;
+        match self.state {
+            State::Busy | State::Over => {}
+            State::Calm { .. }
+            | State::Asking { .. }
+            | State::Again { .. }
+            | State::Weighing { .. }
+            | State::Condemned { .. } => self.calm(now),
+        }
+    }
+
+    /// The server answered this probe, however late, and be it with an error.
+    pub fn answered(&mut self, now: Moment, probe: u64) {
+        if (1..=self.probes).contains(&probe) {
+            self.knows = Knows::Answers;
+            self.heard(now);
+        }
+    }
+
+    /// The processor time that the tree has used so far, and whether a debugger holds somebody in it.
+    pub fn measured(&mut self, now: Moment, cpu_ms_total: u64, traced: bool) {
+        let wanted = match &mut self.state {
+            State::Asking { doubt, .. } | State::Again { doubt, .. } if doubt.lost > 0 => {
+                doubt.cpu_ms.get_or_insert(cpu_ms_total);
+                true
+            }
+            &mut State::Weighing { lost, cpu_ms } => {
+                // Less than before: somebody of the tree has ended, which is a sign of life too.
+                if cpu_ms.abs_diff(cpu_ms_total) < ALIVE_CPU_MS {
+                    self.state = State::Condemned { at: now, lost };
+                } else {
+                    self.calm(now);
+                }
+                true
+            }
+            State::Busy
+            | State::Calm { .. }
+            | State::Asking { .. }
+            | State::Again { .. }
+            | State::Condemned { .. }
+            | State::Over => false,
+        };
+        if wanted && traced {
+            self.calm(now);
+        }
+    }
+
+    /// Time has passed, and all that the server wrote until now has been [heard](Self::heard). To be called until there
+    /// is nothing to do.
+    pub fn tick(&mut self, now: Moment) -> Option<Do> {
+        let pace = self.pace?;
+        if self.knows == Knows::Deaf {
+            return None;
+        }
+        match self.state {
+            State::Calm { until } if now >= until => Some(self.ask(now, pace, Doubt::default())),
+            State::Asking { until, doubt } if now >= until => {
+                if now.ms_since(until) > pace.wait_ms / 2 {
+                    let until = now.after_ms(pace.wait_ms);
+                    self.state = State::Asking { until, doubt };
+                    return None;
+                }
+                Some(self.lost(now, pace, doubt))
+            }
+            State::Again { doubt, .. } => Some(self.ask(now, pace, doubt)),
+            State::Condemned { lost, .. } => {
+                self.state = State::Over;
+                Some(Do::Restart(Verdict::Unresponsive {
+                    lost,
+                    silent_ms: now.ms_since(self.heard),
+                }))
+            }
+            State::Busy
+            | State::Calm { .. }
+            | State::Asking { .. }
+            | State::Weighing { .. }
+            | State::Over => None,
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub fn wake_at(&self) -> Option<Moment> {
+        if self.pace.is_none() || self.knows == Knows::Deaf {
+            return None;
+        }
+        match self.state {
+            State::Calm { until } | State::Asking { until, .. } => Some(until),
+            State::Again { at, .. } | State::Condemned { at, .. } => Some(at),
+            State::Busy | State::Weighing { .. } | State::Over => None,
+        }
+    }
+
+    /// Whether probes were lost and nothing has been heard since.
+    pub fn doubtful(&self) -> bool {
+        match self.state {
+            State::Asking { doubt, .. } | State::Again { doubt, .. } => doubt.lost > 0,
+            State::Weighing { .. } | State::Condemned { .. } | State::Over => true,
+            State::Busy | State::Calm { .. } => false,
+        }
+    }
+
+    /// What the next generation should know.
+    pub fn knows(&self) -> Knows {
+        self.knows
+    }
+
+    fn calm(&mut self, now: Moment) {
+        let idle_ms = self.pace.map_or(0, |pace| pace.idle_ms);
+        self.state = State::Calm {
+            until: now.after_ms(idle_ms),
+        };
+    }
+
+    fn ask(&mut self, now: Moment, pace: Pace, doubt: Doubt) -> Do {
+        self.probes += 1;
+        self.state = State::Asking {
+            until: now.after_ms(pace.wait_ms),
+            doubt,
+        };
+        Do::Probe(self.probes)
+    }
+
+    fn lost(&mut self, now: Moment, pace: Pace, mut doubt: Doubt) -> Do {
+        doubt.lost = doubt.lost.saturating_add(1);
+        let enough = u64::from(doubt.lost) >= pace.lost;
+        if self.knows != Knows::Answers {
+            if !enough {
+                return self.ask(now, pace, doubt);
+            }
+            self.knows = Knows::Deaf;
+            self.calm(now);
+            return Do::LeaveAlone;
+        }
+        self.state = match doubt.cpu_ms {
+            Some(cpu_ms) if enough => State::Weighing {
+                lost: doubt.lost,
+                cpu_ms,
+            },
+            Some(_) => return self.ask(now, pace, doubt),
+            // Processor time is compared over at least one whole wait, so this asks once more even if one loss is enough.
+            None => State::Again { at: now, doubt },
+        };
+        Do::Measure
+    }
+}
+
+#[cfg(test)]
+mod tests;
