@@ -89,7 +89,7 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "1",
-        commands: "demo, doctor, stop",
+        commands: "demo, doctor, forget, stop",
         meaning: "a problem was found, nobody has that name or id, somebody was left, or a scene did not hold",
     },
     Row {

@@ -13,6 +13,7 @@ pub mod exit;
 pub mod keeper;
 pub mod ledger;
 pub mod paths;
+pub mod recollection;
 pub mod registry;
 pub mod report;
 pub mod sweeper;

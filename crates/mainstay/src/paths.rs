@@ -80,6 +80,11 @@ impl Paths {
         self.state().join("run")
     }
 
+    /// One file per configuration: what its server said when it was opened.
+    pub fn record(&self) -> PathBuf {
+        self.state().join("record")
+    }
+
     /// The config file; it need not exist.
     pub fn config_file(&self) -> PathBuf {
         self.home.join(CONFIG)
@@ -91,7 +96,7 @@ impl Paths {
         if !state.exists() {
             self.refuse_foreign_home()?;
         }
-        for directory in [state, self.events(), self.run()] {
+        for directory in [state, self.events(), self.run(), self.record()] {
             make_directory(&directory)?;
         }
         Ok(())
@@ -230,7 +235,7 @@ mod tests {
         paths.make().unwrap();
         fs::set_permissions(paths.run(), Permissions::from_mode(0o755)).unwrap();
         paths.make().unwrap();
-        for directory in [paths.state(), paths.events(), paths.run()] {
+        for directory in [paths.state(), paths.events(), paths.run(), paths.record()] {
             assert_eq!(
                 fs::metadata(directory).unwrap().mode() & 0o777,
                 DIRECTORY_MODE

@@ -49,11 +49,17 @@ fn options_page() {
     }
     page += &format!(
         "\nFixed: a line up to {} goes on whole, a longer one as it comes; {} requests in flight are tracked; events are kept \
-         for {} days and {}; a guard starts {} new keepers in {} before it gives up.\n",
+         for {} days and {}; a record holds {} openings and {}, and goes after {} days without use, or as the longest unused of \
+         more than {} or {}; a guard starts {} new keepers in {} before it gives up.\n",
         size(limits::WHOLE_LINE_BYTES as u64),
         limits::IN_FLIGHT_MAX,
         limits::EVENTS_KEPT_DAYS,
         size(limits::EVENTS_KEPT_BYTES),
+        limits::RECORD_OPENINGS,
+        size(limits::RECORD_BYTES as u64),
+        limits::RECORDS_KEPT_DAYS,
+        limits::RECORDS_KEPT,
+        size(limits::RECORDS_KEPT_BYTES),
         limits::KEEPER_BUDGET,
         quantity::show(limits::Unit::Time, limits::KEEPER_BUDGET_MS),
     );

@@ -64,6 +64,7 @@ fn a_fresh_home_is_healthy() {
             "ok       config  no config file, nothing is needed",
             "ok       links   none runs now",
             "ok       events  none written yet",
+            "ok       record  nothing remembered yet",
         ]
     );
 }

@@ -31,6 +31,7 @@ fn the_paths_agree() {
             "state": "~/.local/state/mainstay",
             "events": "~/.local/state/mainstay/events",
             "run": "~/.local/state/mainstay/run",
+            "record": "~/.local/state/mainstay/record",
             "config": "~/.config/mainstay/config.toml",
         })
     );

@@ -398,10 +398,12 @@ impl Link<'_> {
     fn call_deadline(&mut self, now: Moment) {
         while self.deadline_at().is_some_and(|at| now >= at) {
             let mut all = self.inflight.iter();
-            let Some((id, entry)) = all.find(|(_, entry)| !entry.method.listens()) else {
+            let oldest = all.find(|(_, entry)| !entry.method.listens());
+            let Some((id, entry)) = oldest.map(|(id, entry)| (id.to_vec(), entry)) else {
                 return;
             };
-            let (id, ms) = (id.to_vec(), now.ms_since(entry.opened));
+            drop(all);
+            let ms = now.ms_since(entry.opened);
             let because = Because::Deadline { ms };
             let answer = settle::answer(
                 &id,

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use super::envelope::Members;
+use super::lists::Which;
 use crate::limits::{RECORD_BYTES, RECORD_OPENINGS};
 
 /// What an earlier session of the same configuration saw.

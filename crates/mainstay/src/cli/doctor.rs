@@ -108,6 +108,8 @@ pub struct Places {
     pub events: String,
     /// One directory per link.
     pub run: String,
+    /// One file per configuration.
+    pub record: String,
     /// The config file.
     pub config: String,
 }
@@ -153,6 +155,7 @@ fn examine(paths: &Paths) -> Health {
     findings.extend(checks::links(paths));
     findings.push(checks::strays(paths));
     findings.push(checks::ledger(paths));
+    findings.push(checks::record(paths));
     Health {
         healthy: findings
             .iter()
@@ -162,6 +165,7 @@ fn examine(paths: &Paths) -> Health {
             state: paths.state().display().to_string(),
             events: paths.events().display().to_string(),
             run: paths.run().display().to_string(),
+            record: paths.record().display().to_string(),
             config: paths.config_file().display().to_string(),
         },
         containment,
@@ -216,6 +220,7 @@ mod tests {
                 state: String::new(),
                 events: String::new(),
                 run: String::new(),
+                record: String::new(),
                 config: String::new(),
             },
             containment: None,

@@ -4,6 +4,7 @@ pub mod default_name;
 pub mod demo;
 pub mod doctor;
 pub mod events;
+pub mod forget;
 pub mod guardian;
 pub mod ps;
 pub mod run;
@@ -75,6 +76,8 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
     Events(events::Options),
     /// Check this machine: containment, paths, config, leftovers
     Doctor(doctor::Options),
+    /// Forget what was remembered of servers' openings and lists
+    Forget(forget::Options),
     /// Show on a server of its own what mainstay does
     Demo(demo::Options),
     /// The unit that ends trees when every other process of ours was killed
@@ -91,6 +94,7 @@ impl Verb {
             Self::Stop(options) => stop::stop(&options),
             Self::Events(options) => events::events(&options),
             Self::Doctor(options) => doctor::doctor(&options),
+            Self::Forget(options) => forget::forget(&options),
             Self::Demo(options) => demo::demo(&options),
             Self::Guardian => guardian::guardian(),
         }

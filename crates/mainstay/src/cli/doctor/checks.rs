@@ -14,6 +14,7 @@ use crate::ledger::files;
 use crate::ledger::read::{Filter, Skipped, all};
 use crate::ledger::time::DAY_MS;
 use crate::paths::{DIRECTORY_MODE, Paths};
+use crate::recollection;
 use crate::registry::ask::{Asked, NoAnswer};
 use crate::registry::control::{Answer, Request};
 use crate::registry::{self, Listed};
@@ -88,7 +89,7 @@ pub fn containment(found: Option<&Containment>) -> Vec<Finding> {
 pub fn paths(paths: &Paths) -> Vec<Finding> {
     let state = paths.state();
     // Looked at before they are made and mended.
-    let loose: Vec<String> = [state.clone(), paths.events(), paths.run()]
+    let loose: Vec<String> = [state.clone(), paths.events(), paths.run(), paths.record()]
         .iter()
         .filter_map(|path| {
             let mode = fs::metadata(path).ok()?.mode() & 0o777;
@@ -331,4 +332,30 @@ pub fn ledger(paths: &Paths) -> Finding {
         format!("{what}, {torn} torn and {unknown} unknown lines"),
     )
     .hint("torn lines come from a full disk or a power cut, unknown ones from a newer version")
+}
+
+/// The records: how many, how large.
+pub fn record(paths: &Paths) -> Finding {
+    match recollection::extent(&paths.record()) {
+        Ok((0, _)) => finding("record", Status::Ok, "nothing remembered yet"),
+        Ok((count, bytes)) => finding(
+            "record",
+            Status::Ok,
+            format!(
+                "{count} {} remembered with {}",
+                if count == 1 {
+                    "configuration"
+                } else {
+                    "configurations"
+                },
+                memory(bytes.div_ceil(1024))
+            ),
+        ),
+        Err(error) => finding(
+            "record",
+            Status::Problem,
+            format!("records cannot be read: {}", plain(&error)),
+        )
+        .hint(format!("look at {}", paths.record().display())),
+    }
 }

@@ -1,0 +1,160 @@
+//! The record on disk: one file for each configuration, read when a link begins and written by whoever ends it.
+//!
+//! A record only ever makes a server look quicker, so nothing here may hurt one: a file that is damaged, too large, of
+//! another version or of another user is as good as none, and is replaced at the next end. It knows nothing of when the
+//! record answers (`core::link`) and of what is worth keeping (`core::message::remembered`).
+//!
+//! Invariants: files are 0600 in a directory that is 0700; a file is replaced whole, by rename, so that of two writers
+//! the last one wins and no reader sees half a file; environment and arguments are in the name of the file as a digest,
+//! and nowhere else.
+
+mod key;
+mod retain;
+mod sha256;
+mod shape;
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use mainstay_core::limits::RECORD_FILE_BYTES;
+use mainstay_core::message::remembered::Remembered;
+use mainstay_os::clock;
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
+
+use crate::paths::{DIRECTORY_MODE, FILE_MODE};
+
+pub use key::Configuration;
+
+/// Files that are still being written begin with this.
+const NEW: &str = ".new-";
+/// What comes after the key in a file's name.
+const ENDING: &str = "json";
+
+/// Where the record of one configuration is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recollection {
+    server: String,
+    path: PathBuf,
+}
+
+/// A record as a visitor sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The name of the server that it was last written for; none if the file cannot be read.
+    pub server: Option<String>,
+    /// The file.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl Recollection {
+    /// The record of a configuration, in the directory of all records. The server's name is for people only.
+    pub fn of(directory: &Path, server: &str, configuration: &Configuration<'_>) -> Self {
+        let key = key::key(configuration);
+        Self {
+            server: server.into(),
+            path: directory.join(key).with_extension(ENDING),
+        }
+    }
+
+    /// The file; it need not exist.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is remembered: nothing, if there is no file that can be believed. Reading it counts as use.
+    pub fn load(&self) -> Remembered {
+        let Some((file, bytes)) = read(&self.path) else {
+            return Remembered::default();
+        };
+        let Some((_, remembered)) = shape::understand(&bytes) else {
+            return Remembered::default();
+        };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        };
+        // On a disk that cannot be written to, nothing is removed for its age either.
+        futimens(
+            &file,
+            &Timestamps {
+                last_access: now,
+                last_modification: now,
+            },
+        )
+        .ok();
+        remembered
+    }
+
+    /// Replaces the file, and lets go what is too old or too much beside it.
+    pub fn save(&self, remembered: &Remembered) -> io::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(directory)?;
+        let bytes = shape::written(&self.server, remembered)?;
+        let mut random = [0u8; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+        let new = directory.join(format!("{NEW}{:016x}", u64::from_ne_bytes(random)));
+        let replaced = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(FILE_MODE)
+            .open(&new)
+            .and_then(|mut file| file.write_all(&bytes))
+            .and_then(|()| fs::rename(&new, &self.path));
+        if replaced.is_err() {
+            fs::remove_file(&new).ok();
+        }
+        retain::retain(directory, &self.path, clock::wall_ms());
+        replaced
+    }
+}
+
+/// All records of a directory, by the names of their servers.
+pub fn all(directory: &Path) -> io::Result<Vec<Kept>> {
+    let mut found: Vec<Kept> = retain::files(directory)?
+        .into_iter()
+        .filter(|file| !file.new)
+        .map(|file| Kept {
+            server: read(&file.path).and_then(|(_, bytes)| shape::server(&bytes)),
+            path: file.path,
+            bytes: file.bytes,
+        })
+        .collect();
+    found.sort_by(|a, b| (&a.server, &a.path).cmp(&(&b.server, &b.path)));
+    Ok(found)
+}
+
+/// How many records there are, and their bytes.
+pub fn extent(directory: &Path) -> io::Result<(usize, u64)> {
+    let files = retain::files(directory)?;
+    let bytes = files.iter().map(|file| file.bytes).sum();
+    Ok((files.iter().filter(|file| !file.new).count(), bytes))
+}
+
+/// A file that can be believed: ours, nobody else can write to it, of a sensible size. What a server is said to offer
+/// is read by a model, so that words of strangers must not get in.
+fn read(path: &Path) -> Option<(File, Vec<u8>)> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .ok()?;
+    let found = file.metadata().ok()?;
+    let ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+    if !found.is_file() || !ours || found.len() > RECORD_FILE_BYTES {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(found.len() as usize);
+    let limit = RECORD_FILE_BYTES + 1;
+    (&mut file).take(limit).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= RECORD_FILE_BYTES).then_some((file, bytes))
+}
+
+#[cfg(test)]
+mod tests;

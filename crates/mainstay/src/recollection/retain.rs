@@ -1,0 +1,167 @@
+//! Keeping the records few: those unused for long go, then the longest unused ones until the rest fits.
+//!
+//! Done at each save. Two at once do no harm: whoever comes second finds a file gone.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use mainstay_core::limits::{RECORDS_KEPT, RECORDS_KEPT_BYTES, RECORDS_KEPT_DAYS};
+
+use super::key::KEY_DIGITS;
+use super::{ENDING, NEW};
+use crate::ledger::time::DAY_MS;
+
+/// After this time, one that is still being written is what a killed writer left.
+const WRITING_MS: u64 = 3_600_000;
+
+/// A file of ours in the directory of all records.
+#[derive(Debug)]
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it is still being written.
+    pub new: bool,
+    /// When it was last used, by the wall.
+    pub used_ms: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// The files that are ours, by their names; none if there is no directory.
+pub fn files(directory: &Path) -> io::Result<Vec<Found>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        let new = entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(NEW.as_bytes());
+        // One that went away while we looked is none.
+        if let Ok(meta) = entry.metadata()
+            && meta.is_file()
+            && (new || is_record(&path))
+        {
+            let ms = meta.mtime().saturating_mul(1_000) + meta.mtime_nsec() / 1_000_000;
+            found.push(Found {
+                path,
+                new,
+                used_ms: u64::try_from(ms).unwrap_or(0),
+                bytes: meta.len(),
+            });
+        }
+    }
+    Ok(found)
+}
+
+fn is_record(path: &Path) -> bool {
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    path.extension().is_some_and(|ending| ending == ENDING)
+        && stem.is_some_and(|stem| {
+            stem.len() == KEY_DIGITS && stem.bytes().all(|b| b.is_ascii_hexdigit())
+        })
+}
+
+/// Removes what is too old or too much, but never the record that was just written.
+pub fn retain(directory: &Path, but: &Path, wall_ms: u64) {
+    prune(directory, but, wall_ms, RECORDS_KEPT, RECORDS_KEPT_BYTES);
+}
+
+fn prune(directory: &Path, but: &Path, wall_ms: u64, count: usize, bytes: u64) {
+    let mut files = files(directory).unwrap_or_default();
+    // The one used last comes first, before all others the one in use.
+    files.sort_by_key(|file| (file.path != but, std::cmp::Reverse(file.used_ms)));
+    let (mut kept, mut kept_bytes) = (0, 0);
+    for file in files {
+        let unused_ms = wall_ms.saturating_sub(file.used_ms);
+        let stays = if file.new {
+            unused_ms < WRITING_MS
+        } else {
+            kept += 1;
+            kept_bytes += file.bytes;
+            unused_ms < RECORDS_KEPT_DAYS * DAY_MS && kept <= count && kept_bytes <= bytes
+        };
+        if !stays && file.path != but {
+            // What cannot be removed is seen again at the next save.
+            fs::remove_file(&file.path).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn put(directory: &Path, name: &str, day: u64) -> PathBuf {
+        let path = directory.join(name);
+        fs::write(&path, [b'x'; 100]).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        let used = UNIX_EPOCH + Duration::from_millis(day * DAY_MS);
+        file.set_modified(used).unwrap();
+        path
+    }
+
+    fn record(number: u64) -> String {
+        format!("{number:032x}.json")
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_was_not_used_for_long_goes() {
+        let scratch = Scratch::new();
+        let directory = scratch.path();
+        for day in [1, 70, 71, 100, 200] {
+            put(directory, &record(day), day);
+        }
+        for (name, day) in [(".new-a", 99), (".new-b", 100), ("notes.json", 1), ("x", 1)] {
+            put(directory, name, day);
+        }
+        let ours = directory.join(record(1));
+        retain(directory, &ours, 100 * DAY_MS);
+        let mut expected = [".new-b", "notes.json", "x"].map(String::from).to_vec();
+        expected.extend([1, 71, 100, 200].map(record));
+        expected.sort();
+        assert_eq!(names(directory), expected);
+    }
+
+    #[test]
+    fn the_longest_unused_go_until_the_rest_fits() {
+        let scratch = Scratch::new();
+        let directory = scratch.path();
+        for day in 1..=6 {
+            put(directory, &record(day), day);
+        }
+        let ours = directory.join(record(1));
+        prune(directory, &ours, 6 * DAY_MS, 4, 1_000);
+        assert_eq!(names(directory), [1, 4, 5, 6].map(record));
+        prune(directory, &ours, 6 * DAY_MS, 4, 250);
+        assert_eq!(names(directory), [1, 6].map(record));
+        prune(directory, &ours, 6 * DAY_MS, 0, 0);
+        assert_eq!(names(directory), [record(1)]);
+    }
+
+    #[test]
+    fn no_directory_has_no_files() {
+        let scratch = Scratch::new();
+        let gone = scratch.path().join("gone");
+        assert!(files(&gone).unwrap().is_empty());
+        retain(&gone, &gone, 0);
+    }
+}

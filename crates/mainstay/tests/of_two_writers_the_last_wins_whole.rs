@@ -1,0 +1,50 @@
+//! Two links of one configuration end at once: one of their records is there, whole, and nobody ever reads half of one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+use std::path::Path;
+use std::{fs, thread};
+
+use mainstay::recollection::{Configuration, Recollection};
+use mainstay_core::message::remembered::{List, Remembered};
+use support::Home;
+
+fn recollection(directory: &Path) -> Recollection {
+    let configuration = Configuration {
+        argv: &["server".into()],
+        cwd: Path::new("/"),
+        env: &[],
+    };
+    Recollection::of(directory, "demo", &configuration)
+}
+
+fn sample(bytes: usize) -> Remembered {
+    let mut remembered = Remembered::default();
+    let tools = format!(r#"{{"tools":["{}"]}}"#, "x".repeat(bytes));
+    remembered.learn_list(None, List::Tools, tools.as_bytes());
+    remembered.written();
+    remembered
+}
+
+#[test]
+fn and_no_reader_sees_half() {
+    let home = Home::new();
+    let directory = home.paths().record();
+    let both = [sample(10), sample(300_000)];
+    thread::scope(|scope| {
+        for one in &both {
+            let (directory, both) = (&directory, &both);
+            scope.spawn(move || {
+                let ours = recollection(directory);
+                for _ in 0..100 {
+                    ours.save(one).unwrap();
+                    assert!(both.contains(&ours.load()), "half a record was read");
+                }
+            });
+        }
+    });
+    assert!(both.contains(&recollection(&directory).load()));
+    let left = fs::read_dir(&directory).unwrap().count();
+    assert_eq!(left, 1, "something was left behind");
+}
