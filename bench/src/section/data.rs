@@ -46,7 +46,7 @@ struct Stream {
 #[derive(Default)]
 struct Growth {
     before: u64,
-    after_one: u64,
+    after_some: u64,
     after_all: u64,
     /// How many that were.
     results: usize,
@@ -168,8 +168,10 @@ impl Run {
         let mainstay = &mut lanes[Kind::Mainstay as usize];
         let keeper = mainstay.relays[2];
         self.growth.before = Memory::of(keeper)?.private;
-        mainstay.talk.ask(&large)?;
-        self.growth.after_one = Memory::of(keeper)?.private;
+        for _ in 0..large.count() {
+            mainstay.talk.ask(&large)?;
+        }
+        self.growth.after_some = Memory::of(keeper)?.private;
         rounds(lanes, effort.pick(10, 3), |number, lane| {
             for _ in 0..effort.pick(10, 3) {
                 self.lanes[number].large.push(lane.talk.ask(&large)?);
