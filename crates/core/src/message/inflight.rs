@@ -48,8 +48,8 @@ pub struct Inflight<S> {
     free: Free,
     open: usize,
     settled: usize,
-    /// Slots whose answers are on their way to the client.
-    unwritten: Vec<u32>,
+    /// Where the answers that are on their way to the client belong.
+    unwritten: Vec<Spot>,
     sequence: u64,
 }
 
@@ -151,16 +151,16 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         };
         self.unlink(spot.slot);
         self.slots.as_mut()[spot.slot as usize].answered();
-        self.unwritten.push(spot.slot);
+        self.unwritten.push(spot);
         Some(entry)
     }
 
     /// All answers that were on their way have reached the client.
     pub fn delivered(&mut self) {
-        while let Some(slot) = self.unwritten.pop() {
-            if let Some((State::Answered, id, _)) = self.slots.as_ref()[slot as usize].read() {
-                let hash = token::hash(id);
-                self.release(Spot { hash, slot });
+        while let Some(spot) = self.unwritten.pop() {
+            // An answered slot keeps its id, and so its hash, until it is released here or opened again.
+            if let Some((State::Answered, _, _)) = self.slots.as_ref()[spot.slot as usize].read() {
+                self.release(spot);
             }
         }
     }

@@ -49,8 +49,19 @@ enum Kind {
 struct Sink {
     fd: OwnedFd,
     socket: bool,
-    /// A copy that tells when there is room again, and how many writes have found room since there was none.
-    full: RefCell<Option<(AsyncFd<OwnedFd>, u32)>>,
+    /// There was no room lately.
+    full: RefCell<Option<Watch>>,
+}
+
+/// Tells when there is room again.
+#[derive(Debug)]
+struct Watch {
+    /// A copy of the descriptor: what is watched is watched for as long as it lives.
+    fd: AsyncFd<OwnedFd>,
+    /// There was none when it was last written to.
+    full: bool,
+    /// How many writes have found room since.
+    calm: u32,
 }
 
 /// After so many writes that found room, nobody watches for it any more.
@@ -203,6 +214,13 @@ impl Port {
             }
         };
         let mut full = full.borrow_mut();
+        // It was full when last written to: until it tells of room a write would be in vain.
+        if let Some(watch) = &*full
+            && watch.full
+        {
+            // It stays ready until a write finds none.
+            drop(ready!(watch.fd.poll_write_ready(cx))?);
+        }
         loop {
             let put = if *socket {
                 send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
@@ -210,28 +228,46 @@ impl Port {
                 rustix::io::write(fd, bytes)
             };
             match put {
-                Ok(len) => {
-                    if let Some((_, calm)) = &mut *full {
-                        *calm += 1;
-                        if *calm > CALM {
+                Ok(len) if len == bytes.len() => {
+                    if let Some(watch) = &mut *full {
+                        watch.full = false;
+                        watch.calm += 1;
+                        if watch.calm > CALM {
                             *full = None;
                         }
                     }
                     return Poll::Ready(Ok(len));
                 }
+                Ok(len) => {
+                    // A short write has filled it: the next one would be in vain, and room brings a new event.
+                    if let Poll::Ready(ready) = watched(&mut full, fd)?.poll_write_ready(cx) {
+                        ready?.clear_ready();
+                    }
+                    return Poll::Ready(Ok(len));
+                }
                 Err(Errno::AGAIN) => {
-                    let watch = match full.take() {
-                        Some((watch, _)) => watch,
-                        // If there is room by now, it tells so at once.
-                        None => registered(fd.try_clone()?, Interest::WRITABLE)?,
-                    };
-                    ready!(full.insert((watch, 0)).0.poll_write_ready(cx))?.clear_ready();
+                    ready!(watched(&mut full, fd)?.poll_write_ready(cx))?.clear_ready();
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
     }
+}
+
+/// Notes that it is full, and watches for room.
+fn watched<'w>(full: &'w mut Option<Watch>, fd: &OwnedFd) -> io::Result<&'w AsyncFd<OwnedFd>> {
+    let fd = match full.take() {
+        Some(watch) => watch.fd,
+        // If there is room by now, it tells so at once.
+        None => registered(fd.try_clone()?, Interest::WRITABLE)?,
+    };
+    let watch = full.insert(Watch {
+        fd,
+        full: true,
+        calm: 0,
+    });
+    Ok(&watch.fd)
 }
 
 impl AsFd for Port {
