@@ -307,6 +307,13 @@ impl<'p> Keeper<'p> {
             // Best effort: without it only the sweep after a double kill sees less.
             drop(entry.members(&members));
         }
+        if let Some(stdout) = self
+            .server
+            .as_ref()
+            .and_then(|server| server.stdout.as_ref())
+        {
+            stdout.narrow();
+        }
         self.up.give_back();
         self.down.give_back();
         mainstay_os::memory::trim();

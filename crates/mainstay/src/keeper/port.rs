@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -34,7 +35,24 @@ pub struct Port {
     kind: Kind,
     /// There may be bytes that the runtime will not tell of again: readiness was consumed without reading.
     untold: Cell<bool>,
+    /// How wide the pipe is: nobody's but ours is ever widened.
+    width: Cell<Width>,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// As its owner made it.
+    Fixed,
+    /// As the kernel made it; it may be widened.
+    Usual,
+    /// Widened for large messages.
+    Wide,
+}
+
+/// What a pipe holds as the kernel makes it, and what it holds while large messages pass. All pipes of a user share one
+/// budget (64 MB), so a pipe is wide only while it is needed.
+const USUAL_BYTES: usize = 64 * 1024;
+const WIDE_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 enum Kind {
@@ -97,14 +115,37 @@ impl Port {
             rustix::fs::fcntl_setfl(&own, flags | OFlags::NONBLOCK)?;
             own
         };
-        Self::of_ours(own, way)
+        match way {
+            Way::In => Self::source(own, Kind::Stream),
+            Way::Out => Ok(Self::sink(own, false)),
+        }
     }
 
     /// One end of a pipe that we made; it is non-blocking already.
     pub fn of_ours(fd: OwnedFd, way: Way) -> io::Result<Self> {
         match way {
-            Way::In => Self::source(fd, Kind::Stream),
+            Way::In => {
+                let port = Self::source(fd, Kind::Stream)?;
+                port.width.set(Width::Usual);
+                Ok(port)
+            }
             Way::Out => Ok(Self::sink(fd, false)),
+        }
+    }
+
+    /// Large messages pass: fewer and longer turns for whoever writes.
+    pub fn widen(&self) {
+        // Refused if the user's pipes hold too much already: then it stays as it is, and is not asked again.
+        if self.width.get() == Width::Usual {
+            fcntl_setpipe_size(self, WIDE_BYTES).ok();
+            self.width.set(Width::Wide);
+        }
+    }
+
+    /// They have passed. A pipe that holds too much for it stays wide until the next time.
+    pub fn narrow(&self) {
+        if self.width.get() == Width::Wide && fcntl_setpipe_size(self, USUAL_BYTES).is_ok() {
+            self.width.set(Width::Usual);
         }
     }
 
@@ -112,6 +153,7 @@ impl Port {
         Self {
             kind,
             untold: Cell::new(false),
+            width: Cell::new(Width::Fixed),
         }
     }
 
