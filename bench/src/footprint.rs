@@ -22,6 +22,8 @@ fn cpu_of(pid: i32) -> io::Result<u64> {
 pub struct Memory {
     /// Pages that no other process has.
     pub private: u64,
+    /// Those of them that hold nothing but what is in the program's file: the kernel may drop them at any time.
+    pub clean: u64,
     /// Every page, divided by the number of processes that have it.
     pub pss: u64,
     /// Page tables, which are in neither of the others.
@@ -35,6 +37,7 @@ impl Memory {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         Ok(Self {
             private: field(&rollup, "Private_Clean:") + field(&rollup, "Private_Dirty:"),
+            clean: field(&rollup, "Private_Clean:"),
             pss: field(&rollup, "Pss:"),
             tables: field(&status, "VmPTE:"),
         })
@@ -45,6 +48,7 @@ impl std::iter::Sum for Memory {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), |sum, one| Self {
             private: sum.private + one.private,
+            clean: sum.clean + one.clean,
             pss: sum.pss + one.pss,
             tables: sum.tables + one.tables,
         })

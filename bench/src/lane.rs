@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::place::Place;
 use crate::role;
-use crate::talk::Talk;
+use crate::talk::{Talk, Writing};
 
 /// The ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,15 @@ pub struct Lane {
 impl Lane {
     /// Starts one with the tiny server, and opens.
     pub fn start(place: &Place<'_>, kind: Kind) -> io::Result<Self> {
-        let server = place.ours([role::SERVE]);
+        Self::start_writing(place, kind, Writing::InBulk)
+    }
+
+    /// The same, with a server that writes so.
+    pub fn start_writing(place: &Place<'_>, kind: Kind, writing: Writing) -> io::Result<Self> {
+        let server = match writing {
+            Writing::InBulk => place.ours([role::SERVE]),
+            Writing::OneByOne => place.ours([role::SERVE, role::ONE_BY_ONE]),
+        };
         let mut lane = match kind {
             Kind::Direct => Self::of(place, &server)?,
             Kind::Cat => Self::between_cats(place, &server)?,

@@ -26,6 +26,14 @@ pub fn kernel() -> String {
     )
 }
 
+/// Whether the scheduler shares time by session first, which is how desktops are set and which a busy machine shows.
+pub fn autogroup() -> &'static str {
+    match fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled") {
+        Ok(text) if text.trim() == "1" => "by session",
+        Ok(_) | Err(_) => "by process",
+    }
+}
+
 /// The load average now.
 pub fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();

@@ -61,6 +61,7 @@ fn circumstances(programs: &Programs, words: &[OsString], before: &str) -> io::R
         format!("{}, {} cores", machine::cpu(), machine::cores()),
     ]);
     table.row(["kernel".into(), machine::kernel()]);
+    table.row(["processor time is shared", machine::autogroup()]);
     table.row([
         "load average before, after".into(),
         format!("{before}, {}", machine::load()),

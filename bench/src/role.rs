@@ -8,10 +8,13 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::talk::Writing;
 use prelude::Prelude;
 
 /// The word that makes a tiny and fast server.
 pub const SERVE: &str = "serve";
+/// Makes it write each answer by itself.
+pub const ONE_BY_ONE: &str = "--one-by-one";
 /// The word that makes a server with an unruly tree.
 pub const GROW: &str = "grow";
 /// The word that makes a client.
@@ -42,7 +45,14 @@ impl Role<'_> {
     /// Plays it to its end.
     pub fn play(self) -> ExitCode {
         let outcome = match self {
-            Self::Serve(words) => Prelude::play(words).and_then(|_| responder::serve()),
+            Self::Serve(words) => Prelude::play(words).and_then(|rest| {
+                let one_by_one = rest.iter().any(|word| word == ONE_BY_ONE);
+                responder::serve(if one_by_one {
+                    Writing::OneByOne
+                } else {
+                    Writing::InBulk
+                })
+            }),
             Self::Grow(words) => match Prelude::play(words) {
                 // Everybody that the unruly server makes inherits what was opened.
                 Ok(rest) => return mainstay_testkit::unruly::run(rest),

@@ -10,6 +10,15 @@ use rustix::io::Errno;
 /// The first id: all ids have seven digits, so that all requests have one size.
 const FIRST_ID: usize = 1_000_000;
 
+/// How many messages one write carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writing {
+    /// As many as there are: the least that a relay can cost.
+    InBulk,
+    /// One, as MCP clients and servers do it.
+    OneByOne,
+}
+
 /// Requests of one size, made beforehand.
 pub struct Requests {
     bytes: Vec<u8>,
@@ -98,16 +107,27 @@ impl Talk {
     }
 
     /// All of them, with at most `window` unanswered at a time; nanoseconds.
-    pub fn pipeline(&mut self, requests: &Requests, window: usize) -> io::Result<u64> {
+    pub fn pipeline(
+        &mut self,
+        requests: &Requests,
+        window: usize,
+        writing: Writing,
+    ) -> io::Result<u64> {
         let start = clock::now();
         let (mut sent, mut heard) = (0, 0);
         while heard < requests.count {
             let left = requests.count - sent;
             let room = window - (sent - heard);
-            // Whole batches, as a client with a buffered writer does.
             if left > 0 && room >= (window / 2).min(left) {
                 let batch = room.min(left);
-                send(&self.to, requests.some(sent, batch))?;
+                match writing {
+                    Writing::InBulk => send(&self.to, requests.some(sent, batch))?,
+                    Writing::OneByOne => {
+                        for number in sent..sent + batch {
+                            send(&self.to, requests.some(number, 1))?;
+                        }
+                    }
+                }
                 sent += batch;
             }
             heard += self.lines()?;

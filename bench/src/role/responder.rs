@@ -4,6 +4,7 @@
 
 use std::io;
 
+use crate::talk::Writing;
 use rustix::io::Errno;
 use rustix::stdio::{stdin, stdout};
 
@@ -12,8 +13,8 @@ const CHUNK: usize = 256 * 1024;
 /// The size of an answer if none is asked for.
 const SMALL: usize = 64;
 
-/// Answers until stdin ends.
-pub fn serve() -> io::Result<()> {
+/// Answers until stdin ends: with one write for all that one read brought, or with one for each answer.
+pub fn serve(writing: Writing) -> io::Result<()> {
     let mut input = vec![0; CHUNK];
     let mut held = 0;
     let mut answers = Vec::with_capacity(CHUNK);
@@ -32,6 +33,10 @@ pub fn serve() -> io::Result<()> {
         let mut from = held;
         while let Some(newline) = memchr::memchr(b'\n', &input[from..end]) {
             answer(&input[start..from + newline], &mut answers);
+            if writing == Writing::OneByOne {
+                write_all(&answers)?;
+                answers.clear();
+            }
             start = from + newline + 1;
             from = start;
         }

@@ -23,6 +23,7 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
             "links",
             "private, MB",
             "per link",
+            "of it clean",
             "PSS, MB",
             "per link",
             "page tables, MB",
@@ -30,10 +31,16 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     );
     let mut by_role = Table::new(
         1,
-        &["process", "private, KiB", "PSS, KiB", "page tables, KiB"],
+        &[
+            "process",
+            "private, KiB",
+            "of it clean",
+            "PSS, KiB",
+            "page tables, KiB",
+        ],
     );
-    let mut single = 0;
-    let mut most = (0, 0);
+    let mut single = Memory::default();
+    let mut most = (0, Memory::default());
     for links in [1, 10, effort.pick(100, 20)] {
         let lanes = idle_links(place, links)?;
         let mut roles = [Memory::default(); 3];
@@ -48,22 +55,24 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
             links.to_string(),
             mb(all.private),
             mb(all.private / count),
+            mb(all.clean / count),
             mb(all.pss),
             mb(all.pss / count),
             mb(all.tables),
         ]);
         if links == 1 {
-            single = all.private;
+            single = all;
             for (name, memory) in ROLES.iter().zip(roles) {
                 by_role.row([
                     (*name).to_owned(),
                     memory.private.to_string(),
+                    memory.clean.to_string(),
                     memory.pss.to_string(),
                     memory.tables.to_string(),
                 ]);
             }
         }
-        most = (links, all.pss);
+        most = (links, all);
         for lane in lanes {
             lane.end()?;
         }
@@ -71,8 +80,8 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     }
     let blocks = vec![
         "After the opening exchange, 100 round trips of 200 B and one of 10 kB, once the keeper has noted the tree. *Private*: pages \
-         that no other process has; *PSS*: shared pages divided by their users. Shim, guard and keeper together; the server is not \
-         counted. One link alone has the program's file pages for itself, so the share of file pages is in its private figure."
+         that no other process has; *clean*: those of them that only mirror the program's file, which one link alone has for itself and which \
+         the kernel may drop; *PSS*: shared pages divided by their users. Shim, guard and keeper together; the server is not counted."
             .into(),
         total.into(),
         "One link alone, by process:".into(),
@@ -81,19 +90,26 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     Ok(Part::new(blocks, targets(single, most)))
 }
 
-fn targets(single: u64, (links, pss): (usize, u64)) -> Vec<Target> {
+fn targets(single: Memory, (links, all): (usize, Memory)) -> Vec<Target> {
+    let count = links as u64;
     vec![
         Target {
-            what: "private memory of shim + guard + keeper per idle server (one link alone)",
+            what: "private memory of shim + guard + keeper per idle server",
             aim: "≤ 0.4 MB",
-            measured: format!("{} MB", mb(single)),
-            met: single <= PRIVATE_MAX_KIB,
+            measured: format!(
+                "{} MB for each of {links} (one alone: {}, of it {} clean)",
+                mb(all.private / count),
+                mb(single.private),
+                mb(single.clean)
+            ),
+            met: all.private / count <= PRIVATE_MAX_KIB
+                && single.private - single.clean <= PRIVATE_MAX_KIB,
         },
         Target {
             what: "PSS of 100 idle links",
             aim: "≤ 30 MB",
-            measured: format!("{} MB for {links}", mb(pss)),
-            met: pss <= PSS_100_MAX_KIB * links as u64 / 100,
+            measured: format!("{} MB for {links}", mb(all.pss)),
+            met: all.pss <= PSS_100_MAX_KIB * count / 100,
         },
     ]
 }

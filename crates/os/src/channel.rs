@@ -1,11 +1,15 @@
 //! The few words that shim, guard and keeper say to each other, over packet sockets that no child inherits.
 
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mainstay_core::ids::Identity;
+use rustix::cmsg_space;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
+    socketpair,
 };
 
 use crate::signals::Received;
@@ -29,7 +33,8 @@ pub enum Word {
     Signalled(Received),
     /// To the guard: let go of the client's pipes.
     Release,
-    /// To the guard: the server was spawned, or could not be; whatever has time may begin.
+    /// To the guard: the server was spawned, or could not be; whatever has time may begin. With it come the descriptors
+    /// that hold the link's lock.
     Spawned,
 }
 
@@ -52,17 +57,49 @@ impl Channel {
         send(&self.0, &bytes, SendFlags::NOSIGNAL).ok();
     }
 
+    /// Says a word and passes copies of descriptors on with it, [`LENT_MAX`] at most.
+    pub fn say_with(&self, word: Word, lent: &[BorrowedFd<'_>]) {
+        let bytes = encode(word);
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(LENT_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if lent.is_empty() || !control.push(SendAncillaryMessage::ScmRights(lent)) {
+            return self.say(word);
+        }
+        // Best effort, as for a bare word.
+        sendmsg(
+            &self.0,
+            &[IoSlice::new(&bytes)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        )
+        .ok();
+    }
+
+    /// Hears a word; descriptors that came with it are added to `lent`.
+    pub fn hear_with(&self, lent: &mut Vec<OwnedFd>) -> Heard {
+        let mut bytes = [0u8; PACKET];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(LENT_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let got = recvmsg(
+            &self.0,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+        .map(|message| message.bytes);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                lent.extend(fds);
+            }
+        }
+        heard(got, &bytes)
+    }
+
     /// Hears a word.
     pub fn hear(&self) -> Heard {
         let mut bytes = [0u8; PACKET];
-        match recv(&self.0, &mut bytes, RecvFlags::empty()) {
-            Ok((0, _)) => Heard::Closed,
-            Ok((_, len)) => decode(&bytes[..len.min(PACKET)]).map_or(Heard::Nothing, Heard::Word),
-            Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR => {
-                Heard::Nothing
-            }
-            Err(_) => Heard::Closed,
-        }
+        let got = recv(&self.0, &mut bytes, RecvFlags::empty()).map(|(_, len)| len);
+        heard(got, &bytes)
     }
 
     /// Another descriptor of the same end.
@@ -95,6 +132,19 @@ pub enum Heard {
 }
 
 const PACKET: usize = 32;
+/// The most descriptors that come with one word.
+pub const LENT_MAX: usize = 4;
+
+fn heard(got: rustix::io::Result<usize>, bytes: &[u8; PACKET]) -> Heard {
+    match got {
+        Ok(0) => Heard::Closed,
+        Ok(len) => decode(&bytes[..len.min(PACKET)]).map_or(Heard::Nothing, Heard::Word),
+        Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::INTR => {
+            Heard::Nothing
+        }
+        Err(_) => Heard::Closed,
+    }
+}
 
 fn encode(word: Word) -> [u8; PACKET] {
     let mut out = [0u8; PACKET];
@@ -191,6 +241,23 @@ mod tests {
         drop(a);
         assert_eq!(b.hear(), Heard::Closed);
         b.say(Word::Release);
+    }
+
+    #[test]
+    fn descriptors_come_with_their_word() {
+        let (a, b) = Channel::pair().unwrap();
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        a.say_with(Word::Spawned, &[read.as_fd(), write.as_fd()]);
+        a.say_with(Word::Release, &[]);
+        drop((read, write));
+        let mut lent = Vec::new();
+        assert_eq!(b.hear_with(&mut lent), Heard::Word(Word::Spawned));
+        assert_eq!(b.hear_with(&mut lent), Heard::Word(Word::Release));
+        assert_eq!(lent.len(), 2);
+        rustix::io::write(&lent[1], b"!").unwrap();
+        assert_eq!(rustix::io::read(&lent[0], &mut [0; 4]).unwrap(), 1);
+        drop(a);
+        assert_eq!(b.hear_with(&mut lent), Heard::Closed);
     }
 
     #[test]

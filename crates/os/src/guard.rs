@@ -5,7 +5,7 @@
 //! writes no file; what it saw goes into the record's notes for the next keeper to tell.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Status;
@@ -48,8 +48,10 @@ pub struct Keeping<'a> {
 
 /// What the application lends to the guard: it runs in the forked processes.
 pub trait Roles {
-    /// In a new guard, before its keeper: take the link's lock.
+    /// In a guard that follows a pair that was wholly killed: take the link's lock.
     fn prepare(&mut self);
+    /// In the guard: the keeper has taken the link's lock and shares it by these descriptors.
+    fn adopt(&mut self, lent: Vec<OwnedFd>);
     /// In the keeper's process, from start to end. Returns the exit code: 0 means that its work is done.
     fn keeper(&mut self, keeping: Keeping<'_>) -> u8;
     /// In a process of its own, once: end what earlier pairs, wholly killed, left behind.
@@ -69,8 +71,8 @@ pub fn run(region: &Region, to_shim: Channel, birth: Birth, roles: &mut dyn Role
     let Ok(mut guard) = Guard::begin(region, to_shim, roles) else {
         return LOST;
     };
-    guard.roles.prepare();
     if birth == Birth::Relit {
+        guard.roles.prepare();
         let ended = guard.roles.end_strays();
         guard.note_loss(None, ended);
     }
@@ -178,7 +180,7 @@ impl<'a> Guard<'a> {
             keeper: who,
         });
         let mut below = Tree::below_us();
-        let (mut deaf, mut spawned) = (false, false);
+        let (mut deaf, mut spawned) = (false, None);
         loop {
             let mut fds = [
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
@@ -187,7 +189,8 @@ impl<'a> Guard<'a> {
             // A closed channel stays readable: once it is known to be closed it is not waited for.
             wait(&mut fds[..if deaf { 1 } else { 2 }])?;
             deaf = deaf || listen(&mine, &mut spawned);
-            if spawned {
+            if let Some(lent) = spawned.take() {
+                self.roles.adopt(lent);
                 self.sweep();
             }
             while self.signals.read()?.is_some() {}
@@ -243,7 +246,7 @@ impl<'a> Guard<'a> {
                 PollFd::from_borrowed_fd(words.as_fd(), PollFlags::IN),
             ];
             wait(&mut fds[..if deaf { 1 } else { 2 }])?;
-            deaf = deaf || listen(words, &mut false);
+            deaf = deaf || listen(words, &mut None);
         }
         Ok(())
     }
@@ -280,12 +283,13 @@ fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
     }
 }
 
-/// Hears the keeper; whether it has closed its end. `spawned` is set if it says so.
-fn listen(keeper: &Channel, spawned: &mut bool) -> bool {
+/// Hears the keeper; whether it has closed its end. What comes with the news of the spawn is put into `spawned`.
+fn listen(keeper: &Channel, spawned: &mut Option<Vec<OwnedFd>>) -> bool {
     loop {
-        match keeper.hear() {
+        let mut lent = Vec::new();
+        match keeper.hear_with(&mut lent) {
             Heard::Word(Word::Release) => role::release_stdio(),
-            Heard::Word(Word::Spawned) => *spawned = true,
+            Heard::Word(Word::Spawned) => *spawned = Some(lent),
             Heard::Word(Word::Here { .. } | Word::Finished { .. } | Word::Signalled(_)) => {}
             Heard::Nothing => return false,
             Heard::Closed => return true,

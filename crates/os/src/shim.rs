@@ -40,6 +40,9 @@ pub enum Detach {
 /// How often a lost pair is replaced.
 const RELIGHTS: u32 = 3;
 
+/// How long the death of a killed process may take.
+const PAIR_END_MS: u64 = 5_000;
+
 /// Starts the guard and keeps the place until all is done.
 pub fn run(region: &Region, detach: Detach, roles: &mut dyn Roles) -> io::Result<Ending> {
     let signals = Signals::open(&ENDING)?;
@@ -143,7 +146,10 @@ impl Shim {
                     }
                     Heard::Word(Word::Signalled(_) | Word::Release | Word::Spawned) => {}
                     Heard::Nothing => break,
-                    Heard::Closed => return Ok(Wake::Lost),
+                    Heard::Closed => {
+                        self.outlast_the_pair();
+                        return Ok(Wake::Lost);
+                    }
                 }
             }
             while let Some(received) = self.signals.read()? {
@@ -155,6 +161,15 @@ impl Shim {
             if lost {
                 return Ok(Wake::Lost);
             }
+        }
+    }
+
+    /// A process that was killed closes its descriptors before it is dead. Until it is, it would count as the living
+    /// owner of its tree, and the next guard would spare that tree.
+    fn outlast_the_pair(&self) {
+        if let Some((guard, keeper)) = &self.pair {
+            guard.wait_ended(PAIR_END_MS);
+            keeper.wait_ended(PAIR_END_MS);
         }
     }
 

@@ -111,7 +111,13 @@ pub fn end(stray: &Stray, confirm_ms: u64) -> Outcome {
             left: stray.members.clone(),
         };
     }
-    hunt(&stray.tag, &stray.recorded, &stray.leaves, confirm_ms)
+    hunt(
+        &stray.tag,
+        &stray.members,
+        &stray.recorded,
+        &stray.leaves,
+        confirm_ms,
+    )
 }
 
 /// Ends everybody that a tag names, for somebody who has the right to but is not their ancestor: a side guard, or a
@@ -123,7 +129,7 @@ pub fn end_by_tag(tag: &Tag, recorded: &[Identity], confirm_ms: u64) -> Outcome 
     }
     let leaf = Leaf::of(tag).map(|leaf| leaf.path().to_owned());
     let leaves: Vec<PathBuf> = leaf.into_iter().collect();
-    hunt(tag, recorded, &leaves, confirm_ms)
+    hunt(tag, &[], recorded, &leaves, confirm_ms)
 }
 
 fn entry<'a>(found: &'a mut BTreeMap<String, Stray>, tag: &Tag, by: &'static str) -> &'a mut Stray {
@@ -141,8 +147,15 @@ fn entry<'a>(found: &'a mut BTreeMap<String, Stray>, tag: &Tag, by: &'static str
     stray
 }
 
-/// Kills and looks again, until two looks find nobody.
-fn hunt(tag: &Tag, recorded: &[Identity], leaves: &[PathBuf], confirm_ms: u64) -> Outcome {
+/// Kills and looks again, until two looks find nobody. Whoever is proven already is killed before the first look, which
+/// takes its time: an identity stays proven, whatever its process has become.
+fn hunt(
+    tag: &Tag,
+    proven: &[Seen],
+    recorded: &[Identity],
+    leaves: &[PathBuf],
+    confirm_ms: u64,
+) -> Outcome {
     let deadline = clock::now().after_ms(confirm_ms);
     let spared = spared();
     let opened: Vec<Leaf> = leaves
@@ -150,6 +163,15 @@ fn hunt(tag: &Tag, recorded: &[Identity], leaves: &[PathBuf], confirm_ms: u64) -
         .filter_map(|path| Leaf::open(path.clone()).ok())
         .collect();
     let mut met: BTreeMap<Identity, Seen> = BTreeMap::new();
+    for seen in proven {
+        if !spared.contains(&seen.who.pid)
+            && let Ok(handle) = Handle::open(seen.who)
+        {
+            // Refusals are met again, and counted, below.
+            handle.signal(Signal::KILL).ok();
+            met.insert(seen.who, seen.clone());
+        }
+    }
     let mut quiet = 0;
     while quiet < 2 {
         let pids: Vec<i32> = tagged(&|found| found == tag)
@@ -241,6 +263,7 @@ fn look(
     let mut members: BTreeMap<i32, Member> = BTreeMap::new();
     let mut add = |pid: i32, who: Option<Identity>, proof: &dyn Fn() -> bool| {
         if !spared.contains(&pid)
+            && !members.contains_key(&pid)
             && let Some(who) = who.or_else(|| identity::of(pid).ok())
             && let Some(member) = Member::hold(who, proof)
         {

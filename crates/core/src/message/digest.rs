@@ -9,7 +9,7 @@ use core::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::token::{fold, hash_bytes};
+use super::token::{fold, hash_of};
 
 /// The fingerprint of JSON text; none if it is no JSON, or nested more deeply than anybody writes.
 pub(super) fn digest(json: &str) -> Option<u64> {
@@ -79,7 +79,7 @@ impl<'de> Visitor<'de> for Any {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Digest, E> {
-        Ok(Digest::of(Sort::Text, hash_bytes(value.as_bytes())))
+        Ok(Digest::of(Sort::Text, hash_of(value.as_bytes())))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Digest, A::Error> {

@@ -48,10 +48,10 @@ pub struct Inflight<S> {
     free: Free,
     open: usize,
     settled: usize,
-    /// Slots whose answers are on their way to the client.
-    unwritten: Vec<u32>,
+    /// Where the answers that are on their way to the client belong.
+    unwritten: Vec<Spot>,
     /// The same for answers of our own, which go another way.
-    unwritten_ours: Vec<u32>,
+    unwritten_ours: Vec<Spot>,
     sequence: u64,
 }
 
@@ -148,29 +148,29 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     /// The server's answer is on its way to the client: nobody waits any more, but the entry stays until
     /// [`Inflight::delivered`].
     pub fn answered(&mut self, id: &[u8]) -> Option<Entry> {
-        let (slot, entry) = self.take_answer(id)?;
-        self.unwritten.push(slot);
+        let (spot, entry) = self.take_answer(id)?;
+        self.unwritten.push(spot);
         Some(entry)
     }
 
     /// An answer of our own is on its way to the client: the entry stays until [`Inflight::written`].
     pub fn answered_by_us(&mut self, id: &[u8]) -> Option<Entry> {
-        let (slot, entry) = self.take_answer(id)?;
-        self.unwritten_ours.push(slot);
+        let (spot, entry) = self.take_answer(id)?;
+        self.unwritten_ours.push(spot);
         Some(entry)
     }
 
     /// All answers of the server that were on their way have reached the client.
     pub fn delivered(&mut self) {
-        while let Some(slot) = self.unwritten.pop() {
-            self.release_answered(slot);
+        while let Some(spot) = self.unwritten.pop() {
+            self.release_answered(spot);
         }
     }
 
     /// All answers of our own that were on their way have reached the client.
     pub fn written(&mut self) {
-        while let Some(slot) = self.unwritten_ours.pop() {
-            self.release_answered(slot);
+        while let Some(spot) = self.unwritten_ours.pop() {
+            self.release_answered(spot);
         }
     }
 
@@ -359,20 +359,20 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         Some(slot as u32)
     }
 
-    fn take_answer(&mut self, id: &[u8]) -> Option<(u32, Entry)> {
+    fn take_answer(&mut self, id: &[u8]) -> Option<(Spot, Entry)> {
         let spot = self.spot(id)?;
         let (State::Open, _, entry) = self.slots.as_ref()[spot.slot as usize].read()? else {
             return None;
         };
         self.unlink(spot.slot);
         self.slots.as_mut()[spot.slot as usize].answered();
-        Some((spot.slot, entry))
+        Some((spot, entry))
     }
 
-    fn release_answered(&mut self, slot: u32) {
-        if let Some((State::Answered, id, _)) = self.slots.as_ref()[slot as usize].read() {
-            let hash = token::hash(id);
-            self.release(Spot { hash, slot });
+    /// An answered slot keeps its id, and so its hash, until it is released here or opened again.
+    fn release_answered(&mut self, spot: Spot) {
+        if let Some((State::Answered, _, _)) = self.slots.as_ref()[spot.slot as usize].read() {
+            self.release(spot);
         }
     }
 

@@ -49,22 +49,27 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
 
 /// A hash that is equal for equal ids. It withstands no attacker: who chooses bad ids harms only its own table.
 pub(super) fn hash(token: &[u8]) -> u64 {
-    if is_plain(token) {
-        hash_bytes(token)
-    } else {
-        hash_bytes(&plain(token))
+    let (hash, plain_already) = hash_bytes(token, odd_sign(token));
+    if plain_already {
+        return hash;
     }
+    let (hash, _) = hash_bytes(&plain(token), 0);
+    hash
 }
 
 /// Whether the token is written in the one way that [`plain`] would choose.
 fn is_plain(token: &[u8]) -> bool {
-    let sign = if token.first() == Some(&b'"') {
+    // An id is short: a plain loop beats the call of a search.
+    !token.contains(&odd_sign(token))
+}
+
+/// What such a token does not have in it: a string no escape, a number no fraction.
+fn odd_sign(token: &[u8]) -> u8 {
+    if token.first() == Some(&b'"') {
         b'\\'
     } else {
         b'.'
-    };
-    // An id is short: a plain loop beats the call of a search.
-    !token.contains(&sign)
+    }
 }
 
 /// The plain form of a token: a string with no more escapes than it needs, a number without a fraction of zeros.
@@ -88,19 +93,37 @@ pub(super) fn plain(token: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// A hash of any bytes, with the same warning.
-pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
+pub(super) fn hash_of(bytes: &[u8]) -> u64 {
+    hash_bytes(bytes, 0).0
+}
+
+/// The hash, and whether `sign` is nowhere in the bytes: eight at a time.
+fn hash_bytes(bytes: &[u8], sign: u8) -> (u64, bool) {
     const K: u64 = 0x9E37_79B9_7F4A_7C15;
+    let signs = u64::from(sign) * LOW;
+    let mut found = 0;
     let mut hash = bytes.len() as u64;
     let mut rest = bytes;
     while let Some((word, more)) = rest.split_first_chunk::<8>() {
-        hash = fold(hash ^ u64::from_le_bytes(*word), K);
+        let word = u64::from_le_bytes(*word);
+        found |= zero_bytes(word ^ signs);
+        hash = fold(hash ^ word, K);
         rest = more;
     }
-    let mut last = 0;
+    // All bits are set above the last bytes, so that nothing there is taken for the sign.
+    let mut last = u64::MAX;
     for &byte in rest {
         last = last << 8 | u64::from(byte);
     }
-    fold(hash ^ last, K) ^ hash
+    found |= zero_bytes(last ^ signs);
+    (fold(hash ^ last, K) ^ hash, found == 0)
+}
+
+const LOW: u64 = 0x0101_0101_0101_0101;
+
+/// Not zero exactly if one of the eight bytes is.
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(LOW) & !word & (LOW << 7)
 }
 
 /// Mixes two words well enough for an accident never to happen.

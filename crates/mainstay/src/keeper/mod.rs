@@ -95,7 +95,8 @@ enum Turn {
 /// One link's keeper.
 struct Keeper<'p> {
     plan: &'p Plan,
-    entry: Option<&'p Entry>,
+    /// The link's directory: an earlier keeper's, or taken once the server runs.
+    entry: Option<Entry>,
     region: &'p Region,
     me: Identity,
     link: Link<'static>,
@@ -141,7 +142,7 @@ struct Keeper<'p> {
 }
 
 impl<'p> Keeper<'p> {
-    fn new(plan: &'p Plan, entry: Option<&'p Entry>, keeping: Keeping<'p>) -> io::Result<Self> {
+    fn new(plan: &'p Plan, entry: Option<&Entry>, keeping: Keeping<'p>) -> io::Result<Self> {
         let Keeping {
             region,
             parts,
@@ -168,7 +169,7 @@ impl<'p> Keeper<'p> {
         let client_err = Port::of_client(standard(2), Way::Out).ok();
         let mut keeper = Self {
             plan,
-            entry,
+            entry: entry.and_then(|entry| entry.try_clone().ok()),
             region,
             me,
             link: Link::new(plan.about(), limits.clone(), parts.record),
@@ -296,7 +297,7 @@ impl<'p> Keeper<'p> {
     pub(super) fn note_members(&mut self) {
         self.note_at = None;
         self.noted_at = self.now;
-        if let (Some(server), Some(entry)) = (&self.server, self.entry) {
+        if let (Some(server), Some(entry)) = (&self.server, &self.entry) {
             let members: Vec<Identity> = server
                 .tree
                 .members()
@@ -305,6 +306,13 @@ impl<'p> Keeper<'p> {
                 .collect();
             // Best effort: without it only the sweep after a double kill sees less.
             drop(entry.members(&members));
+        }
+        if let Some(stdout) = self
+            .server
+            .as_ref()
+            .and_then(|server| server.stdout.as_ref())
+        {
+            stdout.narrow();
         }
         self.up.give_back();
         self.down.give_back();

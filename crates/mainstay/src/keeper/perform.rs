@@ -1,5 +1,6 @@
 //! Doing what the link asks for: one exhaustive match.
 
+use std::path::Path;
 use std::task::Context;
 
 use mainstay_core::event::{Lost, Seen, Start, StderrDropped, What};
@@ -15,6 +16,7 @@ use super::{Keeper, NOTE_FIRST_MS, SIDE_GUARDS, server, session};
 use crate::container::{self, Container};
 use crate::registry::card::{self, Card};
 use crate::registry::control::Answer;
+use crate::registry::entry::Entry;
 
 impl Keeper<'_> {
     /// Drains the link's outputs; whether there were any.
@@ -47,8 +49,12 @@ impl Keeper<'_> {
     }
 
     fn spawn(&mut self) {
-        let directory = self.entry.map(|entry| entry.path().to_path_buf());
         let next = self.link.generation() + 1;
+        if Container::of(&self.plan.argv, Path::new(""), next).is_some() {
+            // A container's id is written into the link's directory; nobody else needs that before the server runs.
+            self.take_entry();
+        }
+        let directory = self.entry.as_ref().map(|entry| entry.path().to_path_buf());
         let container =
             directory.and_then(|directory| Container::of(&self.plan.argv, &directory, next));
         match server::start(self.plan, container.as_ref(), self.me) {
@@ -69,6 +75,7 @@ impl Keeper<'_> {
                     client: self.plan.client.clone(),
                     detached: self.plan.detached.clone(),
                 }));
+                self.take_entry();
                 self.write_card();
                 self.listen();
             }
@@ -84,17 +91,25 @@ impl Keeper<'_> {
                 });
             }
         }
-        self.to_guard.say(Word::Spawned);
+        let lock = self.entry.as_ref().map(Entry::lent);
+        self.to_guard
+            .say_with(Word::Spawned, lock.as_ref().map_or(&[], |fds| fds));
     }
 
     /// After a keeper was lost: its generation's container lives on, because the engine owns it.
     pub(super) fn kill_lost_container(&self) {
-        if let Some(entry) = self.entry
+        if let Some(entry) = &self.entry
             && let Some((container, _)) =
                 Container::of(&self.plan.argv, entry.path(), self.link.generation())
             && let Some(kill) = container.kill()
         {
             run_to_its_end(&kill, self.plan.limits.kill_confirm_ms);
+        }
+    }
+
+    fn take_entry(&mut self) {
+        if self.entry.is_none() {
+            self.entry = session::take_entry(self.plan);
         }
     }
 
@@ -149,7 +164,7 @@ impl Keeper<'_> {
             .then(|| {
                 session::stand_beside(
                     self.plan,
-                    self.entry,
+                    self.entry.as_ref(),
                     self.region,
                     self.to_shim.get(),
                     self.me,
@@ -219,14 +234,14 @@ impl Keeper<'_> {
 
     pub(super) fn write_card(&mut self) {
         self.shown = self.link.word();
-        if let (Some(card), Some(entry)) = (self.card(), self.entry) {
+        if let (Some(card), Some(entry)) = (self.card(), &self.entry) {
             // Best effort: `ps` shows an older state.
             drop(entry.write(&card));
         }
     }
 
     fn listen(&mut self) {
-        if let Some(entry) = self.entry {
+        if let Some(entry) = &self.entry {
             self.control.listen(entry);
         }
     }
@@ -266,7 +281,7 @@ impl Keeper<'_> {
         if let Some(pid) = self.side_guard {
             mainstay_os::role::dismiss(pid);
         }
-        if let Some(entry) = self.entry {
+        if let Some(entry) = &self.entry {
             drop(entry.clear());
         }
         self.to_shim.get().say(Word::Finished {

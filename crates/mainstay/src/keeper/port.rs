@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -34,7 +35,24 @@ pub struct Port {
     kind: Kind,
     /// There may be bytes that the runtime will not tell of again: readiness was consumed without reading.
     untold: Cell<bool>,
+    /// How wide the pipe is: nobody's but ours is ever widened.
+    width: Cell<Width>,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// As its owner made it.
+    Fixed,
+    /// As the kernel made it; it may be widened.
+    Usual,
+    /// Widened for large messages.
+    Wide,
+}
+
+/// What a pipe holds as the kernel makes it, and what it holds while large messages pass. All pipes of a user share one
+/// budget (64 MB), so a pipe is wide only while it is needed.
+const USUAL_BYTES: usize = 64 * 1024;
+const WIDE_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 enum Kind {
@@ -49,9 +67,23 @@ enum Kind {
 struct Sink {
     fd: OwnedFd,
     socket: bool,
-    /// A copy that tells when there is room again.
-    full: RefCell<Option<AsyncFd<OwnedFd>>>,
+    /// There was no room lately.
+    full: RefCell<Option<Watch>>,
 }
+
+/// Tells when there is room again.
+#[derive(Debug)]
+struct Watch {
+    /// A copy of the descriptor: what is watched is watched for as long as it lives.
+    fd: AsyncFd<OwnedFd>,
+    /// There was none when it was last written to.
+    full: bool,
+    /// How many writes have found room since.
+    calm: u32,
+}
+
+/// After so many writes that found room, nobody watches for it any more.
+const CALM: u32 = 16;
 
 impl Port {
     /// One of the client's descriptors; the original stays as it is.
@@ -83,14 +115,37 @@ impl Port {
             rustix::fs::fcntl_setfl(&own, flags | OFlags::NONBLOCK)?;
             own
         };
-        Self::of_ours(own, way)
+        match way {
+            Way::In => Self::source(own, Kind::Stream),
+            Way::Out => Ok(Self::sink(own, false)),
+        }
     }
 
     /// One end of a pipe that we made; it is non-blocking already.
     pub fn of_ours(fd: OwnedFd, way: Way) -> io::Result<Self> {
         match way {
-            Way::In => Self::source(fd, Kind::Stream),
+            Way::In => {
+                let port = Self::source(fd, Kind::Stream)?;
+                port.width.set(Width::Usual);
+                Ok(port)
+            }
             Way::Out => Ok(Self::sink(fd, false)),
+        }
+    }
+
+    /// Large messages pass: fewer and longer turns for whoever writes.
+    pub fn widen(&self) {
+        // Refused if the user's pipes hold too much already: then it stays as it is, and is not asked again.
+        if self.width.get() == Width::Usual {
+            fcntl_setpipe_size(self, WIDE_BYTES).ok();
+            self.width.set(Width::Wide);
+        }
+    }
+
+    /// They have passed. A pipe that holds too much for it stays wide until the next time.
+    pub fn narrow(&self) {
+        if self.width.get() == Width::Wide && fcntl_setpipe_size(self, USUAL_BYTES).is_ok() {
+            self.width.set(Width::Usual);
         }
     }
 
@@ -98,6 +153,7 @@ impl Port {
         Self {
             kind,
             untold: Cell::new(false),
+            width: Cell::new(Width::Fixed),
         }
     }
 
@@ -200,6 +256,13 @@ impl Port {
             }
         };
         let mut full = full.borrow_mut();
+        // It was full when last written to: until it tells of room a write would be in vain.
+        if let Some(watch) = &*full
+            && watch.full
+        {
+            // It stays ready until a write finds none.
+            drop(ready!(watch.fd.poll_write_ready(cx))?);
+        }
         loop {
             let put = if *socket {
                 send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
@@ -207,25 +270,46 @@ impl Port {
                 rustix::io::write(fd, bytes)
             };
             match put {
+                Ok(len) if len == bytes.len() => {
+                    if let Some(watch) = &mut *full {
+                        watch.full = false;
+                        watch.calm += 1;
+                        if watch.calm > CALM {
+                            *full = None;
+                        }
+                    }
+                    return Poll::Ready(Ok(len));
+                }
                 Ok(len) => {
-                    if len == bytes.len() {
-                        *full = None;
+                    // A short write has filled it: the next one would be in vain, and room brings a new event.
+                    if let Poll::Ready(ready) = watched(&mut full, fd)?.poll_write_ready(cx) {
+                        ready?.clear_ready();
                     }
                     return Poll::Ready(Ok(len));
                 }
                 Err(Errno::AGAIN) => {
-                    let watch = match full.take() {
-                        Some(watch) => watch,
-                        // If there is room by now, it tells so at once.
-                        None => registered(fd.try_clone()?, Interest::WRITABLE)?,
-                    };
-                    ready!(full.insert(watch).poll_write_ready(cx))?.clear_ready();
+                    ready!(watched(&mut full, fd)?.poll_write_ready(cx))?.clear_ready();
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
     }
+}
+
+/// Notes that it is full, and watches for room.
+fn watched<'w>(full: &'w mut Option<Watch>, fd: &OwnedFd) -> io::Result<&'w AsyncFd<OwnedFd>> {
+    let fd = match full.take() {
+        Some(watch) => watch.fd,
+        // If there is room by now, it tells so at once.
+        None => registered(fd.try_clone()?, Interest::WRITABLE)?,
+    };
+    let watch = full.insert(Watch {
+        fd,
+        full: true,
+        calm: 0,
+    });
+    Ok(&watch.fd)
 }
 
 impl AsFd for Port {

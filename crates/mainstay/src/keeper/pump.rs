@@ -158,6 +158,9 @@ impl Pump {
             }
             Poll::Ready(Ok(len)) => {
                 self.dry = false;
+                if len >= WHOLE_LINE_BYTES {
+                    from.widen();
+                }
                 self.at.end += len as u32;
                 self.keep();
                 Ok(true)

@@ -1,6 +1,6 @@
 //! What the guard is lent: how a keeper is started, and how a tree is ended that is not below us.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use mainstay_core::ids::{Identity, Tag};
 use mainstay_os::channel::Channel;
@@ -27,13 +27,13 @@ impl<'p> Session<'p> {
 
 impl Roles for Session<'_> {
     fn prepare(&mut self) {
-        // Without a directory the server runs all the same; it is only not listed.
-        self.entry = self
-            .plan
-            .paths
-            .make()
-            .ok()
-            .and_then(|()| Entry::take(&self.plan.paths, self.plan.id).ok());
+        self.entry = take_entry(self.plan);
+    }
+
+    fn adopt(&mut self, lent: Vec<OwnedFd>) {
+        if self.entry.is_none() {
+            self.entry = Entry::adopt(&self.plan.paths, self.plan.id, lent);
+        }
     }
 
     fn keeper(&mut self, keeping: Keeping<'_>) -> u8 {
@@ -51,6 +51,12 @@ impl Roles for Session<'_> {
     fn sweep(&mut self) {
         sweeper::sweep(self.plan);
     }
+}
+
+/// The link's directory with its lock. Without it the server runs all the same; it is only not listed.
+pub(super) fn take_entry(plan: &Plan) -> Option<Entry> {
+    plan.paths.make().ok()?;
+    Entry::take(&plan.paths, plan.id).ok()
 }
 
 /// Starts a side guard: its pid, and our end of its channel.

@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -120,6 +120,21 @@ impl Entry {
             directory: self.directory.try_clone()?,
             lock: self.lock.try_clone()?,
         })
+    }
+
+    /// A link's directory and lock, by the descriptors that [`Self::lent`] gave.
+    pub fn adopt(paths: &Paths, id: LinkId, lent: Vec<OwnedFd>) -> Option<Self> {
+        let [directory, lock] = <[OwnedFd; 2]>::try_from(lent).ok()?;
+        Some(Self {
+            path: paths.run().join(id.to_string()),
+            directory: directory.into(),
+            lock: lock.into(),
+        })
+    }
+
+    /// What another process needs to share the lock.
+    pub fn lent(&self) -> [BorrowedFd<'_>; 2] {
+        [self.directory.as_fd(), self.lock.as_fd()]
     }
 
     /// The descriptors that a forked role must keep to hold the lock.
