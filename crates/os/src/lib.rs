@@ -26,3 +26,4 @@ pub mod sweep;
 pub mod tier;
 pub mod title;
 pub mod tree;
+pub mod watch_files;
