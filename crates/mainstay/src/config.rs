@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use mainstay_core::limits::{Limits, TABLE};
+use mainstay_core::policy::{Policy, Retry};
 use mainstay_core::tier::Tier;
 
 use crate::paths::Paths;
@@ -27,6 +28,16 @@ pub struct Settings {
     pub tier: Option<Tier>,
     /// The weakest tier that will do.
     pub require_tier: Option<Tier>,
+    /// What is sent again to the next generation.
+    pub retry: Option<Retry>,
+    /// Whether the server is started only when it is needed.
+    pub lazy: Option<bool>,
+    /// Whether changed lists are announced even if the server did not say that it would.
+    pub advertise: Option<bool>,
+    /// Paths whose changes restart the server; an empty list turns off what is set elsewhere.
+    pub watch: Option<Vec<PathBuf>>,
+    /// Whether openings are remembered and used.
+    pub record: Option<bool>,
 }
 
 impl Settings {
@@ -38,7 +49,22 @@ impl Settings {
         }
         self.tier = self.tier.or(others.tier);
         self.require_tier = self.require_tier.or(others.require_tier);
+        self.retry = self.retry.or(others.retry);
+        self.lazy = self.lazy.or(others.lazy);
+        self.advertise = self.advertise.or(others.advertise);
+        self.watch = self.watch.or_else(|| others.watch.clone());
+        self.record = self.record.or(others.record);
         self
+    }
+
+    /// The choices, with what is built in where nothing is set.
+    pub fn policy(&self) -> Policy {
+        let built_in = Policy::default();
+        Policy {
+            retry: self.retry.unwrap_or(built_in.retry),
+            lazy: self.lazy.unwrap_or(built_in.lazy),
+            advertise: self.advertise.unwrap_or(built_in.advertise),
+        }
     }
 
     /// The limits, with what is built in where nothing is set.

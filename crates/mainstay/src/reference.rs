@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command, CommandFactory};
 use mainstay_core::limits::{self, TABLE};
+use mainstay_core::policy::Retry;
 use mainstay_core::tier::Tier;
 use serde_json::Value;
 
@@ -141,6 +142,7 @@ fn config_page() {
     }
     let words: Vec<&str> = Tier::ALL.iter().map(|tier| tier.word()).collect();
     let tiers = words.join(", ");
+    let ways = Retry::ALL.map(Retry::word).join(", ");
     for (key, place, form, default, help) in [
         (
             "tier",
@@ -155,6 +157,41 @@ fn config_page() {
             tiers.as_str(),
             "none",
             "Do not start the server at all unless its tree is held at least this strongly",
+        ),
+        (
+            "retry",
+            "both",
+            ways.as_str(),
+            Retry::default().word(),
+            "What is sent again if the server dies in the middle: nothing, what is safe by the protocol, or also calls of tools annotated as read-only or idempotent",
+        ),
+        (
+            "lazy",
+            "both",
+            "true or false",
+            "false",
+            "Do not start the server before it is needed",
+        ),
+        (
+            "advertise_list_changed",
+            "both",
+            "true or false",
+            "false",
+            "Tell the client of changed lists after a restart, also where the server did not say that it would",
+        ),
+        (
+            "watch",
+            "both",
+            "list of paths, relative to the server's directory, or `~/…`",
+            "none",
+            "Restart the server between two requests when one of these files or directories changes",
+        ),
+        (
+            "record",
+            "both",
+            "true or false",
+            "true",
+            "Remember how the server opens, and use what is remembered",
         ),
         ("command", "server", "text", "", "The server command"),
         ("args", "server", "list of texts", "", "Its arguments"),

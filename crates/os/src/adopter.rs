@@ -75,9 +75,7 @@ fn old_zombies(adopter: i32) -> usize {
 
 /// Since its start; how long it has been dead cannot be seen.
 fn age_ms(stat: &Stat) -> u64 {
-    // SAFETY: sysconf takes no pointers.
-    let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-    clock::since_boot_ms().saturating_sub(stat.start * 1_000 / ticks_a_second)
+    clock::since_boot_ms().saturating_sub(clock::ticks_ms(stat.start))
 }
 
 /// Old zombies are counted only where nothing else has decided.

@@ -20,3 +20,10 @@ pub fn wall_ms() -> u64 {
     let time = clock_gettime(ClockId::Realtime);
     time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
 }
+
+/// Ticks, the unit of times in `/proc/PID/stat`, as milliseconds.
+pub fn ticks_ms(ticks: u64) -> u64 {
+    // SAFETY: sysconf takes no pointers.
+    let a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
+    ticks * 1_000 / a_second
+}

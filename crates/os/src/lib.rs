@@ -7,6 +7,7 @@
 //! again; a child never inherits a descriptor, signal mask or signal disposition of ours.
 
 pub mod adopter;
+pub mod cap;
 pub mod census;
 pub mod channel;
 pub mod clock;
@@ -14,6 +15,7 @@ pub mod dbus;
 pub mod guard;
 pub mod holder;
 pub mod identity;
+pub mod measure;
 pub mod memory;
 pub mod record;
 pub mod role;
@@ -24,3 +26,4 @@ pub mod sweep;
 pub mod tier;
 pub mod title;
 pub mod tree;
+pub mod watch_files;

@@ -63,6 +63,7 @@ pub enum Verb {
     #[command(after_help = "Examples:
   mainstay run -- npx -y @playwright/mcp
   mainstay run --name files --grace-eof 5s -- uvx mcp-server-filesystem /srv
+  mainstay run --watch src -- python server.py     restarted whenever you have changed it
   mainstay run --name files            command and limits from [server.files] of the config file
 
 Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 126 not executable,

@@ -71,7 +71,16 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         limits,
         tier,
         require_tier,
+        policy,
+        watch,
+        record,
     } = settled;
+    let watch = if watch.is_empty() {
+        watch
+    } else {
+        let base = cwd.clone().map_or_else(std::env::current_dir, Ok)?;
+        watch.iter().map(|path| base.join(path)).collect()
+    };
     let wish = match (tier, require_tier) {
         (Some(tier), _) => Wish::Exactly(tier),
         (None, Some(tier)) => Wish::AtLeast(tier),
@@ -97,6 +106,9 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         env: env.into_iter().collect(),
         cwd,
         limits,
+        policy,
+        watch,
+        record,
         wish,
         paths,
         realm: identity::realm()?,

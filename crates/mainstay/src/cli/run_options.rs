@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use mainstay_core::limits::{Limit, TABLE, Unit};
+use mainstay_core::policy::Retry;
 use mainstay_core::tier::Tier;
 
 use crate::config::{Settings, quantity};
@@ -30,6 +32,27 @@ pub struct RunOptions {
     #[arg(long, value_name = "TIER", value_parser = tier)]
     pub require_tier: Option<Tier>,
 
+    /// What is sent again if the server dies in the middle: never (nothing), safe (what only reads, by the
+    /// protocol) or annotated (also calls of tools annotated as read-only or idempotent) [default: safe]
+    #[arg(long, value_name = "WHAT", value_parser = retry)]
+    pub retry: Option<Retry>,
+
+    /// Do not start the server before it is needed; what an earlier session showed is answered from its record
+    #[arg(long)]
+    pub lazy: bool,
+
+    /// Tell the client of changed lists after a restart, also where the server did not say that it would
+    #[arg(long)]
+    pub advertise_list_changed: bool,
+
+    /// Restart the server between two requests when this file or directory changes; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub watch: Vec<PathBuf>,
+
+    /// Neither remember how this server opens nor use what is remembered
+    #[arg(long)]
+    pub no_record: bool,
+
     /// Limits that were given.
     #[command(flatten)]
     pub limits: LimitOptions,
@@ -46,6 +69,11 @@ impl RunOptions {
             limits: self.limits.0.clone(),
             tier: self.tier,
             require_tier: self.require_tier,
+            retry: self.retry,
+            lazy: self.lazy.then_some(true),
+            advertise: self.advertise_list_changed.then_some(true),
+            watch: (!self.watch.is_empty()).then(|| self.watch.clone()),
+            record: self.no_record.then_some(false),
         }
     }
 
@@ -115,6 +143,11 @@ fn tier(word: &str) -> Result<Tier, String> {
         .map_err(|problem: mainstay_core::tier::UnknownTier| problem.to_string())
 }
 
+fn retry(word: &str) -> Result<Retry, String> {
+    word.parse()
+        .map_err(|problem: mainstay_core::policy::UnknownRetry| problem.to_string())
+}
+
 fn name(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("a name cannot be empty".into());
@@ -167,6 +200,11 @@ mod tests {
             ("--grace-eof 2 -- x", "`2` is not a time"),
             ("--grace-eof 1h -- x", "`1h` is out of range (0 to 10m)"),
             ("--tier jail -- x", "unknown tier `jail`"),
+            (
+                "--retry always -- x",
+                "not a way to retry: say never, safe or annotated",
+            ),
+            ("--watch= -- x", "a value is required for '--watch <PATH>'"),
             (&format!("--name {} -- x", "n".repeat(65)), "64 characters"),
         ] {
             let told = parse(line).unwrap_err();

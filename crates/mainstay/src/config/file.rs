@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use mainstay_core::limits::{Limit, TABLE};
+use mainstay_core::policy::UnknownRetry;
 use mainstay_core::tier::Tier;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -21,7 +22,15 @@ const FILE_BYTES: u64 = 1024 * 1024;
 /// What may stand at the top.
 const TOP: [&str; 2] = ["defaults", "server"];
 /// Keys beside the limits that may stand in `[defaults]`.
-pub const COMMON: [&str; 2] = ["tier", "require_tier"];
+pub const COMMON: [&str; 7] = [
+    "tier",
+    "require_tier",
+    "retry",
+    "lazy",
+    "advertise_list_changed",
+    "watch",
+    "record",
+];
 /// Keys that only a server has.
 pub const SERVER: [&str; 4] = ["command", "args", "env", "cwd"];
 
@@ -108,7 +117,7 @@ impl Reader<'_> {
             }
             match name.get_ref().as_ref() {
                 "command" => server.command = Some(self.string(value, "command")?),
-                "args" => server.args = self.strings(value)?,
+                "args" => server.args = self.strings(value, "args")?,
                 "env" => server.env = self.variables(value)?,
                 "cwd" => server.cwd = Some(self.directory(value)?),
                 other => {
@@ -141,6 +150,16 @@ impl Reader<'_> {
         match name {
             "tier" => settings.tier = Some(self.tier(value, name)?),
             "require_tier" => settings.require_tier = Some(self.tier(value, name)?),
+            "retry" => {
+                let word = self.string(value, name)?;
+                settings.retry = Some(word.parse().map_err(|problem: UnknownRetry| {
+                    self.mistake(&value.span(), format!("`{name}`: `{word}` is {problem}"))
+                })?);
+            }
+            "lazy" => settings.lazy = Some(self.boolean(value, name)?),
+            "advertise_list_changed" => settings.advertise = Some(self.boolean(value, name)?),
+            "record" => settings.record = Some(self.boolean(value, name)?),
+            "watch" => settings.watch = Some(self.watched(value)?),
             _ => {
                 let Some(limit) = TABLE.iter().find(|limit| key(limit) == name) else {
                     return Ok(false);
@@ -165,13 +184,32 @@ impl Reader<'_> {
             .map_err(|problem| self.mistake(&value.span(), format!("`{name}`: {problem}")))
     }
 
-    fn directory(&self, value: &Value<'_>) -> Result<PathBuf, Report> {
-        let text = self.string(value, "cwd")?;
-        let path = match text.strip_prefix("~/") {
+    fn boolean(&self, value: &Value<'_>, name: &str) -> Result<bool, Report> {
+        let read = value.get_ref().as_bool();
+        read.ok_or_else(|| self.wrong_type(value, name, "`true` or `false`"))
+    }
+
+    /// Paths that may be relative: to the directory of the server, which is not known here.
+    fn watched(&self, value: &Value<'_>) -> Result<Vec<PathBuf>, Report> {
+        let texts = self.strings(value, "watch")?;
+        if texts.iter().any(String::is_empty) {
+            return Err(self.mistake(&value.span(), "`watch` has an empty path"));
+        }
+        Ok(texts.iter().map(|text| self.at_home(text)).collect())
+    }
+
+    /// A path, with `~` for the home directory.
+    fn at_home(&self, text: &str) -> PathBuf {
+        match text.strip_prefix("~/") {
             Some(rest) => self.home.join(rest),
             None if text == "~" => self.home.into(),
-            None => PathBuf::from(&text),
-        };
+            None => PathBuf::from(text),
+        }
+    }
+
+    fn directory(&self, value: &Value<'_>) -> Result<PathBuf, Report> {
+        let text = self.string(value, "cwd")?;
+        let path = self.at_home(&text);
         if path.is_absolute() {
             return Ok(path);
         }
@@ -198,13 +236,11 @@ impl Reader<'_> {
         Ok(variables)
     }
 
-    fn strings(&self, value: &Value<'_>) -> Result<Vec<String>, Report> {
+    fn strings(&self, value: &Value<'_>, name: &str) -> Result<Vec<String>, Report> {
         let Some(list) = value.get_ref().as_array() else {
-            return Err(self.wrong_type(value, "args", "a list of texts"));
+            return Err(self.wrong_type(value, name, "a list of texts"));
         };
-        list.iter()
-            .map(|value| self.string(value, "args"))
-            .collect()
+        list.iter().map(|value| self.string(value, name)).collect()
     }
 
     fn string(&self, value: &Value<'_>, name: &str) -> Result<String, Report> {
@@ -312,6 +348,7 @@ fn article(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mainstay_core::policy::Retry;
 
     fn read(text: &str) -> Result<Config, Report> {
         parse(Path::new("c.toml"), Path::new("/home/ann"), text)
@@ -327,6 +364,9 @@ grace_term = 0
 stderr_tail_lines = 10
 stderr_tail_bytes = "4KiB"
 tier = "subreaper"
+retry = "annotated"
+memory_max = "512MiB"
+hibernate = "10m"
 
 [server.play]
 grace_eof = "500ms"
@@ -335,6 +375,10 @@ command = "npx"
 args = ["-y", "@playwright/mcp"]
 env = { A = "1" }
 cwd = "~/work"
+lazy = true
+advertise_list_changed = false
+watch = ["src", "~/lib", "/opt/x"]
+record = false
 
 [server."dotted.name"]
 "#,
@@ -351,6 +395,14 @@ cwd = "~/work"
         assert_eq!(play.args, ["-y", "@playwright/mcp"]);
         assert_eq!(play.env["A"], "1");
         assert_eq!(play.cwd, Some("/home/ann/work".into()));
+        assert_eq!(limits.memory_max_bytes, 512 << 20);
+        assert_eq!(limits.hibernate_ms, 600_000);
+        assert_eq!(play.settings.retry, Some(Retry::Annotated));
+        assert_eq!(play.settings.lazy, Some(true));
+        assert_eq!(play.settings.advertise, Some(false));
+        assert_eq!(play.settings.record, Some(false));
+        let watch = ["src", "/home/ann/lib", "/opt/x"].map(PathBuf::from);
+        assert_eq!(play.settings.watch, Some(watch.into()));
         let other = config.server("somebody");
         assert_eq!(other.settings.limits().grace_eof_ms, 3_000);
         assert_eq!(other.command, None);
@@ -415,6 +467,21 @@ cwd = "~/work"
             (
                 "[defaults]\ntier = \"jail\"",
                 "c.toml:2: `tier`: unknown tier `jail` (one of subreaper, cgroup, scope, pidns)",
+                None,
+            ),
+            (
+                "[defaults]\nretry = \"always\"",
+                "c.toml:2: `retry`: `always` is not a way to retry: say never, safe or annotated",
+                None,
+            ),
+            (
+                "[defaults]\nlazy = \"yes\"",
+                "c.toml:2: `lazy` is a string, not `true` or `false`",
+                None,
+            ),
+            (
+                "[server.x]\nwatch = \"src\"",
+                "c.toml:2: `watch` is a string, not a list of texts",
                 None,
             ),
             (

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use mainstay_core::limits::Limits;
+use mainstay_core::policy::Policy;
 use mainstay_core::tier::Tier;
 
 use super::Config;
@@ -31,6 +32,12 @@ pub struct Settled {
     pub tier: Option<Tier>,
     /// The weakest tier that will do.
     pub require_tier: Option<Tier>,
+    /// What is chosen beyond numbers.
+    pub policy: Policy,
+    /// Paths whose changes restart the server; relative ones are relative to its directory.
+    pub watch: Vec<PathBuf>,
+    /// Whether openings are remembered and used.
+    pub record: bool,
 }
 
 /// Puts options, config file and built-in values together.
@@ -71,6 +78,9 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         limits: settings.limits(),
         tier: settings.tier,
         require_tier: settings.require_tier,
+        policy: settings.policy(),
+        record: settings.record.unwrap_or(true),
+        watch: settings.watch.unwrap_or_default(),
     })
 }
 
@@ -97,6 +107,7 @@ fn no_command(name: &str, config: &Config) -> Report {
 mod tests {
     use super::*;
     use crate::config::file;
+    use mainstay_core::policy::Retry;
     use std::path::Path;
 
     fn config() -> Config {
@@ -105,6 +116,9 @@ mod tests {
 grace_eof = "3s"
 grace_term = "3s"
 kill_confirm = "3s"
+retry = "never"
+lazy = true
+watch = ["src"]
 
 [server.mine]
 command = "serve"
@@ -112,6 +126,11 @@ args = ["--fast"]
 env = { A = "1" }
 grace_eof = "4s"
 grace_term = "4s"
+retry = "annotated"
+record = false
+watch = []
+
+[server.other]
 "#;
         file::parse(Path::new("c.toml"), Path::new("/h"), text).unwrap()
     }
@@ -130,6 +149,33 @@ grace_term = "4s"
         assert_eq!(limits.opening_ms, 55_000);
         assert_eq!(settled.argv, ["serve", "--fast"]);
         assert_eq!(settled.env["A"], "1");
+    }
+
+    #[test]
+    fn choices_count_in_the_same_order() {
+        let mine = resolve(&options("--name mine --advertise-list-changed"), &config()).unwrap();
+        assert_eq!(
+            mine.policy,
+            Policy {
+                retry: Retry::Annotated,
+                lazy: true,
+                advertise: true
+            }
+        );
+        assert!(!mine.record);
+        assert!(mine.watch.is_empty(), "the server's own list counts");
+        let line = "--name mine --retry safe --watch a --watch b/c";
+        let mine = resolve(&options(line), &config()).unwrap();
+        assert_eq!(mine.policy.retry, Retry::Safe);
+        assert_eq!(mine.watch, [PathBuf::from("a"), "b/c".into()]);
+        let other = resolve(&options("-- other --lazy"), &config()).unwrap();
+        assert_eq!(other.policy.retry, Retry::Never);
+        assert_eq!(other.watch, [PathBuf::from("src")]);
+        let built_in = resolve(&options("-- x"), &Config::default()).unwrap();
+        assert_eq!(built_in.policy, Policy::default());
+        assert!(built_in.record && built_in.watch.is_empty());
+        let bare = resolve(&options("--no-record -- x"), &Config::default()).unwrap();
+        assert!(!bare.record);
     }
 
     #[test]

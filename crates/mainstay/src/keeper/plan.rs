@@ -8,6 +8,7 @@ use mainstay_core::event::{Detached, Seen};
 use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
 use mainstay_core::limits::Limits;
 use mainstay_core::link::About;
+use mainstay_core::policy::Policy;
 use mainstay_os::tier::Wish;
 
 use crate::paths::Paths;
@@ -27,6 +28,12 @@ pub struct Plan {
     pub cwd: Option<PathBuf>,
     /// Its limits.
     pub limits: Limits,
+    /// What the user chose beyond numbers.
+    pub policy: Policy,
+    /// Absolute paths whose changes restart the server.
+    pub watch: Vec<PathBuf>,
+    /// Whether openings are remembered and used.
+    pub record: bool,
     /// The tier that was asked for.
     pub wish: Wish,
     /// Where our files are.

@@ -330,7 +330,8 @@ fn make(dir: &Path) -> io::Result<()> {
     }
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
+/// Writes to a file that is there.
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new()
         .write(true)
         .open(path)?

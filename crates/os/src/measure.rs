@@ -1,0 +1,153 @@
+//! What a tree uses: processor time, memory, and whether somebody debugs it.
+//!
+//! Where there is a leaf, the kernel has done the sum, members that are gone included. Elsewhere one walk over the
+//! members does it, and then a figure may also fall, with a member whose end we reaped ourselves: compare two readings,
+//! never subtract them blindly.
+//!
+//! Nothing here decides how much is too much.
+
+use std::fs;
+use std::path::Path;
+
+use crate::census;
+use crate::clock;
+use crate::tree::Tree;
+
+impl Tree {
+    /// Processor time of all members and of the children that they have waited for, in milliseconds.
+    pub fn cpu_ms(&self) -> u64 {
+        // `cpu.stat` is in every cgroup2 but the oldest, also where the controller itself is elsewhere.
+        let counted = self
+            .leaf()
+            .and_then(|leaf| keyed(&leaf.join("cpu.stat"), "usage_usec"));
+        if let Some(us) = counted {
+            return us / 1_000;
+        }
+        let ticks: u64 = self
+            .members()
+            .iter()
+            .map(|stat| stat.cpu_ticks + stat.waited_ticks)
+            .sum();
+        clock::ticks_ms(ticks)
+    }
+
+    /// Memory that the tree holds, in bytes: what would be free without it. Shared pages count once, caches that the
+    /// kernel may drop at will do not count.
+    ///
+    /// Without a memory controller each member's pages are walked, which takes about 10 ms per GiB and stops that
+    /// member's own mappings meanwhile: to watch a limit, [`Tree::memory_above`] is the cheaper question.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_of_leaf().unwrap_or_else(|| {
+            self.members()
+                .iter()
+                .map(|stat| proportional(stat.pid).unwrap_or_else(|| resident(stat.pid)))
+                .sum()
+        })
+    }
+
+    /// The same, only if it is above a limit; members' pages are walked only if their resident sum, which counts shared
+    /// pages again and again, is above it too.
+    pub fn memory_above(&self, limit_bytes: u64) -> Option<u64> {
+        if self.memory_of_leaf().is_none() {
+            let rough: u64 = self.members().iter().map(|stat| resident(stat.pid)).sum();
+            if rough <= limit_bytes {
+                return None;
+            }
+        }
+        Some(self.memory_bytes()).filter(|&bytes| bytes > limit_bytes)
+    }
+
+    /// Whether a debugger holds any member: then its silence means nothing.
+    pub fn traced(&self) -> bool {
+        self.members().iter().any(|stat| traced(stat.pid))
+    }
+
+    fn memory_of_leaf(&self) -> Option<u64> {
+        held_by(self.leaf()?)
+    }
+}
+
+/// How many processes the kernel has killed on this machine because memory ran out. A hint only, for trees without a
+/// leaf: whose processes they were is not said.
+pub fn oom_kills_of_the_machine() -> Option<u64> {
+    keyed(Path::new("/proc/vmstat"), "oom_kill")
+}
+
+/// The number behind a word, in the kernel's files with one `word number` per line.
+pub(crate) fn keyed(file: &Path, word: &str) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines()
+        .find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// What a cgroup with a memory controller holds, without the files that it read long ago.
+fn held_by(leaf: &Path) -> Option<u64> {
+    let text = fs::read_to_string(leaf.join("memory.current")).ok()?;
+    let all: u64 = text.trim().parse().ok()?;
+    let idle = keyed(&leaf.join("memory.stat"), "inactive_file").unwrap_or(0);
+    Some(all.saturating_sub(idle))
+}
+
+/// The proportional set size with what of it is in swap; none if we may not look or the process is gone.
+fn proportional(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let kib = |word: &str| -> Option<u64> {
+        text.lines()
+            .find_map(|line| line.strip_prefix(word)?.strip_prefix(':'))?
+            .split_ascii_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    };
+    Some((kib("Pss")? + kib("SwapPss").unwrap_or(0)) * 1_024)
+}
+
+fn resident(pid: i32) -> u64 {
+    let memory = census::memory(pid);
+    (memory.rss_kib + memory.swap_kib) * 1_024
+}
+
+fn traced(pid: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    text.lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"))
+        .is_some_and(|tracer| tracer.trim() != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_not_taken_for_a_longer_one() {
+        let dir = std::env::temp_dir().join(format!("mainstay-measure-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("memory.current"), "5000\n").unwrap();
+        assert_eq!(held_by(&dir), Some(5_000), "without a memory.stat");
+        fs::write(
+            dir.join("memory.stat"),
+            "anon 1\ninactive_file_old 7\ninactive_file 1200\n",
+        )
+        .unwrap();
+        assert_eq!(held_by(&dir), Some(3_800));
+        assert_eq!(keyed(&dir.join("memory.stat"), "file"), None);
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(held_by(&dir), None);
+    }
+
+    #[test]
+    fn the_machine_counts_its_oom_kills() {
+        assert!(oom_kills_of_the_machine().is_some());
+    }
+
+    #[test]
+    fn we_hold_less_than_our_resident_pages() {
+        let me = std::process::id() as i32;
+        let proportional = proportional(me).unwrap();
+        assert!(proportional > 0);
+        assert!(!traced(me), "no test runs under a debugger");
+    }
+}

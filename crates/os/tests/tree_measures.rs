@@ -1,0 +1,167 @@
+//! What a tree uses is measured over all its members, on each tier that this machine has.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod common;
+
+use common::{Running, Server, alone, tiers};
+use mainstay_core::tier::Tier;
+use mainstay_os::tree::Ended;
+use rustix::process::Signal;
+
+const MIB: u64 = 1 << 20;
+
+/// Works for 0.2 s of processor time in a child that is waited for, as long in one that stays, and then rests.
+const WORKERS: &str = "
+import os, signal, time
+def work():
+    while time.process_time() < 0.2: pass
+r, w = os.pipe()
+if os.fork() == 0:
+    work()
+    os._exit(0)
+os.wait()
+if os.fork() == 0:
+    os.setsid()
+    work()
+    os.write(w, b'.')
+    while True: signal.pause()
+os.read(r, 1)
+print('ready', flush=True)
+while True: signal.pause()
+";
+
+/// Holds 48 MiB together with three children.
+const SHARERS: &str = "
+import os, signal
+held = bytearray(b'x') * (48 << 20)
+for i in range(3):
+    if os.fork() == 0:
+        while True: signal.pause()
+print('ready', flush=True)
+while True: signal.pause()
+";
+
+/// Has a child that it traces, like a debugger.
+const TRACER: &str = "
+import ctypes, os, signal
+print('ready', flush=True)
+os.read(0, 1)
+r, w = os.pipe()
+if os.fork() == 0:
+    ctypes.CDLL(None).ptrace(0, 0, None, None)
+    os.write(w, b'.')
+    while True: signal.pause()
+os.read(r, 1)
+print('traced', flush=True)
+while True: signal.pause()
+";
+
+/// Takes 256 MiB when it is told to.
+const GLUTTON: &str = "
+import os, signal
+print('ready', flush=True)
+os.read(0, 1)
+held = bytearray(b'x') * (256 << 20)
+print('fed', flush=True)
+while True: signal.pause()
+";
+
+fn start(script: &str, tier: Tier) -> Running {
+    let mut running = Server::python(script).on(tier).start().unwrap();
+    assert_eq!(running.line(), "ready");
+    running
+}
+
+fn end(mut running: Running) {
+    let ended = running.spawned.tree.kill(10_000, &mut |_, _, _| ());
+    assert!(ended.left.is_empty());
+}
+
+#[test]
+fn processor_time_of_those_who_are_gone_counts() {
+    alone("processor_time_of_those_who_are_gone_counts", || {
+        for tier in tiers() {
+            let running = start(WORKERS, tier);
+            // Each of both was cut off to whole ticks; the interpreter's own start only adds to it.
+            let ms = running.spawned.tree.cpu_ms();
+            assert!((360..60_000).contains(&ms), "tier {tier}: {ms} ms");
+            end(running);
+        }
+    });
+}
+
+#[test]
+fn shared_memory_counts_once() {
+    alone("shared_memory_counts_once", || {
+        for tier in tiers() {
+            let running = start(SHARERS, tier);
+            let tree = &running.spawned.tree;
+            assert_eq!(tree.members().len(), 4);
+            let bytes = tree.memory_bytes();
+            assert!(
+                (48 * MIB..96 * MIB).contains(&bytes),
+                "tier {tier}: {bytes} bytes"
+            );
+            assert!(tree.memory_above(48 * MIB).is_some());
+            // Above it by the rough sum, below it by the true one.
+            assert_eq!(tree.memory_above(100 * MIB), None);
+            assert_eq!(tree.memory_above(1_024 * MIB), None);
+            end(running);
+        }
+    });
+}
+
+#[test]
+fn a_debugger_is_seen() {
+    alone("a_debugger_is_seen", || {
+        for tier in tiers() {
+            let mut running = start(TRACER, tier);
+            assert!(!running.spawned.tree.traced(), "tier {tier}");
+            rustix::io::write(&running.stdin, b".").unwrap();
+            assert_eq!(running.line(), "traced");
+            assert!(running.spawned.tree.traced(), "tier {tier}");
+            end(running);
+        }
+    });
+}
+
+#[test]
+fn a_cap_holds_or_says_why_not() {
+    alone("a_cap_holds_or_says_why_not", || {
+        for tier in tiers() {
+            let mut running = start(GLUTTON, tier);
+            let tree = &running.spawned.tree;
+            let capped = tree.limit_memory(64 * MIB);
+            assert_eq!(tree.oom_kills().is_some(), capped.is_ok(), "tier {tier}");
+            if let Err(why) = capped {
+                println!("tier {tier} is not capped here: {why}");
+                let leafless = "the tree is in no cgroup of its own";
+                assert_eq!(why == leafless, tree.leaf().is_none(), "{why}");
+            } else {
+                assert_eq!(tree.oom_kills(), Some(0));
+                rustix::io::write(&running.stdin, b".").unwrap();
+                running.wait();
+                assert_eq!(running.output(), "", "it never was fed");
+                assert!(running.spawned.tree.oom_kills() >= Some(1));
+            }
+            end(running);
+        }
+    });
+}
+
+#[test]
+fn a_tree_that_is_gone_uses_nothing() {
+    alone("a_tree_that_is_gone_uses_nothing", || {
+        for tier in tiers() {
+            let mut running = start(SHARERS, tier);
+            running.spawned.tree.signal(Signal::KILL);
+            let Ended { left, .. } = running.spawned.tree.kill(10_000, &mut |_, _, _| ());
+            assert!(left.is_empty());
+            let tree = &running.spawned.tree;
+            assert_eq!((tree.cpu_ms(), tree.memory_bytes()), (0, 0), "tier {tier}");
+            assert!(!tree.traced());
+            assert_eq!(tree.oom_kills(), None);
+        }
+    });
+}
