@@ -265,6 +265,11 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
                 "user_ms, system_ms, max_rss_kib by the kernel's own count",
             ),
             ("in_flight", "client requests that it had not answered"),
+            ("kept", "those of them that are sent to the next generation"),
+            (
+                "out_of_memory",
+                "tree or machine, if it was killed because memory had run out",
+            ),
             ("stderr_tail", "its last words on stderr"),
         ],
     ),
@@ -345,6 +350,57 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     (
         "opening_silent: the opening request stayed unanswered and was answered with an explanation",
         &[("ms", "how long the server has been silent")],
+    ),
+    (
+        "renewal: a generation is to be replaced, or put to rest",
+        &[
+            ("generation", "which"),
+            (
+                "why",
+                "asked, changed (path), memory (bytes), unresponsive (lost, silent_ms), idle (ms), opening",
+            ),
+            ("in_flight", "client requests that it may still answer"),
+        ],
+    ),
+    (
+        "replayed: a new generation was told what its predecessor knew; the client's traffic goes on",
+        &[
+            ("generation", "which"),
+            ("ms", "from its start to the end of the replay"),
+            ("level", "whether the log level was set again"),
+            ("subscriptions", "resources that were subscribed to again"),
+            ("listens", "listening requests that were opened again"),
+            ("resent", "requests that its predecessor had not answered"),
+        ],
+    ),
+    (
+        "differs: a new generation is not what its predecessor was",
+        &[("generation", "which"), ("what", "in what")],
+    ),
+    (
+        "abandoned: the server died too often; requests are answered with an explanation, and it is tried again now and then",
+        &[
+            ("deaths", "deaths within the window"),
+            ("window_ms", "the window"),
+            ("last", "how the last one came about"),
+            ("probe_ms", "after how long it is tried once more; 0: never"),
+        ],
+    ),
+    (
+        "list_changed: the client was told that lists have changed",
+        &[("lists", "which: tools, prompts, resources")],
+    ),
+    (
+        "instant: a request was answered from the record, because the server was not up yet",
+        &[("method", "its method"), ("ms", "how long it had waited")],
+    ),
+    (
+        "probes_unanswered: the server does not answer when it is asked whether it is there; it is not asked any more",
+        &[("lost", "questions that it left unanswered")],
+    ),
+    (
+        "call_deadline: a request took longer than the user allows; it was answered with an error and cancelled at the server",
+        &[("request", "what it was"), ("ms", "how long it took")],
     ),
 ];
 

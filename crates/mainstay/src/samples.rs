@@ -1,8 +1,9 @@
 //! One event of each kind, for tests and for the reference page of events.
 
 use mainstay_core::event::{
-    Cause, ClientMoved, Detached, Event, Exit, Junk, Lost, OpeningSilent, Rung, Seen, Signal,
-    Start, StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
+    Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Instant, Junk,
+    ListChanged, Lost, OpeningSilent, ProbesUnanswered, Renewal, Renewing, Replayed, Rung, Seen,
+    Signal, Start, StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::tier::{Tier, WhyNot};
@@ -74,6 +75,8 @@ pub fn all() -> Vec<What> {
                 max_rss_kib: 98_304,
             },
             in_flight: 2,
+            kept: 1,
+            out_of_memory: None,
             stderr_tail: vec!["oh no".into()],
         }),
         What::Teardown(Teardown {
@@ -121,5 +124,42 @@ pub fn all() -> Vec<What> {
         }),
         What::StderrDropped(StderrDropped { bytes: 100_663_296 }),
         What::OpeningSilent(OpeningSilent { ms: 55_000 }),
+        What::Renewal(Renewal {
+            generation: 2,
+            why: Renewing::Changed {
+                path: "src/server.py".into(),
+            },
+            in_flight: 1,
+        }),
+        What::Replayed(Replayed {
+            generation: 3,
+            ms: 180,
+            level: true,
+            subscriptions: 2,
+            listens: 0,
+            resent: 1,
+        }),
+        What::Differs(Differs {
+            generation: 3,
+            what: "it has lost prompts".into(),
+        }),
+        What::Abandoned(Abandoned {
+            deaths: 5,
+            window_ms: 60_000,
+            last: "exit code 1".into(),
+            probe_ms: 60_000,
+        }),
+        What::ListChanged(ListChanged {
+            lists: vec!["tools".into()],
+        }),
+        What::Instant(Instant {
+            method: "initialize".into(),
+            ms: 300,
+        }),
+        What::ProbesUnanswered(ProbesUnanswered { lost: 3 }),
+        What::CallDeadline(CallDeadline {
+            request: "tools/call".into(),
+            ms: 60_000,
+        }),
     ]
 }

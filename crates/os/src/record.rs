@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 use mainstay_core::event::Status;
 use mainstay_core::limits::{IN_FLIGHT_MAX, WHOLE_LINE_BYTES};
 use mainstay_core::message::inflight::Slot;
-use mainstay_core::record::{Head, Record};
+use mainstay_core::record::{Head, Record, keepsakes};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
@@ -23,10 +23,14 @@ const SMALL: usize = PAGE / 4;
 const HEAD: usize = 0;
 const NOTES: usize = SMALL;
 const BOARD: usize = 2 * SMALL;
+const KEEPSAKES_BOARD: usize = 3 * SMALL;
 const OPENING: usize = PAGE;
 const INBOX: usize = OPENING + WHOLE_LINE_BYTES;
 const INBOX_BYTES: usize = 2 * WHOLE_LINE_BYTES;
-const SLOTS: usize = INBOX + INBOX_BYTES;
+const KEEPSAKES: usize = INBOX + INBOX_BYTES;
+/// Half of it can be used: some thousand subscriptions.
+const KEEPSAKES_BYTES: usize = 2 * 1024 * 1024;
+const SLOTS: usize = KEEPSAKES + KEEPSAKES_BYTES;
 const TOTAL: usize = SLOTS + IN_FLIGHT_MAX * size_of::<Slot>();
 
 /// Where the bytes in the inbox stand.
@@ -234,6 +238,11 @@ impl Region {
                         WHOLE_LINE_BYTES,
                     ),
                     slots: std::slice::from_raw_parts_mut(self.part::<Slot>(SLOTS), IN_FLIGHT_MAX),
+                    board: &*self.part::<keepsakes::Board>(KEEPSAKES_BOARD),
+                    keepsakes: std::slice::from_raw_parts_mut(
+                        self.part::<u8>(KEEPSAKES),
+                        KEEPSAKES_BYTES,
+                    ),
                 },
                 notes: &mut *self.part::<Notes>(NOTES),
                 inbox: Inbox {
@@ -346,6 +355,7 @@ mod tests {
                 size_of::<Head>() <= SMALL
                     && size_of::<Notes>() <= SMALL
                     && size_of::<Board>() <= SMALL
+                    && size_of::<keepsakes::Board>() <= SMALL
                     && size_of::<Slot>() == 128
             );
         };

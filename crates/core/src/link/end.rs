@@ -170,7 +170,9 @@ impl Link<'_> {
             return;
         };
         let cause = swapping.ladder.cause().clone();
-        self.tell(What::Teardown(swapping.ladder.finish(ended, left, now)));
+        if !swapping.quiet || !left.is_empty() {
+            self.tell(What::Teardown(swapping.ladder.finish(ended, left, now)));
+        }
         if let (Server::Up, Cause::Renewal(why)) = (&swapping.server, &cause) {
             // Not even the kill ended it: what it owed will not come.
             self.settle_or_keep(&Because::Renewed(why.clone()), None);

@@ -5,9 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::io::Exited;
-use super::state::{
-    Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Swapping, Then, Up,
-};
+use super::state::{Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Swapping, Then, Up};
 use super::{Link, Output};
 use crate::clock::Moment;
 use crate::event::{
@@ -49,7 +47,9 @@ impl Link<'_> {
         let tail = exited.stderr_tail.clone();
         let (status, tree_empty) = (exited.status, exited.tree_empty);
         let then = match trial {
-            Some(trial) => Then::Abandon(self.given_up(now, trial.deaths + 1, ending, tail.clone())),
+            Some(trial) => {
+                Then::Abandon(self.given_up(now, trial.deaths + 1, ending, tail.clone()))
+            }
             None => self.after_death(now, up_ms, ending, tail.clone()),
         };
         let in_flight = self.in_flight();
@@ -59,17 +59,15 @@ impl Link<'_> {
         self.cancel_asked();
         self.own.forget();
         let (ladder, step) = Ladder::begin(Cause::ServerExit, Standing::Left, &self.limits, now);
-        if tree_empty {
-            self.proceed(now, then);
-            return;
-        }
         self.life = Life::Swapping(Swapping {
             since,
             ladder,
             server: Server::Gone,
+            quiet: tree_empty,
             then,
         });
-        self.step(step);
+        // An empty tree is only to be confirmed.
+        self.step(step.filter(|_| !tree_empty));
     }
 
     fn after_death(&mut self, now: Moment, up_ms: u64, last: String, tail: Vec<String>) -> Then {
@@ -102,7 +100,9 @@ impl Link<'_> {
             | Life::Finished => return,
         };
         let then = match trial {
-            Some(trial) => Then::Abandon(self.given_up(now, trial.deaths + 1, problem.into(), Vec::new())),
+            Some(trial) => {
+                Then::Abandon(self.given_up(now, trial.deaths + 1, problem.into(), Vec::new()))
+            }
             None => self.after_death(now, 0, problem.into(), Vec::new()),
         };
         if let Then::Abandon(given_up) = &then {
@@ -111,7 +111,13 @@ impl Link<'_> {
         self.proceed(now, then);
     }
 
-    fn given_up(&self, now: Moment, deaths: u32, last: String, stderr_tail: Vec<String>) -> GivenUp {
+    fn given_up(
+        &self,
+        now: Moment,
+        deaths: u32,
+        last: String,
+        stderr_tail: Vec<String>,
+    ) -> GivenUp {
         let probe_ms = self.limits.restart_probe_ms;
         GivenUp {
             deaths,
@@ -215,7 +221,9 @@ impl Link<'_> {
                     return;
                 }
                 let at_once = match why {
-                    Renewing::Unresponsive { .. } | Renewing::Opening | Renewing::Idle { .. } => true,
+                    Renewing::Unresponsive { .. } | Renewing::Opening | Renewing::Idle { .. } => {
+                        true
+                    }
                     Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. } => false,
                 };
                 let until = now.after_ms(self.limits.drain_ms);
@@ -299,6 +307,7 @@ impl Link<'_> {
             since,
             ladder,
             server,
+            quiet: false,
             then,
         });
         self.step(step);
@@ -413,7 +422,10 @@ impl Link<'_> {
             );
             let request = entry.method.word().into();
             self.push(Output::ToClient(answer));
-            self.push(Output::ToServer(settle::cancel(&id, "the call deadline has passed")));
+            self.push(Output::ToServer(settle::cancel(
+                &id,
+                "the call deadline has passed",
+            )));
             self.inflight.settle(&id);
             self.again.forget(&id);
             self.tell(What::CallDeadline(CallDeadline { request, ms }));

@@ -125,7 +125,12 @@ impl Link<'_> {
     }
 
     /// The client asks while the server is not there to be asked; whether the record had the answer.
-    pub(super) fn answered_from_record(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> bool {
+    pub(super) fn answered_from_record(
+        &mut self,
+        now: Moment,
+        frame: &Frame<'_>,
+        line: &[u8],
+    ) -> bool {
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
             return false;
         };
@@ -191,7 +196,12 @@ impl Link<'_> {
     }
 
     /// A message of the client's before the server has answered the opening that the record has answered.
-    pub(super) fn line_before_opening(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+    pub(super) fn line_before_opening(
+        &mut self,
+        now: Moment,
+        frame: &Frame<'_>,
+        line: &[u8],
+    ) -> Route {
         if self.answered_from_record(now, frame, line) {
             return Route::Instead;
         }
@@ -201,9 +211,10 @@ impl Link<'_> {
                 Route::Drop
             }
             (Kind::Blank | Kind::Junk, _) => Route::Drop,
-            (Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch, _) => {
-                self.hold_back(now, frame, line)
-            }
+            (
+                Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch,
+                _,
+            ) => self.hold_back(now, frame, line),
         }
     }
 
@@ -248,7 +259,8 @@ impl Link<'_> {
         let further = lists::has_cursor(request);
         self.lists.client_saw(which, further, line);
         if let Some(digest) = self.lists.digest(which) {
-            self.keepsakes.put(Kept::Seen, which.method().as_bytes(), &digest);
+            self.keepsakes
+                .put(Kept::Seen, which.method().as_bytes(), &digest);
         }
         let digest = if self.head.modern != 0 {
             None

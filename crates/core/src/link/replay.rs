@@ -20,7 +20,8 @@ use crate::message::lists::{self, Check, Which};
 use crate::record::Phase;
 use crate::server::health::Health;
 
-pub(super) const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
+pub(super) const INITIALIZED: &[u8] =
+    b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
 
 impl Link<'_> {
     /// A generation was started.
@@ -82,7 +83,10 @@ impl Link<'_> {
             }
             None => {
                 self.own.forget();
-                self.differs("the client's opening was too long to be remembered, so it cannot be replayed".into());
+                self.differs(
+                    "the client's opening was too long to be remembered, so it cannot be replayed"
+                        .into(),
+                );
                 self.resume(now);
             }
         }
@@ -133,7 +137,8 @@ impl Link<'_> {
     /// Compares what the server now says of itself with what the client was told; `false` if that is the end.
     pub(super) fn compare_greeting(&mut self, now: Moment, line: &[u8]) -> bool {
         let told = self.keepsakes.get(Kept::Greeting, b"");
-        let (Some(told), Some(says)) = (told.and_then(envelope::greeting), envelope::greeting(line))
+        let (Some(told), Some(says)) =
+            (told.and_then(envelope::greeting), envelope::greeting(line))
         else {
             return true;
         };
@@ -162,7 +167,9 @@ impl Link<'_> {
     /// One of our replayed requests has its answer.
     pub(super) fn replay_answered(&mut self, now: Moment, frame: &Frame<'_>) {
         if frame.kind == Kind::Error {
-            self.differs("it refuses the log level or a subscription that its predecessor had taken".into());
+            self.differs(
+                "it refuses the log level or a subscription that its predecessor had taken".into(),
+            );
         }
         let Life::Up(up) = &mut self.life else { return };
         if let Stage::Replaying { unanswered, .. } = &mut up.stage {
@@ -280,7 +287,12 @@ impl Link<'_> {
     fn ask_list(&mut self, which: Which, page: usize, cursor: Option<&[u8]>) {
         let meta = self.modern_meta();
         let id = self.own.open(Purpose::List { which, page });
-        self.push(Output::ToServer(lists::request(which, &id, cursor, meta.as_deref())));
+        self.push(Output::ToServer(lists::request(
+            which,
+            &id,
+            cursor,
+            meta.as_deref(),
+        )));
     }
 
     /// A page of a list that we asked for.
@@ -367,14 +379,20 @@ impl Link<'_> {
         if self.head.modern == 0 {
             return None;
         }
-        self.keepsakes.get(Kept::Greeting, b"meta").map(<[u8]>::to_vec)
+        self.keepsakes
+            .get(Kept::Greeting, b"meta")
+            .map(<[u8]>::to_vec)
     }
 
     /// Asks an idle server whether it is there.
     pub(super) fn probe(&mut self, n: u64) {
         let id = self.own.open(Purpose::Probe { n });
         let meta = self.modern_meta();
-        let method = if meta.is_some() { "server/discover" } else { "ping" };
+        let method = if meta.is_some() {
+            "server/discover"
+        } else {
+            "ping"
+        };
         let line = envelope::question(method, &id, meta.as_deref());
         self.push(Output::ToServer(line));
     }

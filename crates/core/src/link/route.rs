@@ -92,7 +92,10 @@ impl Link<'_> {
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
             return;
         };
-        if matches!(self.life, Life::Abandoned(_) | Life::Closing(_) | Life::Finished) {
+        if matches!(
+            self.life,
+            Life::Abandoned(_) | Life::Closing(_) | Life::Finished
+        ) {
             self.refuse(now, frame);
             self.finish_if_done();
             return;
@@ -220,7 +223,10 @@ impl Link<'_> {
         self.inflight
             .get(id)
             .is_some_and(|entry| entry.method.teaches())
-            || self.instant_id.as_ref().is_some_and(|own| token::same(own, id))
+            || self
+                .instant_id
+                .as_ref()
+                .is_some_and(|own| token::same(own, id))
     }
 
     /// Whether any answer that may come is one that we learn from.
@@ -229,7 +235,10 @@ impl Link<'_> {
             || self.head.generation > 1
             || self.instant_id.is_some()
             || self.inflight.settled() > 0
-            || self.inflight.iter().any(|(_, entry)| entry.method.teaches())
+            || self
+                .inflight
+                .iter()
+                .any(|(_, entry)| entry.method.teaches())
     }
 
     /// Counts a line from the server that was no message.
@@ -451,7 +460,8 @@ impl Link<'_> {
 
     /// A listening request is granted; a second time after a respawn, which the client need not know.
     fn acknowledged(&mut self, line: &[u8]) -> Route {
-        let (Some(id), Some(granted)) = (envelope::subscription(line), envelope::granted(line)) else {
+        let (Some(id), Some(granted)) = (envelope::subscription(line), envelope::granted(line))
+        else {
             return Route::Forward;
         };
         let Some(before) = self.keepsakes.get(Kept::Acknowledged, id) else {
@@ -464,7 +474,10 @@ impl Link<'_> {
         // It grants something else than before: the listening ends, so that the client notices.
         let (id, result) = (id.to_vec(), settle::listening_ends(id));
         self.push(Output::ToClient(result));
-        self.push(Output::ToServer(settle::cancel(&id, "the client was granted something else")));
+        self.push(Output::ToServer(settle::cancel(
+            &id,
+            "the client was granted something else",
+        )));
         self.inflight.settle(&id);
         self.stop_listening(&id);
         self.differs("a listening request is granted something else than before".into());
@@ -546,7 +559,11 @@ impl Link<'_> {
             self.own_answer(now, frame, id, line);
             return Route::Drop;
         }
-        if self.instant_id.as_ref().is_some_and(|own| token::same(own, id)) {
+        if self
+            .instant_id
+            .as_ref()
+            .is_some_and(|own| token::same(own, id))
+        {
             self.opening_confirmed(now, frame, line);
             return Route::Instead;
         }

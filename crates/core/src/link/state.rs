@@ -83,6 +83,8 @@ pub(super) struct Swapping {
     pub since: Moment,
     pub ladder: Ladder,
     pub server: Server,
+    /// Nobody but the dead server was in the tree: there is no descent to tell of.
+    pub quiet: bool,
     pub then: Then,
 }
 

@@ -112,7 +112,10 @@ impl Again {
         let Some((token, value)) = envelope::progress(line) else {
             return true;
         };
-        let mut all = self.lines.values_mut().filter_map(|kept| kept.progress.as_mut());
+        let mut all = self
+            .lines
+            .values_mut()
+            .filter_map(|kept| kept.progress.as_mut());
         match all.find(|progress| token::same(&progress.token, token)) {
             Some(progress) if value > progress.last => {
                 progress.last = value;
@@ -137,7 +140,10 @@ mod tests {
         assert_eq!(again.resend(b"1").as_deref(), Some(&b"{}\n"[..]));
         assert_eq!(again.fate(b"1"), Fate::Poisoned);
         again.forget(b"1.0");
-        assert_eq!((again.fate(b"1"), again.resend(b"1")), (Fate::NotKept, None));
+        assert_eq!(
+            (again.fate(b"1"), again.resend(b"1")),
+            (Fate::NotKept, None)
+        );
     }
 
     #[test]
@@ -145,7 +151,10 @@ mod tests {
         let mut again = Again::new(5);
         again.keep(b"1", b"1234\n");
         again.keep(b"2", b"\n");
-        assert_eq!((again.fate(b"1"), again.fate(b"2")), (Fate::Resend, Fate::NotKept));
+        assert_eq!(
+            (again.fate(b"1"), again.fate(b"2")),
+            (Fate::Resend, Fate::NotKept)
+        );
         again.keep(b"1", b"\n");
         again.keep(b"2", b"\n");
         assert_eq!(again.fate(b"2"), Fate::Resend);
@@ -169,7 +178,11 @@ mod tests {
             ("8", "1", true),
             ("7", "3", true),
         ] {
-            assert_eq!(again.may_progress(note(token, value).as_bytes()), passes, "{token} {value}");
+            assert_eq!(
+                again.may_progress(note(token, value).as_bytes()),
+                passes,
+                "{token} {value}"
+            );
         }
         again.forget(b"1");
         assert!(again.may_progress(note("7", "0").as_bytes()));

@@ -173,7 +173,10 @@ pub struct Greeting {
 pub fn greeting(line: &[u8]) -> Option<Greeting> {
     let result = Members::of_line(line)?.object("result")?;
     let mut capabilities = Vec::new();
-    for (name, value) in result.object("capabilities").map_or(Vec::new(), |all| all.0) {
+    for (name, value) in result
+        .object("capabilities")
+        .map_or(Vec::new(), |all| all.0)
+    {
         let inner = serde_json::from_str(value.get()).map_or(Vec::new(), |Members(inner)| inner);
         for (key, value) in inner {
             if value.get() == "true" {
@@ -355,14 +358,16 @@ mod tests {
         assert_eq!(uri(call).as_deref(), Some("a:/"));
         assert_eq!(meta(call), Some(&br#"{"progressToken":"t"}"#[..]));
         assert!(has_param(call, &["x", "task"]) && !has_param(call, &["x"]));
-        let note = br#"{"method":"notifications/progress","params":{"progressToken":7,"progress":0.5}}"#;
+        let note =
+            br#"{"method":"notifications/progress","params":{"progressToken":7,"progress":0.5}}"#;
         assert_eq!(progress(note), Some((&b"7"[..], 0.5)));
         let ack = br#"{"method":"n","params":{"notifications":{"a":true},"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}"#;
         assert_eq!(subscription(ack), Some(&b"\"l\""[..]));
         assert_eq!(granted(ack), Some(&br#"{"a":true}"#[..]));
         assert!(same_value(br#"{"a":1,"b":2}"#, br#"{ "b":2, "a":1 }"#));
         assert!(!same_value(b"{", b"}") && !same_value(b"1", b"2"));
-        let cancel = br#"{"method":"notifications/cancelled","params":{"requestId":0,"reason":"r"}}"#;
+        let cancel =
+            br#"{"method":"notifications/cancelled","params":{"requestId":0,"reason":"r"}}"#;
         assert_eq!(
             with_request_id(cancel, b"\"ms:2:0\"").unwrap(),
             br#"{"method":"notifications/cancelled","params":{"requestId":"ms:2:0","reason":"r"}}"#

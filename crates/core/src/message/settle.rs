@@ -175,7 +175,8 @@ pub fn listening_ends(id_token: &[u8]) -> Vec<u8> {
 
 /// A notification that takes back a request of the server's, as a line.
 pub fn cancel(id_token: &[u8], reason: &str) -> Vec<u8> {
-    let mut line = br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
+    let mut line =
+        br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.to_vec();
     line.extend_from_slice(id_token);
     line.extend_from_slice(br#","reason":"#);
     line.extend_from_slice(json(reason).as_bytes());

@@ -62,8 +62,13 @@ impl Tracked {
             "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
                 Self::List
             }
-            "resources/read" | "prompts/get" | "completion/complete" | "tasks/get"
-            | "tasks/result" | "tasks/list" | "tasks/update" => Self::Read,
+            "resources/read"
+            | "prompts/get"
+            | "completion/complete"
+            | "tasks/get"
+            | "tasks/result"
+            | "tasks/list"
+            | "tasks/update" => Self::Read,
             "logging/setLevel" => Self::SetLevel,
             "resources/subscribe" | "resources/unsubscribe" => Self::Subscribe,
             "subscriptions/listen" => Self::Listen,
@@ -115,12 +120,9 @@ impl Tracked {
             Self::Initialize | Self::Discover | Self::List | Self::SetLevel | Self::Subscribe => {
                 true
             }
-            Self::Other
-            | Self::Ping
-            | Self::ToolsCall
-            | Self::Read
-            | Self::Listen
-            | Self::Task => false,
+            Self::Other | Self::Ping | Self::ToolsCall | Self::Read | Self::Listen | Self::Task => {
+                false
+            }
         }
     }
 

@@ -47,7 +47,11 @@ impl Budget {
         self.deaths
             .retain(|&death| now.ms_since(death) < self.window_ms);
         self.deaths.push_back(now);
-        self.in_a_row = if up_ms >= STEADY_MS { 1 } else { self.in_a_row + 1 };
+        self.in_a_row = if up_ms >= STEADY_MS {
+            1
+        } else {
+            self.in_a_row + 1
+        };
         if self.deaths.len() >= self.most {
             return Next::GiveUp;
         }

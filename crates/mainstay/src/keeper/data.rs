@@ -39,6 +39,10 @@ impl Keeper<'_> {
             if to_client.is_empty() || down.mid_line() {
                 step |= down.route(&mut |show| route_down(link, *now, show));
             }
+            // What the link wants in the place of a line goes out before the lines that follow it.
+            if self.link.has_output() {
+                step |= self.perform(cx);
+            }
             step |= self.write_client(cx);
             let mid_line = self.down.mid_line() || self.down.torn();
             if self.link.mid_line().to_client() != mid_line {
@@ -120,13 +124,18 @@ impl Keeper<'_> {
                 link,
                 now,
                 to_client,
+                to_server,
                 ..
             } = self;
-            if to_client.len() < TO_CLIENT_BYTES {
+            let turn = to_server.is_empty() || up.mid_line();
+            if turn && to_client.len() < TO_CLIENT_BYTES {
                 step |= up.route(&mut |show| route_up(link, *now, show));
             }
             if up.ended() && self.client_in.is_some() {
                 up.finish(&mut |show| route_up(link, *now, show));
+            }
+            if self.link.has_output() {
+                step |= self.perform(cx);
             }
             step |= self.write_server(cx);
             let mid_line = self.up.mid_line();
@@ -176,22 +185,20 @@ impl Keeper<'_> {
         };
         let mut moved = false;
         let mut broken = false;
-        while !self.to_server.is_empty() {
+        match self.up.drain(stdin, cx) {
+            Ok(drained) => moved |= drained,
+            Err(_) => broken = true,
+        }
+        // Our own lines go between two lines of the client's.
+        while !broken && self.up.flushed() && !self.up.mid_line() && !self.to_server.is_empty() {
             match stdin.poll_write(cx, self.to_server.make_contiguous()) {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(len)) => {
                     self.to_server.drain(..len);
                     moved = true;
                 }
-                Poll::Ready(Err(_)) => {
-                    broken = true;
-                    break;
-                }
+                Poll::Ready(Err(_)) => broken = true,
             }
-        }
-        match self.up.drain(stdin, cx) {
-            Ok(drained) => moved |= drained,
-            Err(_) => broken = true,
         }
         if broken || (server.stdin_closing && self.up.flushed() && self.to_server.is_empty()) {
             server.stdin = None;
@@ -220,6 +227,14 @@ fn route_down(link: &mut Link<'_>, now: Moment, show: Show<'_>) -> Route {
         Show::Cut(frame) => link.server_known(frame),
         Show::Known(_) => Route::Forward,
         Show::CutEnd(frame) => link.server_line(now, frame, b""),
+        Show::Piece(piece) => {
+            link.gathered_piece(piece);
+            Route::Gather
+        }
+        Show::GatherEnd(frame) => {
+            link.gathered_from_server(now, frame);
+            Route::Instead
+        }
         // Junk, or an answer that the client must not see: the link knows which.
         Show::DropEnd(frame) => link.server_line(now, frame, b"(a long line)"),
     }
@@ -228,12 +243,23 @@ fn route_down(link: &mut Link<'_>, now: Moment, show: Show<'_>) -> Route {
 fn route_up(link: &mut Link<'_>, now: Moment, show: Show<'_>) -> Route {
     match show {
         Show::Line(frame, bytes) => link.client_line(now, frame, bytes),
-        Show::Cut(_) => link.client_cut(),
+        Show::Cut(frame) => link.client_cut(frame),
         Show::Known(frame) => {
             link.client_known(now, frame);
             Route::Forward
         }
         Show::CutEnd(_) => Route::Forward,
-        Show::DropEnd(frame) => link.client_line(now, frame, b""),
+        Show::DropEnd(frame) => {
+            link.client_lost(now, frame);
+            Route::Instead
+        }
+        Show::Piece(piece) => {
+            link.gathered_piece(piece);
+            Route::Gather
+        }
+        Show::GatherEnd(frame) => {
+            link.gathered_from_client(now, frame);
+            Route::Instead
+        }
     }
 }

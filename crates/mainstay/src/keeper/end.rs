@@ -2,6 +2,7 @@
 
 use std::task::Context;
 
+use mainstay_core::event::{OutOfMemory, Status};
 use mainstay_core::link::{Exited, Input};
 use mainstay_os::{clock, identity};
 
@@ -44,7 +45,9 @@ impl Keeper<'_> {
 
     /// Once all that the dead server wrote has been passed on, the link is told of its end; then of the empty tree.
     pub(super) fn tell_exit(&mut self) {
-        let dry = self.down.ended() || self.down.dry() || self.client_out.is_none();
+        let dry = self.down.ended()
+            || (self.down.dry() && self.to_client.is_empty())
+            || self.client_out.is_none();
         let grace = self.plan.limits.grace_term_ms;
         let Some(server) = &mut self.server else {
             return;
@@ -62,11 +65,13 @@ impl Keeper<'_> {
                 self.end_torn_line();
             }
             let stderr_tail = self.stderr.tail();
+            let out_of_memory = self.out_of_memory(status);
             self.handle(Input::Exited(Exited {
                 pid,
                 status,
                 usage,
                 stderr_tail,
+                out_of_memory,
                 served_on,
                 tree_empty,
             }));
@@ -76,7 +81,7 @@ impl Keeper<'_> {
 
     /// While the tree is being stopped: is anybody left?
     pub(super) fn tell_empty(&mut self) {
-        let stopping = matches!(self.link.word(), "stopping" | "failed");
+        let stopping = self.link.descending();
         let told = self
             .server
             .as_ref()
@@ -141,15 +146,32 @@ impl Keeper<'_> {
         let (pid, Ended { status, usage, .. }) = (who.pid, *ended);
         self.end_torn_line();
         let stderr_tail = self.stderr.tail();
+        let out_of_memory = self.out_of_memory(status);
         let gone = Exited {
             pid,
             status,
             usage,
             stderr_tail,
+            out_of_memory,
             served_on: false,
             tree_empty: true,
         };
         self.handle(Input::Exited(gone));
+    }
+
+    /// Whether memory had run out when the server was killed, by the counters of its leaf or of the machine.
+    fn out_of_memory(&self, status: Status) -> Option<OutOfMemory> {
+        let server = self.server.as_ref()?;
+        if !matches!(status, Status::Signal { number: 9, .. }) {
+            return None;
+        }
+        let rose = |before: Option<u64>, now: Option<u64>| now > before && before.is_some();
+        let (leaf, machine) = server.oom_kills;
+        if rose(leaf, server.tree.oom_kills()) {
+            return Some(OutOfMemory::Tree);
+        }
+        (leaf.is_none() && rose(machine, mainstay_os::measure::oom_kills_of_the_machine()))
+            .then_some(OutOfMemory::Machine)
     }
 
     /// What a killed server still had in its pipes.

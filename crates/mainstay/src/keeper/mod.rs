@@ -31,6 +31,7 @@ use mainstay_core::clock::Moment;
 use mainstay_core::event::{Lost, StderrDropped, Teardown, What};
 use mainstay_core::ids::Identity;
 use mainstay_core::link::{Input, Link};
+use mainstay_core::message::remembered::Remembered;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
 use mainstay_os::record::Region;
@@ -172,7 +173,13 @@ impl<'p> Keeper<'p> {
             entry: entry.and_then(|entry| entry.try_clone().ok()),
             region,
             me,
-            link: Link::new(plan.about(), limits.clone(), parts.record),
+            link: Link::new(
+                plan.about(),
+                limits.clone(),
+                plan.policy,
+                parts.record,
+                Remembered::default(),
+            ),
             ledger: Ledger::open(&plan.paths),
             client_in: Some(Port::of_client(standard(0), Way::In)?),
             client_out: Some(Port::of_client(standard(1), Way::Out)?),

@@ -30,6 +30,7 @@ impl Keeper<'_> {
                 Output::ToServer(line) => self.to_server.extend(line),
                 Output::Say(text) => self.stderr.say(&text, cx),
                 Output::Stop(step) => self.step(step),
+                Output::Measure => self.measure(),
                 Output::ReleaseClient => self.releasing = true,
                 Output::DropClient => self.drop_client(),
                 Output::Tell(what) => {
@@ -49,6 +50,10 @@ impl Keeper<'_> {
     }
 
     fn spawn(&mut self) {
+        // What was meant for the last generation, or half said by it, is void.
+        self.up.sink_lost();
+        self.to_server.clear();
+        self.down.source_lost();
         let next = self.link.generation() + 1;
         if Container::of(&self.plan.argv, Path::new(""), next).is_some() {
             // A container's id is written into the link's directory; nobody else needs that before the server runs.
@@ -62,7 +67,7 @@ impl Keeper<'_> {
                 self.stderr.attach(stderr);
                 let pid = running.who.pid;
                 let (tier, why_not) = (running.tier, running.why_not.clone());
-                self.server = Some(running);
+                let first = self.server.replace(running).is_none();
                 self.handle(Input::Started);
                 self.note_at = Some(self.now.after_ms(NOTE_FIRST_MS));
                 self.tell(What::Start(Start {
@@ -77,7 +82,10 @@ impl Keeper<'_> {
                 }));
                 self.take_entry();
                 self.write_card();
-                self.listen();
+                if first {
+                    self.listen();
+                    self.tell_guard();
+                }
             }
             Err(server::Failure {
                 problem,
@@ -89,11 +97,25 @@ impl Keeper<'_> {
                     hint,
                     code: code.code(),
                 });
+                if self.server.is_none() {
+                    self.tell_guard();
+                }
             }
         }
+    }
+
+    /// The guard may go on to what can wait until a server runs, and holds the link's lock, too.
+    fn tell_guard(&mut self) {
         let lock = self.entry.as_ref().map(Entry::lent);
         self.to_guard
             .say_with(Word::Spawned, lock.as_ref().map_or(&[], |fds| fds));
+    }
+
+    /// What the tree has used of the processor.
+    fn measure(&mut self) {
+        let Some(server) = &self.server else { return };
+        let (cpu_ms, traced) = (server.tree.cpu_ms(), server.tree.traced());
+        self.handle(Input::Measured { cpu_ms, traced });
     }
 
     /// After a keeper was lost: its generation's container lives on, because the engine owns it.

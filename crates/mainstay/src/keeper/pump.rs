@@ -27,8 +27,12 @@ pub enum Show<'a> {
     Known(&'a Frame<'a>),
     /// The end of a long line that went on.
     CutEnd(&'a Frame<'a>),
-    /// The end of a long line that went nowhere.
+    /// The end of a long line that went nowhere, and that nobody knew before.
     DropEnd(&'a Frame<'a>),
+    /// A piece of a long line that is gathered.
+    Piece(&'a [u8]),
+    /// The end of such a line.
+    GatherEnd(&'a Frame<'a>),
 }
 
 /// Where the bytes lie.
@@ -50,7 +54,12 @@ enum Cut {
         known: bool,
     },
     /// It goes nowhere.
-    Drop,
+    Drop {
+        /// Whether whoever decides knows who it is.
+        known: bool,
+    },
+    /// Whoever decides gathers its pieces.
+    Gather,
 }
 
 /// One direction.
@@ -83,7 +92,7 @@ impl Pump {
             pump.scanned = pump.at.routed as usize;
         }
         if mid_line {
-            pump.cut = Cut::Drop;
+            pump.cut = Cut::Drop { known: false };
         }
         pump
     }
@@ -276,7 +285,23 @@ impl Pump {
         self.keep();
     }
 
-    /// Shows the line that ends at `line_end`; `false` if it is held.
+    /// The sink is gone, and another one follows: what was routed to it is void, and so is the rest of a line that it has
+    /// the beginning of.
+    pub fn sink_lost(&mut self) {
+        if let Cut::Forward { known } = self.cut {
+            self.cut = Cut::Drop { known };
+        }
+        self.discard_routed();
+    }
+
+    /// The source is gone, and another one follows.
+    pub fn source_lost(&mut self) {
+        self.forget_partial();
+        self.ended = false;
+        self.dry = false;
+    }
+
+    /// Shows the line that ends at `line_end`; `false` if nothing more is to be shown for now.
     fn whole_line(&mut self, line_end: usize, decide: &mut dyn FnMut(Show<'_>) -> Route) -> bool {
         let start = self.at.routed as usize;
         let frame = self.scanner.frame();
@@ -289,15 +314,27 @@ impl Pump {
                 decide(Show::CutEnd(&frame));
                 Route::Forward
             }
-            Cut::Drop => {
-                decide(Show::DropEnd(&frame));
+            Cut::Drop { known } => {
+                if !known {
+                    decide(Show::DropEnd(&frame));
+                }
                 Route::Drop
+            }
+            Cut::Gather => {
+                decide(Show::Piece(&self.room.bytes()[start..line_end]));
+                decide(Show::GatherEnd(&frame));
+                Route::Instead
             }
         };
         self.scanned = line_end;
         match route {
             Route::Forward => self.at.routed = line_end as u32,
             Route::Drop => self.remove(line_end),
+            Route::Instead | Route::Gather => {
+                self.cut = Cut::No;
+                self.remove(line_end);
+                return false;
+            }
             Route::Hold => {
                 self.held = Some(line_end);
                 return false;
@@ -328,8 +365,13 @@ impl Pump {
                         self.cut = Cut::Forward { known };
                         self.at.routed = self.at.end;
                     }
-                    Route::Drop => {
-                        self.cut = Cut::Drop;
+                    Route::Drop | Route::Instead => {
+                        self.cut = Cut::Drop { known: false };
+                        self.remove(end);
+                    }
+                    Route::Gather => {
+                        self.cut = Cut::Gather;
+                        decide(Show::Piece(&self.room.bytes()[routed..end]));
                         self.remove(end);
                     }
                     // Nothing is forwarded; the full buffer makes the source wait.
@@ -344,7 +386,11 @@ impl Pump {
                 }
                 self.at.routed = self.at.end;
             }
-            Cut::Drop => self.remove(end),
+            Cut::Drop { .. } => self.remove(end),
+            Cut::Gather => {
+                decide(Show::Piece(&self.room.bytes()[routed..end]));
+                self.remove(end);
+            }
         }
     }
 

@@ -44,6 +44,8 @@ pub struct Running {
     pub exit: Option<Ended>,
     /// Everybody who was seen in the tree since the ladder began.
     pub seen: BTreeSet<i32>,
+    /// How often memory had run out when it was started: in its leaf, on the machine.
+    pub oom_kills: (Option<u64>, Option<u64>),
     /// The container that it runs in, if it is a container engine's command.
     pub container: Option<Container>,
 }
@@ -97,6 +99,10 @@ pub fn start(
     })
     .map_err(|error| not_spawned(&error))?;
     let port = |fd: OwnedFd, way| Port::of_ours(fd, way).map_err(|error| no_pipes(&error));
+    let oom_kills = (
+        spawned.tree.oom_kills(),
+        mainstay_os::measure::oom_kills_of_the_machine(),
+    );
     let running = Running {
         who: spawned.who,
         tree: spawned.tree,
@@ -107,6 +113,7 @@ pub fn start(
         stdout: Some(port(stdout.0, Way::In)?),
         exit: None,
         seen: BTreeSet::new(),
+        oom_kills,
         container,
     };
     Ok((running, port(stderr.0, Way::In)?))

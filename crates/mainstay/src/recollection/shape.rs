@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::io;
 
-use mainstay_core::message::remembered::{List, Remembered};
+use mainstay_core::message::lists::Which;
+use mainstay_core::message::remembered::Remembered;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -47,9 +48,9 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    fn each(&self) -> impl Iterator<Item = (List, &[u8])> {
+    fn each(&self) -> impl Iterator<Item = (Which, &[u8])> {
         let places = [self.tools, self.prompts, self.resources, self.templates];
-        List::ALL
+        Which::ALL
             .into_iter()
             .zip(places)
             .filter_map(|(list, place)| Some((list, place?.get().as_bytes())))
@@ -78,12 +79,12 @@ pub fn written(server: &str, remembered: &Remembered) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn named<'a>(of: impl Fn(List) -> Option<&'a [u8]>) -> io::Result<Named<'a>> {
+fn named<'a>(of: impl Fn(Which) -> Option<&'a [u8]>) -> io::Result<Named<'a>> {
     Ok(Named {
-        tools: raw(of(List::Tools))?,
-        prompts: raw(of(List::Prompts))?,
-        resources: raw(of(List::Resources))?,
-        templates: raw(of(List::Templates))?,
+        tools: raw(of(Which::Tools))?,
+        prompts: raw(of(Which::Prompts))?,
+        resources: raw(of(Which::Resources))?,
+        templates: raw(of(Which::Templates))?,
     })
 }
 

@@ -2,7 +2,7 @@ use std::ffi::{CString, OsString};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::UNIX_EPOCH;
 
-use mainstay_core::message::remembered::{Learned, List};
+use mainstay_core::message::{lists::Which, remembered::Learned};
 
 use super::*;
 use crate::scratch::Scratch;
@@ -27,12 +27,12 @@ fn sample() -> Remembered {
     remembered.learn_opening(u64::MAX, br#"{ "protocolVersion" : "2025-06-18" }"#);
     remembered.learn_list(
         Some(u64::MAX),
-        List::Tools,
+        Which::Tools,
         br#"{"tools":[{"name":"\u0061"}]}"#,
     );
     remembered.learn_opening(7, br#"{"protocolVersion":"2025-11-25"}"#);
-    remembered.learn_list(Some(7), List::Templates, br#"{"resourceTemplates":[]}"#);
-    remembered.learn_list(None, List::Prompts, br#"{"prompts":[]}"#);
+    remembered.learn_list(Some(7), Which::Templates, br#"{"resourceTemplates":[]}"#);
+    remembered.learn_list(None, Which::Prompts, br#"{"prompts":[]}"#);
     remembered.written();
     remembered
 }
@@ -146,8 +146,8 @@ fn a_result_that_would_split_a_line_is_not_believed() {
     )
     .unwrap();
     let mut loaded = ours.load();
-    assert_eq!(loaded.list(None, List::Prompts), None);
-    let learned = loaded.learn_list(None, List::Prompts, br#"{"prompts":[]}"#);
+    assert_eq!(loaded.list(None, Which::Prompts), None);
+    let learned = loaded.learn_list(None, Which::Prompts, br#"{"prompts":[]}"#);
     assert_eq!(learned, Learned::New);
     assert_eq!(loaded.openings(), sample().openings());
 }

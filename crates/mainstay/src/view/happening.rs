@@ -1,8 +1,8 @@
 //! An event as people read it: one line, and details below it only where they help.
 
 use mainstay_core::event::{
-    Detached, Event, Exit, Junk, Lost, Seen, Signal, Start, StartFailed, Sweep, Teardown, What,
-    signal_word,
+    Detached, Event, Exit, Junk, Lost, Renewing, Replayed, Seen, Signal, Start, StartFailed, Sweep,
+    Teardown, What, signal_word,
 };
 
 use super::measure::{fine, memory, one_line};
@@ -104,7 +104,121 @@ fn told(what: &What) -> Told {
             ),
             Vec::new(),
         ),
+        What::Renewal(_)
+        | What::Replayed(_)
+        | What::Differs(_)
+        | What::Abandoned(_)
+        | What::ListChanged(_)
+        | What::Instant(_)
+        | What::ProbesUnanswered(_)
+        | What::CallDeadline(_) => told_of_life(what),
     }
+}
+
+/// What happens between one generation and the next.
+fn told_of_life(what: &What) -> Told {
+    let (tone, text) = match what {
+        What::Renewal(renewal) => {
+            let rest = if let Renewing::Idle { .. } = renewal.why {
+                "put to rest"
+            } else {
+                "to be replaced"
+            };
+            let mut text = format!("generation {} {rest}: {}", renewal.generation, renewal.why);
+            if renewal.in_flight > 0 {
+                let requests = count(renewal.in_flight, "request");
+                text.push_str(&format!(", {requests} may still be answered"));
+            }
+            (Tone::Plain, text)
+        }
+        What::Replayed(replayed) => (Tone::Good, told_replayed(replayed)),
+        What::Differs(differs) => (
+            Tone::Warn,
+            format!("generation {}: {}", differs.generation, differs.what),
+        ),
+        What::Abandoned(abandoned) => {
+            let again = match abandoned.probe_ms {
+                0 => String::new(),
+                ms => format!(", tried again every {}", fine(ms)),
+            };
+            let deaths = count(abandoned.deaths, "death");
+            let window = fine(abandoned.window_ms);
+            let last = one_line(&abandoned.last, DETAIL_CHARS);
+            (
+                Tone::Bad,
+                format!("{deaths} within {window}, last: {last}{again}"),
+            )
+        }
+        What::ListChanged(changed) => (
+            Tone::Plain,
+            format!(
+                "the client was told that its {} have changed",
+                changed.lists.join(", ")
+            ),
+        ),
+        What::Instant(instant) => (
+            Tone::Plain,
+            format!(
+                "{} was answered from the record after {}",
+                instant.method,
+                fine(instant.ms)
+            ),
+        ),
+        What::ProbesUnanswered(probes) => (
+            Tone::Warn,
+            format!(
+                "{} unanswered; the server does not know them and is not asked any more",
+                count(probes.lost, "question")
+            ),
+        ),
+        What::CallDeadline(deadline) => (
+            Tone::Warn,
+            format!(
+                "{} was answered with an error after {}",
+                deadline.request,
+                fine(deadline.ms)
+            ),
+        ),
+        What::Start(_)
+        | What::StartFailed(_)
+        | What::Exit(_)
+        | What::Teardown(_)
+        | What::Sweep(_)
+        | What::Signal(_)
+        | What::GuardLost(_)
+        | What::KeeperLost(_)
+        | What::ClientMoved(_)
+        | What::Junk(_)
+        | What::StderrDropped(_)
+        | What::OpeningSilent(_) => (Tone::Plain, String::new()),
+    };
+    (tone, text, Vec::new())
+}
+
+fn told_replayed(replayed: &Replayed) -> String {
+    let mut parts = Vec::new();
+    if replayed.level {
+        parts.push("log level".to_string());
+    }
+    for (number, noun) in [
+        (replayed.subscriptions, "subscription"),
+        (replayed.listens, "listening request"),
+        (replayed.resent, "request"),
+    ] {
+        if number > 0 {
+            parts.push(count(number, noun));
+        }
+    }
+    let what = if parts.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", parts.join(", "))
+    };
+    let ms = fine(replayed.ms);
+    format!(
+        "generation {} is ready after {ms}{what}",
+        replayed.generation
+    )
 }
 
 fn told_start(start: &Start) -> Told {
@@ -145,13 +259,15 @@ fn told_exit(exit: &Exit) -> Told {
     if exit.status.success() {
         return (Tone::Plain, text, Vec::new());
     }
+    let memory = exit.out_of_memory.iter();
+    let memory = memory.map(|whose| detail("cause", &whose.to_string()));
     let skip = exit.stderr_tail.len().saturating_sub(STDERR_LINES);
     let details = exit
         .stderr_tail
         .iter()
         .skip(skip)
-        .map(|line| detail("stderr", line))
-        .collect();
+        .map(|line| detail("stderr", line));
+    let details = memory.chain(details).collect();
     (Tone::Bad, text, details)
 }
 
