@@ -83,7 +83,7 @@ impl Link<'_> {
                 self.settle_all(&Because::Abandoned(given_up.clone().into()));
                 0
             }
-            Then::Respawn { .. } | Then::Rest => {
+            Then::Mourn { .. } | Then::Respawn { .. } | Then::Rest => {
                 let because = Because::ServerExit {
                     status,
                     stderr_tail: stderr_tail.clone(),

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::io::Exited;
-use super::state::{Because, Client, Closing, Life, Server, Swapping, TreeState, Up};
+use super::state::{Because, Client, Closing, Life, Server, Swapping, Then, TreeState, Up};
 use super::{EXPLAIN_MS, Link, Output};
 use crate::clock::Moment;
 use crate::event::{Cause, Seen, What};
@@ -203,8 +203,8 @@ impl Link<'_> {
         match &mut self.life {
             // It can serve nobody any more, but the client lives.
             Life::Up(up) if cause == Cause::ServerExit && up.left.is_none() && goes_on => {
-                let up_ms = now.ms_since(up.since);
-                self.deaf(now, up_ms);
+                let trial = up.trial.take();
+                self.swap(now, cause, Then::Mourn { trial });
             }
             Life::Up(up) => {
                 let server = up.left.take().map_or(Server::Up, Server::Left);

@@ -42,22 +42,8 @@ impl Link<'_> {
     pub(super) fn died(&mut self, now: Moment, exited: Exited) {
         let Life::Up(up) = &mut self.life else { return };
         let (since, trial) = (up.since, up.trial.take());
-        let up_ms = now.ms_since(since);
-        let ending = exited.status.to_string();
-        let tail = exited.stderr_tail.clone();
-        let (status, tree_empty) = (exited.status, exited.tree_empty);
-        let then = match trial {
-            Some(trial) => {
-                Then::Abandon(self.given_up(now, trial.deaths + 1, ending, tail.clone()))
-            }
-            None => self.after_death(now, up_ms, ending, tail.clone()),
-        };
-        let in_flight = self.in_flight();
-        self.answer_discover();
-        let kept = self.settle_at_death(&then, status, &tail);
-        self.tell_exit(now, since, exited, in_flight, kept);
-        self.cancel_asked();
-        self.own.forget();
+        let tree_empty = exited.tree_empty;
+        let then = self.mourn(now, since, trial.map(|trial| *trial), exited);
         let (ladder, step) = Ladder::begin(Cause::ServerExit, Standing::Left, &self.limits, now);
         self.life = Life::Swapping(Swapping {
             since,
@@ -68,6 +54,32 @@ impl Link<'_> {
         });
         // An empty tree is only to be confirmed.
         self.step(step.filter(|_| !tree_empty));
+    }
+
+    /// Answers what cannot be sent again, tells of the death, and decides what follows.
+    fn mourn(
+        &mut self,
+        now: Moment,
+        since: Moment,
+        trial: Option<GivenUp>,
+        exited: Exited,
+    ) -> Then {
+        let (status, tail) = (exited.status, exited.stderr_tail.clone());
+        let last = match exited.out_of_memory {
+            Some(whose) => alloc::format!("{status} ({whose})"),
+            None => status.to_string(),
+        };
+        let then = match trial {
+            Some(trial) => Then::Abandon(self.given_up(now, trial.deaths + 1, last, tail.clone())),
+            None => self.after_death(now, now.ms_since(since), last, tail.clone()),
+        };
+        let in_flight = self.in_flight();
+        self.answer_discover();
+        let kept = self.settle_at_death(&then, status, &tail);
+        self.tell_exit(now, since, exited, in_flight, kept);
+        self.cancel_asked();
+        self.own.forget();
+        then
     }
 
     fn after_death(&mut self, now: Moment, up_ms: u64, last: String, tail: Vec<String>) -> Then {
@@ -134,38 +146,46 @@ impl Link<'_> {
         let Life::Swapping(swapping) = &mut self.life else {
             return;
         };
-        let (since, why) = (swapping.since, swapping.ladder.cause().clone());
+        let since = swapping.since;
         swapping.server = Server::Gone;
-        let (status, tree_empty) = (exited.status, exited.tree_empty);
-        let tail = exited.stderr_tail.clone();
-        let step = if tree_empty {
+        let step = if exited.tree_empty {
             None
         } else {
             swapping.ladder.server_left(now)
         };
-        let because = match why {
-            Cause::Renewal(why) => Because::Renewed(why),
-            Cause::ClientEof
-            | Cause::ClientGone
-            | Cause::ClientDeaf
-            | Cause::ShimSignal { .. }
-            | Cause::ShimKilled
-            | Cause::KeeperSignal { .. }
-            | Cause::Asked
-            | Cause::ServerExit
-            | Cause::StartFailed
-            | Cause::KeeperLost
-            | Cause::Differs => Because::ServerExit {
-                status,
-                stderr_tail: tail,
-                restarted: true,
-            },
-        };
-        let in_flight = self.in_flight();
-        let kept = self.settle_or_keep(&because, None);
-        self.tell_exit(now, since, exited, in_flight, kept);
-        self.cancel_asked();
-        self.own.forget();
+        let cause = swapping.ladder.cause().clone();
+        if let Then::Mourn { trial } = &mut swapping.then {
+            let trial = trial.take().map(|trial| *trial);
+            swapping.quiet = exited.tree_empty;
+            let then = self.mourn(now, since, trial, exited);
+            if let Life::Swapping(swapping) = &mut self.life {
+                swapping.then = then;
+            }
+        } else {
+            let because = match cause {
+                Cause::Renewal(why) => Because::Renewed(why),
+                Cause::ClientEof
+                | Cause::ClientGone
+                | Cause::ClientDeaf
+                | Cause::ShimSignal { .. }
+                | Cause::ShimKilled
+                | Cause::KeeperSignal { .. }
+                | Cause::Asked
+                | Cause::ServerExit
+                | Cause::StartFailed
+                | Cause::KeeperLost
+                | Cause::Differs => Because::ServerExit {
+                    status: exited.status,
+                    stderr_tail: exited.stderr_tail.clone(),
+                    restarted: true,
+                },
+            };
+            let in_flight = self.in_flight();
+            let kept = self.settle_or_keep(&because, None);
+            self.tell_exit(now, since, exited, in_flight, kept);
+            self.cancel_asked();
+            self.own.forget();
+        }
         self.step(step);
     }
 
@@ -194,6 +214,14 @@ impl Link<'_> {
     /// The old tree is empty: on to what is wanted.
     pub(super) fn proceed(&mut self, now: Moment, then: Then) {
         match then {
+            // Not even the kill ended it, so how it ended is not known.
+            Then::Mourn { trial } => {
+                let last = "it closed its end and could not be ended".to_string();
+                let deaths = trial.map_or(1, |trial| trial.deaths + 1);
+                let given_up = self.given_up(now, deaths, last, Vec::new());
+                self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
+                self.proceed(now, Then::Abandon(given_up));
+            }
             Then::Respawn { at } if now >= at => self.spawn(None),
             Then::Respawn { at } => self.life = Life::Waiting { until: at },
             Then::Rest => {
@@ -285,16 +313,6 @@ impl Link<'_> {
             self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
         }
         self.swap(now, Cause::Renewal(why), then);
-    }
-
-    /// The server has closed its end of a pipe: it can serve nobody any more.
-    pub(super) fn deaf(&mut self, now: Moment, up_ms: u64) {
-        let last = "it closed its stdin or stdout".to_string();
-        let then = self.after_death(now, up_ms, last, Vec::new());
-        if let Then::Abandon(given_up) = &then {
-            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
-        }
-        self.swap(now, Cause::ServerExit, then);
     }
 
     /// Begins the way down of the generation that is up; the link goes on.

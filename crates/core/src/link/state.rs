@@ -91,6 +91,8 @@ pub(super) struct Swapping {
 /// What follows when the tree is empty.
 #[derive(Debug)]
 pub(super) enum Then {
+    /// It has closed its end; what follows depends on how it ends.
+    Mourn { trial: Option<Box<GivenUp>> },
     Respawn { at: Moment },
     Abandon(GivenUp),
     Rest,
