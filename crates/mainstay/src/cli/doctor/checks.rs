@@ -208,7 +208,9 @@ fn silent_keepers(alive: &[Listed]) -> Vec<Finding> {
         .filter_map(|(listed, answer)| {
             let what = match answer {
                 Ok(Answer::Status(_)) => return None,
-                Ok(Answer::Stopped { .. }) => "answers something else".into(),
+                Ok(Answer::Stopped { .. } | Answer::Restarted { .. }) => {
+                    "answers something else".into()
+                }
                 Ok(Answer::Refused { error }) => format!("refuses: {error}"),
                 Err(NoAnswer::Dead) => "does not listen".into(),
                 Err(NoAnswer::Stuck { ms }) => format!("says nothing for {ms} ms"),
