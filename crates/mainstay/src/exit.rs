@@ -13,7 +13,7 @@ use mainstay_core::event::Status;
 pub enum Exit {
     /// All is well.
     Ok,
-    /// `doctor` found a problem, `stop` left somebody, or a scene of `demo` did not hold.
+    /// `doctor` found a problem, `stop` left somebody, `restart` was refused, or a scene of `demo` did not hold.
     Unhealthy,
     /// Nobody has that name or id.
     NotFound,
@@ -47,6 +47,11 @@ impl Exit {
             Self::NoSuchCommand => 127,
             Self::Server(status) => status.exit_code(),
         }
+    }
+
+    /// The worst of several ends, by its number.
+    pub fn worst(exits: impl Iterator<Item = Self>) -> Self {
+        exits.max_by_key(|exit| exit.code()).unwrap_or(Self::Ok)
     }
 
     /// The same end as `run` tells it: a trouble of ours must not look like the server's own code.
@@ -89,8 +94,8 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "1",
-        commands: "demo, doctor, forget, stop",
-        meaning: "a problem was found, nobody has that name or id, somebody was left, or a scene did not hold",
+        commands: "demo, doctor, forget, restart, stop",
+        meaning: "a problem was found, nobody has that name or id, somebody was left, a server was not restarted, or a scene did not hold",
     },
     Row {
         code: "2",
@@ -104,7 +109,7 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "75",
-        commands: "stop",
+        commands: "restart, stop",
         meaning: "a keeper does not answer",
     },
     Row {

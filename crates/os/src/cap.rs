@@ -30,7 +30,8 @@ impl Tree {
     }
 }
 
-const NO_LEAF: &str = "the tree is in no cgroup of its own";
+/// Why a tree without a leaf has no cap.
+pub const NO_LEAF: &str = "the tree is in no cgroup of its own";
 
 /// Whether a leaf has the memory controller or would get it if it were asked for; nothing is changed.
 pub fn possible(leaf: &Path) -> Result<(), String> {
@@ -38,6 +39,17 @@ pub fn possible(leaf: &Path) -> Result<(), String> {
         return Ok(());
     }
     givers(leaf).map(drop)
+}
+
+/// The same of scopes that a manager will make in this slice, which it may have to make first.
+pub(crate) fn possible_in(slice: &Path) -> Result<(), String> {
+    let there = slice.ancestors().find(|dir| dir.is_dir());
+    let dir = there.unwrap_or(slice);
+    if names_memory(&dir.join("cgroup.controllers")) {
+        Ok(())
+    } else {
+        Err(absent(dir))
+    }
 }
 
 fn limit(leaf: &Path, bytes: u64) -> Result<(), String> {
@@ -208,6 +220,15 @@ mod tests {
         assert!(why.ends_with("while processes live in it"), "{why}");
         assert_eq!(limit(&mock.leaf(), 1), Err(why));
         assert_eq!(mock.read("cgroup.subtree_control"), "");
+    }
+
+    #[test]
+    fn a_slice_that_is_not_there_yet_will_have_what_its_parent_has() {
+        let mock = Mock::new("slice", &[("cgroup.controllers", "memory pids\n")]);
+        let own = mock.0.join("own");
+        assert_eq!(possible_in(&own.join("app.slice/x.slice")), Ok(()));
+        fs::write(own.join("cgroup.controllers"), "pids\n").unwrap();
+        assert!(possible_in(&own.join("app.slice/x.slice")).is_err());
     }
 
     #[test]

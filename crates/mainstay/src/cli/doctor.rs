@@ -9,7 +9,7 @@ use mainstay_core::event::Detached;
 use mainstay_core::ids::{LinkId, Tag};
 use mainstay_core::tier::{Tier, WhyNot};
 use mainstay_os::tier::{self, Choice, Place, Wish};
-use mainstay_os::{adopter, identity};
+use mainstay_os::{adopter, cap, identity};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -40,6 +40,8 @@ pub struct Containment {
     pub why_not: Vec<WhyNot>,
     /// Whether the guard would leave the client's process tree.
     pub detached: Detached,
+    /// Why `--memory-max` is only measured; none if the kernel itself holds a tree to it.
+    pub memory_why_not: Option<String>,
 }
 
 /// Asks the tiers, as a server started now would. None: we cannot even tell who we are.
@@ -56,10 +58,16 @@ fn containment() -> Option<Containment> {
         place,
         ..
     } = tier::choose(Wish::Strongest, &tag).ok()?;
-    if let Place::Cgroup(leaf) = place {
-        // Nobody ever was in it.
-        leaf.remove().ok();
-    }
+    let memory = match place {
+        Place::Cgroup(leaf) => {
+            let possible = cap::possible(leaf.path());
+            // Nobody ever was in it.
+            leaf.remove().ok();
+            possible
+        }
+        Place::Scope(pending) => pending.memory_cap(),
+        Place::Subreaper | Place::Pidns => Err(cap::NO_LEAF.into()),
+    };
     let verdict = adopter::judge(adopter::INIT);
     let detached = if verdict.reaps {
         Detached::Yes
@@ -70,6 +78,7 @@ fn containment() -> Option<Containment> {
         tier,
         why_not,
         detached,
+        memory_why_not: memory.err(),
     })
 }
 
@@ -150,6 +159,7 @@ pub fn doctor(options: &Options) -> Result<Exit, Report> {
 fn examine(paths: &Paths) -> Health {
     let containment = containment();
     let mut findings = checks::containment(containment.as_ref());
+    findings.extend(checks::inotify());
     findings.extend(checks::paths(paths));
     findings.push(checks::config(paths));
     findings.extend(checks::links(paths));

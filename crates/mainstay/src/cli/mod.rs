@@ -7,9 +7,11 @@ pub mod events;
 pub mod forget;
 pub mod guardian;
 pub mod ps;
+pub mod restart;
 pub mod run;
 pub mod run_options;
 pub mod stop;
+pub mod whom;
 
 use clap::{Parser, Subcommand};
 
@@ -73,6 +75,8 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
     Ps(ps::Options),
     /// End servers, by name or id, with everything they started
     Stop(stop::Options),
+    /// Put the next generation of servers in their place, by name or id, unnoticed by their clients
+    Restart(restart::Options),
     /// Show what happened: starts, exits, who was ended and why
     Events(events::Options),
     /// Check this machine: containment, paths, config, leftovers
@@ -93,6 +97,7 @@ impl Verb {
             Self::Run(options) => run::run(*options),
             Self::Ps(options) => ps::ps(&options),
             Self::Stop(options) => stop::stop(&options),
+            Self::Restart(options) => restart::restart(&options),
             Self::Events(options) => events::events(&options),
             Self::Doctor(options) => doctor::doctor(&options),
             Self::Forget(options) => forget::forget(&options),

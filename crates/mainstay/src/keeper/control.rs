@@ -1,15 +1,22 @@
 //! The keeper's side of the control socket: few connections, small requests, nobody can stall the link.
+//!
+//! A connection is asking until its request is whole. One that takes too long over it makes room for the next that
+//! comes, so that idle connections keep nobody out; no timer is needed for that. Then it is answered at once, or waits
+//! for an end or a restart, for which all who asked are answered together.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::task::Context;
 
+use mainstay_core::clock::Moment;
+
 use super::watch::Watched;
 use crate::registry::ask::same_user;
-use crate::registry::control::{Answer, CONNECTIONS, REQUEST_BYTES, Request};
+use crate::registry::control::{ASKING_MS, Answer, CONNECTIONS, REQUEST_BYTES, Request};
 use crate::registry::entry::Entry;
 
 /// What a connection wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing.
     Nothing,
@@ -17,8 +24,10 @@ pub enum Outcome {
     Busy,
     /// This one asks for the card.
     Status(usize),
-    /// Somebody asks for the end.
+    /// Somebody asks for the end; it is answered by [`Control::answer_stops`].
     Stop,
+    /// Somebody asks for the next generation; it is answered by [`Control::answer_restarts`].
+    Restart,
 }
 
 /// The listening socket and its connections.
@@ -30,8 +39,17 @@ pub struct Control {
 
 struct Peer {
     stream: Watched<UnixStream>,
-    request: Vec<u8>,
-    wants_stop: bool,
+    state: State,
+}
+
+/// How far a connection is.
+enum State {
+    /// It sends its request.
+    Asking { since: Moment, request: Vec<u8> },
+    /// It waits for the end.
+    WaitsForStop,
+    /// It waits for the next generation.
+    WaitsForRestart,
 }
 
 impl Control {
@@ -41,20 +59,21 @@ impl Control {
     }
 
     /// Takes one step.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Outcome {
-        if let Some(listener) = &mut self.listener
-            && listener.poll_ready(cx)
-        {
-            match listener.get().accept() {
-                Ok((stream, _)) => self.admit(stream),
-                Err(_) => listener.clear(),
-            }
-            return Outcome::Busy;
-        }
+    pub fn poll(&mut self, now: Moment, cx: &mut Context<'_>) -> Outcome {
+        // Requests that are there come before new connections, which might take their place.
         for index in 0..self.peers.len() {
             if let Some(outcome) = self.poll_peer(index, cx) {
                 return outcome;
             }
+        }
+        if let Some(listener) = &mut self.listener
+            && listener.poll_ready(cx)
+        {
+            match listener.get().accept() {
+                Ok((stream, _)) => self.admit(now, stream),
+                Err(_) => listener.clear(),
+            }
+            return Outcome::Busy;
         }
         Outcome::Nothing
     }
@@ -66,53 +85,78 @@ impl Control {
         }
     }
 
-    /// Answers everybody who asked for the end.
-    pub fn answer_stops(&mut self, answer: &Answer) {
-        for peer in self
-            .peers
-            .drain(..)
-            .flatten()
-            .filter(|peer| peer.wants_stop)
-        {
-            send(peer.stream.get(), answer);
+    /// Answers everybody who asked for the next generation.
+    pub fn answer_restarts(&mut self, answer: &Answer) {
+        for slot in &mut self.peers {
+            let waits = |peer: &mut Peer| matches!(peer.state, State::WaitsForRestart);
+            if let Some(peer) = slot.take_if(waits) {
+                send(peer.stream.get(), answer);
+            }
         }
     }
 
-    fn admit(&mut self, stream: UnixStream) {
+    /// Answers everybody who asked for the end; it is the end for the others too.
+    pub fn answer_stops(&mut self, answer: &Answer) {
+        self.answer_restarts(&Answer::Refused {
+            error: "the server was ended instead".into(),
+        });
+        for peer in self.peers.drain(..).flatten() {
+            if matches!(peer.state, State::WaitsForStop) {
+                send(peer.stream.get(), answer);
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Moment, stream: UnixStream) {
+        let refuse = |error: String| send(&stream, &Answer::Refused { error });
         if stream.set_nonblocking(true).is_err() {
             return;
         }
         if !same_user(&stream) {
-            send(
-                &stream,
-                &Answer::Refused {
-                    error: "only for the user who runs this server".into(),
-                },
-            );
+            refuse("only for the user who runs this server".into());
             return;
         }
-        let free = self.peers.iter().position(Option::is_none);
-        if free.is_none() && self.peers.len() >= CONNECTIONS {
-            send(
-                &stream,
-                &Answer::Refused {
-                    error: format!("{CONNECTIONS} connections are open already"),
-                },
-            );
+        let Some(index) = self.room(now) else {
+            refuse(format!("{CONNECTIONS} connections are open already"));
             return;
-        }
+        };
         let Ok(stream) = Watched::new(stream) else {
             return;
         };
-        let peer = Some(Peer {
+        self.peers[index] = Some(Peer {
             stream,
-            request: Vec::new(),
-            wants_stop: false,
+            state: State::Asking {
+                since: now,
+                request: Vec::new(),
+            },
         });
-        match free {
-            Some(index) => self.peers[index] = peer,
-            None => self.peers.push(peer),
+    }
+
+    /// A place for one more: a free one, or that of whoever has been asking for too long, the oldest first.
+    fn room(&mut self, now: Moment) -> Option<usize> {
+        if let Some(free) = self.peers.iter().position(Option::is_none) {
+            return Some(free);
         }
+        if self.peers.len() < CONNECTIONS {
+            self.peers.push(None);
+            return Some(self.peers.len() - 1);
+        }
+        let asking = |(index, slot): (usize, &Option<Peer>)| match slot.as_ref()?.state {
+            State::Asking { since, .. } => Some((since, index)),
+            State::WaitsForStop | State::WaitsForRestart => None,
+        };
+        let slots = self.peers.iter().enumerate();
+        let (since, index) = slots.filter_map(asking).min()?;
+        if now < since.after_ms(ASKING_MS) {
+            return None;
+        }
+        self.answer(
+            index,
+            &Answer::Refused {
+                error: "no request came, and others wait".into(),
+            },
+        );
+        Some(index)
     }
 
     fn poll_peer(&mut self, index: usize, cx: &mut Context<'_>) -> Option<Outcome> {
@@ -121,48 +165,212 @@ impl Control {
             return None;
         }
         let mut chunk = [0u8; 4096];
-        match peer.stream.get().read(&mut chunk) {
-            Ok(0) => {
-                self.peers[index] = None;
-                return Some(Outcome::Busy);
-            }
-            Ok(len) => peer.request.extend_from_slice(&chunk[..len]),
+        let len = match peer.stream.get().read(&mut chunk) {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 peer.stream.clear();
                 return None;
             }
-            Err(_) => {
+            Ok(0) | Err(_) => {
                 self.peers[index] = None;
                 return Some(Outcome::Busy);
             }
-        }
-        let Some(end) = peer.request.iter().position(|&b| b == b'\n') else {
-            if peer.request.len() >= REQUEST_BYTES {
-                self.answer(
-                    index,
-                    &Answer::Refused {
-                        error: format!("a request has {REQUEST_BYTES} bytes at most"),
-                    },
-                );
-            }
+            Ok(len) => len,
+        };
+        // Whoever waits has asked: what it says beyond that is not heard.
+        let State::Asking { request, .. } = &mut peer.state else {
             return Some(Outcome::Busy);
         };
-        match Request::parse(&peer.request[..end]) {
-            Ok(Request::Status) => Some(Outcome::Status(index)),
-            Ok(Request::Stop) => {
-                peer.wants_stop = true;
-                peer.request.clear();
-                Some(Outcome::Stop)
-            }
-            Err(garbled) => {
-                self.answer(index, &Answer::Refused { error: garbled.0 });
-                Some(Outcome::Busy)
-            }
-        }
+        request.extend_from_slice(&chunk[..len]);
+        let refusal = match request.iter().position(|&b| b == b'\n') {
+            Some(end) => match Request::parse(&request[..end]) {
+                Ok(Request::Status) => return Some(Outcome::Status(index)),
+                Ok(Request::Stop) => {
+                    peer.state = State::WaitsForStop;
+                    return Some(Outcome::Stop);
+                }
+                Ok(Request::Restart) => {
+                    peer.state = State::WaitsForRestart;
+                    return Some(Outcome::Restart);
+                }
+                Err(garbled) => Answer::from(garbled),
+            },
+            None if request.len() >= REQUEST_BYTES => Answer::Refused {
+                error: format!("a request has {REQUEST_BYTES} bytes at most"),
+            },
+            None => return Some(Outcome::Busy),
+        };
+        self.answer(index, &refusal);
+        Some(Outcome::Busy)
     }
 }
 
 /// Best effort: a peer that does not read its answer does not get it.
 fn send(mut stream: &UnixStream, answer: &Answer) {
     drop(stream.write_all(&answer.line()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::entry::socket_path;
+    use crate::scratch::Scratch;
+    use mainstay_core::ids::LinkId;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::fs::File;
+    use std::future::poll_fn;
+    use std::io::{BufRead, BufReader};
+    use std::task::Poll;
+
+    /// A control socket, driven by hand.
+    struct Stand {
+        _scratch: Scratch,
+        entry: Entry,
+        runtime: tokio::runtime::Runtime,
+        control: Control,
+    }
+
+    impl Stand {
+        fn new() -> Self {
+            let scratch = Scratch::new();
+            let entry = Entry::create(&scratch.paths(), LinkId(1)).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_io()
+                .build()
+                .unwrap();
+            let mut control = Control::default();
+            {
+                let _entered = runtime.enter();
+                control.listen(&entry);
+            }
+            Self {
+                _scratch: scratch,
+                entry,
+                runtime,
+                control,
+            }
+        }
+
+        fn connect(&self) -> UnixStream {
+            let directory = File::open(self.entry.path()).unwrap();
+            UnixStream::connect(socket_path(&directory)).unwrap()
+        }
+
+        fn asking(&self, request: &Request) -> UnixStream {
+            let mut stream = self.connect();
+            stream.write_all(&request.line()).unwrap();
+            stream
+        }
+
+        /// Goes on until something is so.
+        fn until(&mut self, now: Moment, so: impl Fn() -> bool) {
+            let Self {
+                runtime, control, ..
+            } = self;
+            runtime.block_on(poll_fn(|cx| {
+                while control.poll(now, cx) == Outcome::Busy {}
+                if so() { Poll::Ready(()) } else { Poll::Pending }
+            }));
+        }
+
+        /// Waits until somebody wants something.
+        fn want(&mut self, now: Moment) -> Outcome {
+            let Self {
+                runtime, control, ..
+            } = self;
+            runtime.block_on(poll_fn(|cx| {
+                loop {
+                    match control.poll(now, cx) {
+                        Outcome::Busy => {}
+                        Outcome::Nothing => return Poll::Pending,
+                        wanted @ (Outcome::Status(_) | Outcome::Stop | Outcome::Restart) => {
+                            return Poll::Ready(wanted);
+                        }
+                    }
+                }
+            }))
+        }
+    }
+
+    /// The one line that is answered. Behind it may be a reset, if we were refused before our request was read.
+    fn answer(stream: UnixStream) -> Answer {
+        let mut line = Vec::new();
+        BufReader::new(stream).read_until(b'\n', &mut line).unwrap();
+        Answer::parse(&line).unwrap()
+    }
+
+    /// Whether anything was answered yet.
+    fn readable(stream: &UnixStream) -> bool {
+        let mut fds = [PollFd::new(stream, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
+    }
+
+    fn refused(error: &str) -> Answer {
+        Answer::Refused {
+            error: error.into(),
+        }
+    }
+
+    const START: Moment = Moment(1_000_000_000);
+
+    #[test]
+    fn all_who_wait_for_the_next_generation_are_answered_together() {
+        let mut stand = Stand::new();
+        let one = stand.asking(&Request::Restart);
+        assert_eq!(stand.want(START), Outcome::Restart);
+        let two = stand.asking(&Request::Restart);
+        assert_eq!(stand.want(START), Outcome::Restart);
+        let stop = stand.asking(&Request::Stop);
+        assert_eq!(stand.want(START), Outcome::Stop);
+        let ready = Answer::Restarted {
+            generation: 2,
+            pid: Some(7),
+        };
+        stand.control.answer_restarts(&ready);
+        assert_eq!(answer(one), ready);
+        assert_eq!(answer(two), ready);
+        let late = stand.asking(&Request::Restart);
+        assert_eq!(stand.want(START), Outcome::Restart);
+        let ended = Answer::Stopped {
+            ended: 1,
+            left: Vec::new(),
+        };
+        stand.control.answer_stops(&ended);
+        assert_eq!(answer(stop), ended);
+        assert_eq!(answer(late), refused("the server was ended instead"));
+    }
+
+    #[test]
+    fn who_only_connects_keeps_nobody_out() {
+        let mut stand = Stand::new();
+        let mut idle: Vec<UnixStream> = (1..CONNECTIONS).map(|_| stand.connect()).collect();
+        let stop = stand.asking(&Request::Stop);
+        assert_eq!(stand.want(START), Outcome::Stop);
+        // While all are young, one more is told so, and may come again.
+        let early = stand.asking(&Request::Status);
+        stand.until(START, || readable(&early));
+        assert_eq!(answer(early), refused("16 connections are open already"));
+        let late = START.after_ms(ASKING_MS);
+        let status = stand.asking(&Request::Status);
+        assert_eq!(stand.want(late), Outcome::Status(0));
+        stand.control.answer(0, &refused("no card"));
+        assert_eq!(answer(status), refused("no card"));
+        let oldest = idle.remove(0);
+        assert_eq!(answer(oldest), refused("no request came, and others wait"));
+        assert!(!idle.iter().any(readable), "only the oldest");
+        assert!(!readable(&stop), "who waits is never sent away");
+    }
+
+    #[test]
+    fn only_one_request_is_heard() {
+        let mut stand = Stand::new();
+        let mut one = stand.asking(&Request::Restart);
+        assert_eq!(stand.want(START), Outcome::Restart);
+        one.write_all(&Request::Stop.line()).unwrap();
+        let two = stand.asking(&Request::Status);
+        assert_eq!(stand.want(START), Outcome::Status(1));
+        stand.control.answer(1, &refused("no card"));
+        drop(two);
+        stand.control.answer_restarts(&refused("no"));
+        assert_eq!(answer(one), refused("no"));
+    }
 }

@@ -227,6 +227,7 @@ impl Keeper<'_> {
         };
         let guard = self.side_guard.unwrap_or(self.watcher.guard().pid);
         let limits = &self.plan.limits;
+        let ladder_ms = 2 * limits.grace_eof_ms + limits.grace_term_ms + limits.kill_confirm_ms;
         Some(Card {
             v: card::VERSION,
             id: self.plan.id,
@@ -249,7 +250,8 @@ impl Keeper<'_> {
                 .leaf()
                 .map(|path| path.to_string_lossy().into_owned()),
             detached: self.plan.detached.clone(),
-            ladder_ms: 2 * limits.grace_eof_ms + limits.grace_term_ms + limits.kill_confirm_ms,
+            ladder_ms,
+            restart_ms: limits.drain_ms + ladder_ms + limits.opening_ms,
             members: Vec::new(),
         })
     }
@@ -269,7 +271,7 @@ impl Keeper<'_> {
     }
 
     pub(super) fn poll_control(&mut self, cx: &mut Context<'_>) -> bool {
-        match self.control.poll(cx) {
+        match self.control.poll(self.now, cx) {
             Outcome::Nothing => false,
             Outcome::Busy => true,
             Outcome::Status(who) => {
@@ -284,6 +286,12 @@ impl Keeper<'_> {
             }
             Outcome::Stop => {
                 self.handle(Input::Stop(mainstay_core::event::Cause::Asked));
+                true
+            }
+            Outcome::Restart => {
+                self.control.answer_restarts(&Answer::Refused {
+                    error: "this version cannot restart a running server yet".into(),
+                });
                 true
             }
         }

@@ -50,6 +50,9 @@ pub struct Card {
     /// The longest time that the stop ladder may take, so that `stop` knows how long to wait.
     #[serde(default)]
     pub ladder_ms: u64,
+    /// The longest time that a restart may take until the next generation is ready, so that `restart` knows it too.
+    #[serde(default)]
+    pub restart_ms: u64,
     /// The tree as last recorded. It has a file of its own; reading a card fills it in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Identity>,
@@ -99,6 +102,7 @@ pub(crate) mod samples {
             leaf: None,
             detached: Detached::Yes,
             ladder_ms: 9_000,
+            restart_ms: 60_000,
             members: Vec::new(),
         }
     }
@@ -114,11 +118,13 @@ mod tests {
         let mut value = serde_json::to_value(&card).unwrap();
         value["lease"] = "night".into();
         value.as_object_mut().unwrap().remove("ladder_ms");
+        value.as_object_mut().unwrap().remove("restart_ms");
         let read: Card = serde_json::from_value(value).unwrap();
         assert_eq!(
             read,
             Card {
                 ladder_ms: 0,
+                restart_ms: 0,
                 ..card
             }
         );

@@ -13,6 +13,8 @@ pub const REQUEST_BYTES: usize = 64 * 1024;
 pub const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 /// Connections that a keeper holds at once; more are refused.
 pub const CONNECTIONS: usize = 16;
+/// How long a connection may take to send its request before it must make room for another.
+pub const ASKING_MS: u64 = 1_000;
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,8 @@ pub enum Request {
     Status,
     /// End the tree and go; the answer comes when that is done.
     Stop,
+    /// Put the next generation in the server's place; the answer comes when it is ready.
+    Restart,
 }
 
 /// What is answered.
@@ -35,6 +39,13 @@ pub enum Answer {
         ended: u32,
         /// Who is still there; empty means "0 left".
         left: Vec<Seen>,
+    },
+    /// The next generation is ready.
+    Restarted {
+        /// Which one it is.
+        generation: u32,
+        /// Its process; none if it is not started before it is needed.
+        pid: Option<i32>,
     },
     /// The request was not understood or not granted.
     Refused {
@@ -83,7 +94,14 @@ impl Answer {
                 left: Some(left),
                 ..
             } => Ok(Self::Stopped { ended, left }),
-            Wire { .. } => Err(Garbled("not an answer: neither a card nor an end".into())),
+            Wire {
+                generation: Some(generation),
+                pid,
+                ..
+            } => Ok(Self::Restarted { generation, pid }),
+            Wire { .. } => Err(Garbled(
+                "not an answer: neither a card, nor an end, nor a generation".into(),
+            )),
         }
     }
 
@@ -98,6 +116,10 @@ impl Answer {
             Self::Stopped { ended, left } => {
                 wire.ended = Some(ended);
                 wire.left = Some(left);
+            }
+            Self::Restarted { generation, pid } => {
+                wire.generation = Some(generation);
+                wire.pid = pid;
             }
             Self::Refused { error } => {
                 wire.ok = false;
@@ -125,6 +147,10 @@ struct Wire {
     left: Option<Vec<Seen>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     card: Option<Box<Card>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    generation: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pid: Option<i32>,
 }
 
 fn line<T: Serialize>(value: &T) -> Vec<u8> {
@@ -143,6 +169,15 @@ mod tests {
     fn the_text_is_fixed() {
         assert_eq!(Request::Status.line(), b"{\"do\":\"status\"}\n");
         assert_eq!(Request::Stop.line(), b"{\"do\":\"stop\"}\n");
+        assert_eq!(Request::Restart.line(), b"{\"do\":\"restart\"}\n");
+        let restarted = Answer::Restarted {
+            generation: 2,
+            pid: Some(7),
+        };
+        assert_eq!(
+            restarted.line(),
+            b"{\"ok\":true,\"generation\":2,\"pid\":7}\n".to_vec()
+        );
         let stopped = Answer::Stopped {
             ended: 3,
             left: Vec::new(),
@@ -160,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood() {
-        for request in [Request::Status, Request::Stop] {
+        for request in [Request::Status, Request::Stop, Request::Restart] {
             assert_eq!(Request::parse(&request.line()), Ok(request));
         }
         let left = vec![Seen {
@@ -170,6 +205,10 @@ mod tests {
         for answer in [
             Answer::Status(Box::new(samples::card(1, "demo"))),
             Answer::Stopped { ended: 0, left },
+            Answer::Restarted {
+                generation: 2,
+                pid: None,
+            },
             Answer::Refused {
                 error: "busy".into(),
             },

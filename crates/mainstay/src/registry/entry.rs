@@ -205,7 +205,7 @@ impl Entry {
 
 /// The path of the control socket through its directory's descriptor: a socket path has 108 bytes at most, a home
 /// directory may have more.
-pub(super) fn socket_path(directory: &File) -> PathBuf {
+pub(crate) fn socket_path(directory: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()))
 }
 

@@ -134,6 +134,7 @@ pub fn card(id: u32, name: &str) -> Card {
         leaf: None,
         detached: Detached::Yes,
         ladder_ms: 60_000,
+        restart_ms: 60_000,
         members: Vec::new(),
     }
 }

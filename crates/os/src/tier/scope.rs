@@ -17,6 +17,7 @@ use mainstay_core::ids::Tag;
 use rustix::fs::{FlockOperation, flock};
 
 use super::cgroup::{self, Leaf};
+use crate::cap;
 use crate::clock;
 use crate::dbus::{self, Address, Args, Body, Connection, Error, Method, Value};
 
@@ -135,6 +136,12 @@ impl Pending {
             program,
             finished: BTreeMap::new(),
         })
+    }
+
+    /// Whether a scope would have the memory controller; for a look only, nothing can be adopted after it.
+    pub fn memory_cap(mut self) -> Result<(), String> {
+        let slice = slice_of(&mut self.connection, self.root)?;
+        cap::possible_in(&slice)
     }
 
     /// Has the manager put a process into the scope, and waits until it is there.

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use mainstay_core::event::Detached;
 use mainstay_core::ids::{Identity, LinkId, Tag};
+use mainstay_os::watch_files::WATCHES_MAX;
 use mainstay_os::{clock, identity, sweep};
 
 use super::{Containment, Finding, Status};
@@ -82,7 +83,38 @@ pub fn containment(found: Option<&Containment>) -> Vec<Finding> {
         )
         .hint("in a container, start it with an init that reaps (`docker run --init`)"),
     });
+    findings.push(match &found.memory_why_not {
+        None => finding(
+            "memory",
+            Status::Ok,
+            "the kernel itself holds a tree to --memory-max",
+        ),
+        Some(why) => finding(
+            "memory",
+            Status::Note,
+            format!("--memory-max is watched by measuring: {why}"),
+        ),
+    });
     findings
+}
+
+/// Whether there are watches enough for a large directory under `--watch`; a word only if not.
+pub fn inotify() -> Option<Finding> {
+    let text = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").ok()?;
+    let watches: usize = text.trim().parse().ok()?;
+    let low = finding(
+        "watch",
+        Status::Note,
+        format!(
+            "all programs together may watch {watches} directories, fewer than one --watch may need"
+        ),
+    );
+    (watches < WATCHES_MAX).then(|| {
+        low.hint(format!(
+            "sysctl fs.inotify.max_user_watches={}",
+            8 * WATCHES_MAX
+        ))
+    })
 }
 
 /// The state directories: there, ours, private, and room on the disk.
@@ -209,7 +241,9 @@ fn silent_keepers(alive: &[Listed]) -> Vec<Finding> {
         .filter_map(|(listed, answer)| {
             let what = match answer {
                 Ok(Answer::Status(_)) => return None,
-                Ok(Answer::Stopped { .. }) => "answers something else".into(),
+                Ok(Answer::Stopped { .. } | Answer::Restarted { .. }) => {
+                    "answers something else".into()
+                }
                 Ok(Answer::Refused { error }) => format!("refuses: {error}"),
                 Err(NoAnswer::Dead) => "does not listen".into(),
                 Err(NoAnswer::Stuck { ms }) => format!("says nothing for {ms} ms"),
