@@ -232,6 +232,16 @@ impl<'a> Link<'a> {
         self.inflight.len() as u32
     }
 
+    /// Lends what an earlier session of this configuration saw.
+    pub fn recall(&mut self, remembered: Remembered) {
+        self.remembered = remembered;
+    }
+
+    /// What was learned is written down.
+    pub fn remembered_written(&mut self) {
+        self.remembered.written();
+    }
+
     /// What this session has learned about the configuration, if it is new.
     pub fn remembered(&self) -> Option<&Remembered> {
         self.remembered.changed().then_some(&self.remembered)

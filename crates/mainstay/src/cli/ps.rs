@@ -51,7 +51,7 @@ pub struct Row {
     /// Whom it serves.
     pub client: Option<Seen>,
     /// The tier in force.
-    pub tier: Tier,
+    pub tier: Option<Tier>,
     /// Why no stronger one is.
     pub why_not: Vec<WhyNot>,
     /// The server process, if it lives.
@@ -245,7 +245,7 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
         cells.extend([
             Cell::new(row.state.as_str(), tone),
             or_none(row.client.as_ref().map(|client| client.comm.clone())),
-            row.tier.word().into(),
+            row.tier.map_or("-", Tier::word).into(),
             or_none(row.pid.map(|pid| pid.to_string())),
             row.processes.to_string().into(),
             memory(row.rss_kib).into(),

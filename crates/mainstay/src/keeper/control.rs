@@ -58,6 +58,11 @@ impl Control {
         self.listener = entry.listen().and_then(Watched::new).ok();
     }
 
+    /// Whether it is open.
+    pub fn listens(&self) -> bool {
+        self.listener.is_some()
+    }
+
     /// Takes one step.
     pub fn poll(&mut self, now: Moment, cx: &mut Context<'_>) -> Outcome {
         // Requests that are there come before new connections, which might take their place.

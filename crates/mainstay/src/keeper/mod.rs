@@ -17,6 +17,7 @@ mod pump;
 mod server;
 pub mod session;
 mod stderr;
+mod upkeep;
 mod watch;
 
 use std::collections::VecDeque;
@@ -48,6 +49,7 @@ use port::{Port, Way};
 use pump::Pump;
 use server::Running;
 use stderr::Stderr;
+use upkeep::Upkeep;
 use watch::{Watched, Watcher};
 
 /// The members of a tree are noted this long after its start, and after activity.
@@ -127,6 +129,9 @@ struct Keeper<'p> {
     unguarded: bool,
     client: Option<Identity>,
     control: Control,
+    upkeep: Upkeep,
+    /// The guard has been told that it may go on.
+    guard_told: bool,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
     timer_at: Option<Moment>,
@@ -204,6 +209,8 @@ impl<'p> Keeper<'p> {
             unguarded: false,
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
+            upkeep: Upkeep::new(plan),
+            guard_told: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
             note_at: None,
@@ -222,7 +229,13 @@ impl<'p> Keeper<'p> {
         if lost.is_some() {
             keeper.kill_lost_container();
         }
+        if plan.policy.lazy {
+            keeper.recall();
+        }
         keeper.link.begin(keeper.now, lost);
+        if plan.policy.lazy {
+            keeper.show_resting();
+        }
         Ok(keeper)
     }
 
@@ -240,6 +253,7 @@ impl<'p> Keeper<'p> {
             again |= self.poll_shim(cx);
             again |= self.poll_watcher(cx);
             again |= self.poll_control(cx);
+            again |= self.poll_upkeep(cx);
             self.tell_exit();
             again |= self.perform(cx);
             if self.shown != self.link.word() {
@@ -283,6 +297,7 @@ impl<'p> Keeper<'p> {
         let due = [
             self.link.wake_at().map(|(at, _)| at),
             self.note_at,
+            self.upkeep.due(),
             exit_due,
             self.patience,
             self.unread_until,
@@ -321,6 +336,7 @@ impl<'p> Keeper<'p> {
         {
             stdout.narrow();
         }
+        self.remember();
         self.up.give_back();
         self.down.give_back();
         mainstay_os::memory::trim();

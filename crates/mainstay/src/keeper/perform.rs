@@ -67,7 +67,8 @@ impl Keeper<'_> {
                 self.stderr.attach(stderr);
                 let pid = running.who.pid;
                 let (tier, why_not) = (running.tier, running.why_not.clone());
-                let first = self.server.replace(running).is_none();
+                self.server = Some(running);
+                self.limit_memory();
                 self.handle(Input::Started);
                 self.note_at = Some(self.now.after_ms(NOTE_FIRST_MS));
                 self.tell(What::Start(Start {
@@ -82,10 +83,8 @@ impl Keeper<'_> {
                 }));
                 self.take_entry();
                 self.write_card();
-                if first {
-                    self.listen();
-                    self.tell_guard();
-                }
+                self.listen();
+                self.recall();
             }
             Err(server::Failure {
                 problem,
@@ -97,15 +96,24 @@ impl Keeper<'_> {
                     hint,
                     code: code.code(),
                 });
-                if self.server.is_none() {
-                    self.tell_guard();
-                }
             }
         }
+        self.tell_guard();
+    }
+
+    /// A link that waits to be needed is listed all the same.
+    pub(super) fn show_resting(&mut self) {
+        self.take_entry();
+        self.write_card();
+        self.listen();
+        self.tell_guard();
     }
 
     /// The guard may go on to what can wait until a server runs, and holds the link's lock, too.
     fn tell_guard(&mut self) {
+        if std::mem::replace(&mut self.guard_told, true) {
+            return;
+        }
         let lock = self.entry.as_ref().map(Entry::lent);
         self.to_guard
             .say_with(Word::Spawned, lock.as_ref().map_or(&[], |fds| fds));
@@ -218,7 +226,7 @@ impl Keeper<'_> {
 
     /// The card as it is now.
     pub(super) fn card(&self) -> Option<Card> {
-        let server = self.server.as_ref()?;
+        let server = self.server.as_ref();
         let seen = |pid: i32| {
             census::stat(pid).ok().map(|stat| Seen {
                 who: stat.who(),
@@ -241,13 +249,12 @@ impl Keeper<'_> {
             shim: seen(self.plan.shim.pid),
             guard: seen(guard),
             keeper: seen(self.me.pid),
-            server: seen(server.who.pid),
+            server: server.and_then(|server| seen(server.who.pid)),
             client: self.client.and_then(|client| seen(client.pid)),
-            tier: server.tier,
-            why_not: server.why_not.clone(),
+            tier: server.map(|server| server.tier),
+            why_not: server.map_or_else(Vec::new, |server| server.why_not.clone()),
             leaf: server
-                .tree
-                .leaf()
+                .and_then(|server| server.tree.leaf())
                 .map(|path| path.to_string_lossy().into_owned()),
             detached: self.plan.detached.clone(),
             ladder_ms,
@@ -265,7 +272,7 @@ impl Keeper<'_> {
     }
 
     fn listen(&mut self) {
-        if let Some(entry) = &self.entry {
+        if let (Some(entry), false) = (&self.entry, self.control.listens()) {
             self.control.listen(entry);
         }
     }
@@ -289,9 +296,7 @@ impl Keeper<'_> {
                 true
             }
             Outcome::Restart => {
-                self.control.answer_restarts(&Answer::Refused {
-                    error: "this version cannot restart a running server yet".into(),
-                });
+                self.restart();
                 true
             }
         }
@@ -303,6 +308,7 @@ impl Keeper<'_> {
             self.tell(What::StderrDropped(StderrDropped { bytes }));
         }
         self.drop_client();
+        self.remember();
         let (ended, left) = match self.teardown.take() {
             Some(teardown) => (teardown.ended, teardown.left),
             None => (0, Vec::new()),

@@ -40,6 +40,11 @@ impl<T: AsFd + AsRawFd> Watched<T> {
         self.fd.get_ref()
     }
 
+    /// The thing itself, to be changed.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.fd.get_mut()
+    }
+
     /// Whether there may be something to read.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> bool {
         if self.closed {

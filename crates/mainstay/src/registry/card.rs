@@ -39,8 +39,8 @@ pub struct Card {
     pub server: Option<Seen>,
     /// Who started us, or who holds the client's end by now.
     pub client: Option<Seen>,
-    /// The tier in force.
-    pub tier: Tier,
+    /// The tier in force; none before the first start of a lazy server.
+    pub tier: Option<Tier>,
     /// Why no stronger one is.
     pub why_not: Vec<WhyNot>,
     /// The tree's cgroup, if it has one.
@@ -97,7 +97,7 @@ pub(crate) mod samples {
             keeper: seen(),
             server: None,
             client: None,
-            tier: Tier::Subreaper,
+            tier: Some(Tier::Subreaper),
             why_not: Vec::new(),
             leaf: None,
             detached: Detached::Yes,
