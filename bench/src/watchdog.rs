@@ -116,8 +116,11 @@ mod tests {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
+        // A wait would close it.
+        let held = hanging.stdin.take();
         let watchdog = Watchdog::start(&mark, Duration::from_millis(300));
         assert!(!hanging.wait().unwrap().success());
+        drop(held);
         let told = watchdog.barked().unwrap();
         assert!(told.contains(&hanging.id().to_string()), "{told}");
     }
