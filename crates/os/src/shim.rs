@@ -184,34 +184,3 @@ impl Shim {
 fn watch(guard: Identity, keeper: Identity) -> Option<(Handle, Handle)> {
     Some((Handle::open(guard).ok()?, Handle::open(keeper).ok()?))
 }
-
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-    use crate::identity;
-
-    #[test]
-    fn a_pair_is_lost_once_it_is_dead_and_not_before() {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "stands for a guard and a keeper that take their time to die"
-        )]
-        let mut dying = Command::new("sleep").arg("0.2").spawn().unwrap();
-        let who = identity::of(dying.id() as i32).unwrap();
-        let (mine, theirs) = Channel::pair().unwrap();
-        let mut shim = Shim {
-            signals: Signals::open(&ENDING).unwrap(),
-            detach: Detach::Yes,
-            channel: Some(mine),
-            pair: watch(who, who),
-            child: None,
-        };
-        // Descriptors are closed first, and death comes later.
-        drop(theirs);
-        assert!(matches!(shim.wait(), Ok(Wake::Lost)));
-        assert!(!identity::alive(who));
-        dying.wait().unwrap();
-    }
-}
