@@ -22,8 +22,8 @@ fn cpu_of(pid: i32) -> io::Result<u64> {
 pub struct Memory {
     /// Pages that no other process has.
     pub private: u64,
-    /// Those of them that hold nothing but what is in the program's file: the kernel may drop them at any time.
-    pub clean: u64,
+    /// Heap, stacks, changed data and the record: what exists because of these processes and for no other reason.
+    pub own: u64,
     /// Every page, divided by the number of processes that have it.
     pub pss: u64,
     /// Page tables, which are in neither of the others.
@@ -37,7 +37,8 @@ impl Memory {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         Ok(Self {
             private: field(&rollup, "Private_Clean:") + field(&rollup, "Private_Dirty:"),
-            clean: field(&rollup, "Private_Clean:"),
+            // By shares: what shim, guard and keeper have from each other by fork is counted once in their sum.
+            own: field(&rollup, "Pss_Anon:") + field(&rollup, "Pss_Shmem:"),
             pss: field(&rollup, "Pss:"),
             tables: field(&status, "VmPTE:"),
         })
@@ -48,7 +49,7 @@ impl std::iter::Sum for Memory {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), |sum, one| Self {
             private: sum.private + one.private,
-            clean: sum.clean + one.clean,
+            own: sum.own + one.own,
             pss: sum.pss + one.pss,
             tables: sum.tables + one.tables,
         })

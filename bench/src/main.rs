@@ -20,6 +20,7 @@ mod section;
 mod stats;
 mod table;
 mod talk;
+mod watchdog;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args, words: &[OsString]) -> io::Result<()> {
-    // A hang becomes a death: nothing below has a time limit of its own.
+    // The last resort: a hang is found out, and told, by each section's watchdog.
     mainstay_testkit::fork::expire_after(if args.quick { 300 } else { 3_600 });
     let programs = Programs::find()?;
     if args.writes() && cfg!(debug_assertions) {

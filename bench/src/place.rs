@@ -4,10 +4,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use mainstay_testkit::card::Card;
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::{HANG_STOP, until};
+
+use crate::watchdog::Watchdog;
 
 /// The programs that are measured.
 #[derive(Clone, Debug)]
@@ -42,14 +45,21 @@ impl Programs {
 pub struct Place<'p> {
     stage: Stage,
     programs: &'p Programs,
+    watchdog: Watchdog,
 }
+
+/// Between two steps of a measurement, at most.
+const STEP_LIMIT: Duration = HANG_STOP;
 
 impl<'p> Place<'p> {
     /// A fresh one.
     pub fn new(programs: &'p Programs) -> Self {
+        let stage = Stage::new();
+        let watchdog = Watchdog::start(stage.census.mark(), STEP_LIMIT);
         Self {
-            stage: Stage::new(),
+            stage,
             programs,
+            watchdog,
         }
     }
 
@@ -67,6 +77,7 @@ impl<'p> Place<'p> {
 
     /// The command as it is started: marked, in this HOME, its stderr in a log.
     pub fn command(&self, argv: &[OsString]) -> io::Result<Command> {
+        self.watchdog.step();
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -103,6 +114,7 @@ impl<'p> Place<'p> {
 
     /// Waits until nobody is left.
     pub fn wait_empty(&self) -> io::Result<()> {
+        self.watchdog.step();
         let left = self.stage.census.wait_empty(HANG_STOP);
         if left.is_empty() {
             return Ok(());
@@ -110,6 +122,11 @@ impl<'p> Place<'p> {
         let told = self.stage.census.describe(&left);
         self.stage.census.end_all();
         Err(io::Error::other(told))
+    }
+
+    /// Who was still there when nothing had moved for too long, if that has happened.
+    pub fn hung(&self) -> Option<String> {
+        self.watchdog.barked()
     }
 
     /// What happened here, for whoever must find out why it failed.

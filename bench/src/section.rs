@@ -95,6 +95,11 @@ impl Section {
             place.wait_empty()?;
             Ok(part)
         });
+        // Whatever came of it afterwards, this is why.
+        let outcome = match place.hung() {
+            Some(who) => Err(io::Error::other(who)),
+            None => outcome,
+        };
         outcome
             .map(|part| Part {
                 title: self.title,

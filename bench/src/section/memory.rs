@@ -21,9 +21,10 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
         1,
         &[
             "links",
+            "own, MB",
+            "per link",
             "private, MB",
             "per link",
-            "of it clean",
             "PSS, MB",
             "per link",
             "page tables, MB",
@@ -33,8 +34,8 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
         1,
         &[
             "process",
+            "own, KiB",
             "private, KiB",
-            "of it clean",
             "PSS, KiB",
             "page tables, KiB",
         ],
@@ -53,9 +54,10 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
         let count = links as u64;
         total.row([
             links.to_string(),
+            mb(all.own),
+            mb(all.own / count),
             mb(all.private),
             mb(all.private / count),
-            mb(all.clean / count),
             mb(all.pss),
             mb(all.pss / count),
             mb(all.tables),
@@ -65,8 +67,8 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
             for (name, memory) in ROLES.iter().zip(roles) {
                 by_role.row([
                     (*name).to_owned(),
+                    memory.own.to_string(),
                     memory.private.to_string(),
-                    memory.clean.to_string(),
                     memory.pss.to_string(),
                     memory.tables.to_string(),
                 ]);
@@ -79,9 +81,11 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
         place.wait_empty()?;
     }
     let blocks = vec![
-        "After the opening exchange, 100 round trips of 200 B and one of 10 kB, once the keeper has noted the tree. *Private*: pages \
-         that no other process has; *clean*: those of them that only mirror the program's file, which one link alone has for itself and which \
-         the kernel may drop; *PSS*: shared pages divided by their users. Shim, guard and keeper together; the server is not counted."
+        "After the opening exchange, 100 round trips of 200 B and one of 10 kB, once the keeper has noted the tree. Shim, guard and keeper \
+         together; the server is not counted. *Own*: anonymous and shared memory (heap, stacks, changed data, the record), which exists \
+         because of this link only. *Private*: pages that no other process has. A single link has the pages of the program's file for itself, \
+         so they are in its private figure; a second link shares them, and the kernel may drop them at any time. So the target for one \
+         server is held against *own* for one link alone, and against *private* for each of many. *PSS*: every page, divided by its users."
             .into(),
         total.into(),
         "One link alone, by process:".into(),
@@ -97,13 +101,12 @@ fn targets(single: Memory, (links, all): (usize, Memory)) -> Vec<Target> {
             what: "private memory of shim + guard + keeper per idle server",
             aim: "≤ 0.4 MB",
             measured: format!(
-                "{} MB for each of {links} (one alone: {}, of it {} clean)",
+                "{} MB (one alone, own), {} MB (each of {links}, private); one alone with the program's file: {}",
+                mb(single.own),
                 mb(all.private / count),
                 mb(single.private),
-                mb(single.clean)
             ),
-            met: all.private / count <= PRIVATE_MAX_KIB
-                && single.private - single.clean <= PRIVATE_MAX_KIB,
+            met: all.private / count <= PRIVATE_MAX_KIB && single.own <= PRIVATE_MAX_KIB,
         },
         Target {
             what: "PSS of 100 idle links",

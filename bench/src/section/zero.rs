@@ -135,6 +135,10 @@ fn targets(cases: &[Case]) -> Vec<Target> {
             Victim::Keeper,
             "time to zero, 30 processes with escapees, from the death of the keeper, p50, worst tier",
         ),
+        (
+            Victim::GuardAndKeeper,
+            "time to zero, 30 processes with escapees, from the death of guard and keeper at once, p50, worst tier",
+        ),
     ]
     .map(|(victim, what)| Target {
         what,

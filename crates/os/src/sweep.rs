@@ -163,15 +163,21 @@ fn hunt(
         .filter_map(|path| Leaf::open(path.clone()).ok())
         .collect();
     let mut met: BTreeMap<Identity, Seen> = BTreeMap::new();
-    for seen in proven {
-        if !spared.contains(&seen.who.pid)
-            && let Ok(handle) = Handle::open(seen.who)
+    let mut first: BTreeMap<i32, Member> = BTreeMap::new();
+    for who in proven.iter().map(|seen| seen.who) {
+        if !spared.contains(&who.pid)
+            && let Some(member) = Member::hold(who, &|| true)
         {
-            // Refusals are met again, and counted, below.
-            handle.signal(Signal::KILL).ok();
-            met.insert(seen.who, seen.clone());
+            first.insert(who.pid, member);
         }
     }
+    // Whoever they have made since.
+    for seen in proven {
+        if first.contains_key(&seen.who.pid) {
+            below(seen.who.pid, &spared, &mut first);
+        }
+    }
+    strike(first.values(), &mut met, deadline);
     let mut quiet = 0;
     while quiet < 2 {
         let pids: Vec<i32> = tagged(&|found| found == tag)
@@ -185,24 +191,13 @@ fn hunt(
                 drop(leaf.kill());
             }
         }
-        let mut refused = 0;
-        for member in &members {
-            met.insert(member.seen.who, member.seen.clone());
-            if let Err(error) = member.handle.signal(Signal::KILL)
-                && error.raw_os_error() == Some(libc::EPERM)
-            {
-                refused += 1;
-            }
-        }
+        let refused = strike(members.iter(), &mut met, deadline);
         if members.is_empty() {
             quiet += 1;
         } else if refused == members.len() {
             break;
         } else {
             quiet = 0;
-            for member in &members {
-                member.wait(deadline);
-            }
         }
         if clock::now() >= deadline {
             break;
@@ -218,6 +213,29 @@ fn hunt(
         .into_values()
         .partition(|seen| identity::alive(seen.who));
     Outcome { ended, left }
+}
+
+/// Kills them, notes that they were met, and waits for their ends; how many we may not kill.
+fn strike<'m>(
+    members: impl Iterator<Item = &'m Member> + Clone,
+    met: &mut BTreeMap<Identity, Seen>,
+    deadline: Moment,
+) -> usize {
+    let mut refused = BTreeSet::new();
+    for member in members.clone() {
+        met.insert(member.seen.who, member.seen.clone());
+        if let Err(error) = member.handle.signal(Signal::KILL)
+            && error.raw_os_error() == Some(libc::EPERM)
+        {
+            refused.insert(member.seen.who);
+        }
+    }
+    for member in members {
+        if !refused.contains(&member.seen.who) {
+            member.wait(deadline);
+        }
+    }
+    refused.len()
 }
 
 /// Somebody whom the tag, a leaf or a card names, held by a pidfd.

@@ -67,6 +67,7 @@ pub struct FileWatcher {
     targets: Vec<Target>,
     /// The directories behind each watch: several names if links lead to the same one.
     places: BTreeMap<i32, Vec<PathBuf>>,
+    watches_max: usize,
     short: Option<String>,
 }
 
@@ -91,6 +92,10 @@ enum Depth {
 impl FileWatcher {
     /// Watches these; a relative path is relative to our own directory.
     pub fn open(paths: &[PathBuf]) -> io::Result<Self> {
+        Self::open_within(WATCHES_MAX, paths)
+    }
+
+    fn open_within(watches_max: usize, paths: &[PathBuf]) -> io::Result<Self> {
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let mut targets = Vec::with_capacity(paths.len());
         for path in paths {
@@ -105,6 +110,7 @@ impl FileWatcher {
             inotify,
             targets,
             places: BTreeMap::new(),
+            watches_max,
             short: None,
         };
         for index in 0..watcher.targets.len() {
@@ -304,9 +310,10 @@ impl FileWatcher {
             let mut places = self.places.values().flatten();
             places.any(|place| place == dir)
         };
-        if self.places.len() >= WATCHES_MAX && !known() {
+        if self.places.len() >= self.watches_max && !known() {
             self.lacks(format!(
-                "more than {WATCHES_MAX} directories: {} and others are not watched",
+                "more than {} directories: {} and others are not watched",
+                self.watches_max,
                 dir.display()
             ));
             return false;
@@ -402,4 +409,32 @@ const LOST: ReadFlags = ReadFlags::IGNORED
 /// The nearest parent of a path that is a directory now.
 fn nearest(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|dir| dir.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_directories_are_told_and_the_others_are_watched() {
+        let name = format!("mainstay-watches-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        for n in 0..6 {
+            fs::create_dir_all(dir.join(format!("src/{n}"))).unwrap();
+        }
+        let mut watcher = FileWatcher::open_within(4, &[dir.join("src")]).unwrap();
+        let why = watcher.short().unwrap();
+        assert!(why.starts_with("more than 4 directories: "), "{why}");
+        assert_eq!(watcher.places.len(), 4);
+        for n in 0..6 {
+            fs::write(dir.join(format!("src/{n}/x.py")), "x").unwrap();
+        }
+        // The parent and the directory itself are two of the four.
+        assert_eq!(watcher.read().paths.len(), 2);
+        // Who is removed makes room.
+        fs::remove_dir_all(dir.join("src")).unwrap();
+        watcher.read();
+        assert_eq!(watcher.places.len(), 1);
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

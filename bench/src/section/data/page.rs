@@ -18,7 +18,11 @@ pub fn blocks(runs: &[Run; 2]) -> Vec<Block> {
             "The server answers each request line with a result line of the wanted size and does nothing else. All three lanes are up \
          at the same time and are measured in turn, block by block; they are started anew {} times. Ratios are to `cat | server | cat`, by p50. *One core*: client, \
          relays and server are all held on one core; on any core the figures are bimodal, because a wake-up across cores costs \
-         about three times as much as one on the same core.",
+         about three times as much as one on the same core, and which of them a lane gets is the scheduler's whim: runs of one and the same \
+         program have shown ratios from 0.9 to 3 for the small round trip, the high ones on a busy machine, where time is shared by session \
+         and the `cat`s are in one session with the client while keeper and server are not. So the targets are for one core, where a run can be repeated; how any core fares is told beside them. \
+         In bulk a relay does next to nothing per message but look at it, and that is what `cat` does not do: there a message costs us about \
+         0.1 µs more than it costs a `cat`.",
             runs[0].sets
         )
         .into(),
@@ -120,52 +124,79 @@ fn words(writing: Writing) -> &'static str {
     }
 }
 
-/// How the targets fare.
+/// How the targets fare: on one core, where a run can be repeated, and on any core.
 pub fn targets(runs: &[Run; 2]) -> Vec<Target> {
     let [any, one] = runs;
-    let both = |of: &dyn Fn(&Run) -> f64| (of(any), of(one));
-    let told = |(any, one): (f64, f64)| format!("{any:.2} (one core: {one:.2})");
-    let small = both(&|run| run.ratio(|figures| figures.small.p50()));
-    let large = both(&|run| run.ratio(|figures| figures.large.p50()));
-    let rate = |writing| {
-        both(&|run| {
-            let cat = run.rate(Kind::Cat, writing).max(1);
-            run.rate(Kind::Mainstay, writing) as f64 / cat as f64
-        })
+    let small = |run: &Run| run.ratio(|figures| figures.small.p50());
+    let large = |run: &Run| run.ratio(|figures| figures.large.p50());
+    let rate = |run: &Run, writing| {
+        let cat = run.rate(Kind::Cat, writing).max(1);
+        run.rate(Kind::Mainstay, writing) as f64 / cat as f64
     };
-    let (one_by_one, in_bulk) = (rate(Writing::OneByOne), rate(Writing::InBulk));
-    let cpu = both(&|run| run.cpu_pipelined(Kind::Mainstay, Writing::OneByOne) as f64 / 1e6);
+    let cpu = |run: &Run| run.cpu_pipelined(Kind::Mainstay, Writing::OneByOne) as f64 / 1e6;
     let grown = any.growth.after_all.saturating_sub(any.growth.after_some);
     vec![
-        Target {
-            what: "round trip of a 200 B request, p50, against `cat \\| server \\| cat`",
-            aim: "≤ 1.0",
-            measured: told(small),
-            met: small.0.max(small.1) <= 1.005,
-        },
-        Target {
-            what: "1 MB result, against `cat \\| server \\| cat`",
-            aim: "≤ 1.1 time",
-            measured: told(large),
-            met: large.0.max(large.1) <= 1.105,
-        },
+        at_most(
+            "round trip of a 200 B request, p50, against `cat \\| server \\| cat`, one core",
+            "≤ 1.0",
+            small(one),
+            1.005,
+        ),
+        at_most("the same, any core", "≤ 1.0", small(any), 1.005),
+        at_most(
+            "1 MB result, against `cat \\| server \\| cat`, one core",
+            "≤ 1.1 time",
+            large(one),
+            1.105,
+        ),
+        at_most("the same, any core", "≤ 1.1 time", large(any), 1.105),
         Target {
             what: "growth of the keeper over many 1 MB results",
             aim: "flat memory",
             measured: format!("{grown} KiB"),
             met: grown <= FLAT_KIB,
         },
-        Target {
-            what: "pipelined small requests, with parsing, messages/s against `cat \\| server \\| cat`",
-            aim: "≥ 0.7",
-            measured: format!("{}; in bulk {}", told(one_by_one), told(in_bulk)),
-            met: one_by_one.0.min(one_by_one.1) >= 0.695,
-        },
-        Target {
-            what: "CPU per 10,000 small requests, pipelined",
-            aim: "≤ 5 ms",
-            measured: format!("{} ms (one core: {})", number(cpu.0), number(cpu.1)),
-            met: cpu.0.max(cpu.1) <= 5.0,
-        },
+        at_least(
+            "pipelined small requests, with parsing, messages/s against `cat \\| server \\| cat`, written one by one, one core",
+            rate(one, Writing::OneByOne),
+        ),
+        at_least(
+            "the same, one by one, any core",
+            rate(any, Writing::OneByOne),
+        ),
+        at_least("the same, in bulk, one core", rate(one, Writing::InBulk)),
+        at_least("the same, in bulk, any core", rate(any, Writing::InBulk)),
+        cpu_at_most(
+            "CPU per 10,000 small requests, pipelined one by one, one core",
+            cpu(one),
+        ),
+        cpu_at_most("the same, any core", cpu(any)),
     ]
+}
+
+fn at_most(what: &'static str, aim: &'static str, measured: f64, most: f64) -> Target {
+    Target {
+        what,
+        aim,
+        measured: format!("{measured:.2}"),
+        met: measured <= most,
+    }
+}
+
+fn at_least(what: &'static str, measured: f64) -> Target {
+    Target {
+        what,
+        aim: "≥ 0.7",
+        measured: format!("{measured:.2}"),
+        met: measured >= 0.695,
+    }
+}
+
+fn cpu_at_most(what: &'static str, measured: f64) -> Target {
+    Target {
+        what,
+        aim: "≤ 5 ms",
+        measured: format!("{} ms", number(measured)),
+        met: measured <= 5.0,
+    }
 }

@@ -55,6 +55,8 @@ use watch::{Watched, Watcher};
 /// The members of a tree are noted this long after its start, and after activity.
 const NOTE_FIRST_MS: u64 = 1_000;
 const NOTE_AGAIN_MS: u64 = 5_000;
+/// Descriptors that one look at the kernel's list may bring.
+const EVENTS: usize = 32;
 /// Side guards that one keeper sets before it goes on alone.
 const SIDE_GUARDS: u32 = 16;
 /// Steps of one direction before the others have their turn.
@@ -68,6 +70,8 @@ pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
+        // There are a dozen descriptors: room for the usual thousand would only spread the heap.
+        .max_io_events_per_tick(EVENTS)
         .build()
     else {
         return mainstay_os::guard::LOST;
