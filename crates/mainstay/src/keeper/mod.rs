@@ -252,6 +252,8 @@ impl<'p> Keeper<'p> {
             // What an answer has set free goes out before the client's next lines.
             again |= self.perform(cx);
             again |= self.pump_up(cx);
+            // Answers of our own to what the client has just asked.
+            again |= !self.to_client.is_empty() && self.write_client(cx);
             again |= self.stderr.poll(cx);
             again |= self.poll_signals(cx);
             again |= self.poll_shim(cx);
@@ -260,6 +262,7 @@ impl<'p> Keeper<'p> {
             again |= self.poll_upkeep(cx);
             self.tell_exit();
             again |= self.perform(cx);
+            again |= !self.to_client.is_empty() && self.write_client(cx);
             if self.shown != self.link.word() {
                 self.write_card();
             }
