@@ -654,8 +654,10 @@ impl Link<'_> {
     /// Tells the health whether the server has work.
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
+        // Nothing of ours may reach a server before the client's own opening.
+        let opened = self.opened();
         if let Life::Up(up) = &mut self.life {
-            let serving = matches!(up.stage, Stage::Serving);
+            let serving = matches!(up.stage, Stage::Serving) && opened;
             if busy || !serving {
                 up.health.busy(now);
             } else {
