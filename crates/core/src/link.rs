@@ -93,6 +93,8 @@ pub struct Link<'a> {
     changed_in_replay: Vec<Which>,
     /// A server of this session has died of `server/discover`.
     discover_killed: bool,
+    /// Questions of a dead generation's; that they are taken back is on its way to the client.
+    taken_back: Vec<Vec<u8>>,
 }
 
 impl<'a> Link<'a> {
@@ -140,6 +142,7 @@ impl<'a> Link<'a> {
             lists_from_record: false,
             changed_in_replay: Vec::new(),
             discover_killed: false,
+            taken_back: Vec::new(),
             limits,
         }
     }
