@@ -174,7 +174,9 @@ impl Story {
             dice,
         };
         let client = Client::new(&mut outside);
-        outside.note(|| format!("seed {seed}: {limits:?} {policy:?} {temper:?} {manners:?} {faults:?}"));
+        outside.note(|| {
+            format!("seed {seed}: {limits:?} {policy:?} {temper:?} {manners:?} {faults:?}")
+        });
         Self {
             outside,
             plan: Plan {
@@ -298,7 +300,11 @@ impl Story {
         if let Some(server) = &mut self.server {
             server.flush(&mut self.outside);
         }
-        let up = self.outside.process.as_ref().map(|process| process.generation);
+        let up = self
+            .outside
+            .process
+            .as_ref()
+            .map(|process| process.generation);
         let known = self.server.as_ref().map(|server| server.generation);
         if up != known {
             let temper = self.temper.clone();
@@ -341,8 +347,14 @@ impl Story {
 
     fn happen(&mut self, shell: &mut Shell<'_>, happening: Happening) -> Result<(), Halt> {
         let up = |server: &Option<Server>, outside: &Outside, generation: u32| {
-            let serves = outside.process.as_ref().is_some_and(outside::Process::serves);
-            serves && server.as_ref().is_some_and(|server| server.generation == generation)
+            let serves = outside
+                .process
+                .as_ref()
+                .is_some_and(outside::Process::serves);
+            serves
+                && server
+                    .as_ref()
+                    .is_some_and(|server| server.generation == generation)
         };
         match happening {
             Happening::ClientActs => {
@@ -387,9 +399,7 @@ impl Story {
             {
                 self.server_dies(torn);
             }
-            Happening::ServerObeys(generation)
-                if up(&self.server, &self.outside, generation) =>
-            {
+            Happening::ServerObeys(generation) if up(&self.server, &self.outside, generation) => {
                 if let Some(process) = &mut self.outside.process {
                     process.end(Status::Code(0), self.outside.now);
                 }
@@ -459,9 +469,7 @@ impl Story {
         }
         let why = match self.outside.dice.below(3) {
             0 => Renewing::Asked,
-            1 => Renewing::Changed {
-                path: "/x".into(),
-            },
+            1 => Renewing::Changed { path: "/x".into() },
             _ => Renewing::Memory { bytes: 1 << 30 },
         };
         shell.tell(&mut self.outside, Input::Renew(why))
@@ -608,7 +616,8 @@ fn remembered() -> Remembered {
     let opening = client::opening("1");
     if let Some(digest) = remembered::digest_of_params(opening.as_bytes()) {
         remembered.learn_opening(digest, br#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#);
-        let tools = br#"{"tools":[{"name":"ro","inputSchema":{},"annotations":{"readOnlyHint":true}}]}"#;
+        let tools =
+            br#"{"tools":[{"name":"ro","inputSchema":{},"annotations":{"readOnlyHint":true}}]}"#;
         remembered.learn_list(Some(digest), Which::Tools, tools);
         remembered.learn_list(None, Which::Tools, tools);
     }

@@ -155,14 +155,17 @@ impl Client {
         self.left -= 1;
         let line = match outside.dice.below(100) {
             0..5 => self.cancel(outside),
-            5..8 => Some("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\n".into()),
+            5..8 => Some(
+                "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\n".into(),
+            ),
             8 => Some("junk from the client\n".into()),
             9 => Some("\n".into()),
             10..14 if self.era == Era::Legacy => {
-                let (one, two) = (self.request(outside), self.request(outside));
+                // What a batch sets is not replayed: its era had no servers that need it.
+                let (one, two) = (self.request(outside, false), self.request(outside, false));
                 Some(format!("[{one},{two}]\n"))
             }
-            _ => Some(format!("{}\n", self.request(outside))),
+            _ => Some(format!("{}\n", self.request(outside, true))),
         };
         if let Some(line) = line {
             self.say(outside, line.as_bytes());
@@ -185,7 +188,7 @@ impl Client {
     }
 
     /// One request, as JSON.
-    fn request(&mut self, outside: &mut Outside) -> String {
+    fn request(&mut self, outside: &mut Outside, lasting: bool) -> String {
         let id = self.next_id(outside);
         let dice = &mut outside.dice;
         let legacy = self.era != Era::Modern;
@@ -204,18 +207,25 @@ impl Client {
                 };
                 let size = if dice.permille(20) { 70_000 } else { 0 };
                 let fill = "x".repeat(size);
-                ("tools/call", format!(r#""name":"{name}","arguments":{{"fill":"{fill}"}}{task}"#))
+                (
+                    "tools/call",
+                    format!(r#""name":"{name}","arguments":{{"fill":"{fill}"}}{task}"#),
+                )
             }
             50..58 => ("resources/read", r#""uri":"file:///a""#.into()),
             58..62 => ("prompts/get", r#""name":"p""#.into()),
             62..65 => ("completion/complete", String::new()),
-            65..72 if legacy && !self.waits_for("logging/setLevel") => {
+            65..72 if lasting && legacy && !self.waits_for("logging/setLevel") => {
                 let level = dice.pick(&["debug", "info", "error"]);
                 ("logging/setLevel", format!(r#""level":"{level}""#))
             }
-            72..82 if legacy && !self.waits_for("resources/") => {
+            72..82 if lasting && legacy && !self.waits_for("resources/") => {
                 let uri = dice.below(self.uris);
-                let method = dice.pick(&["resources/subscribe", "resources/subscribe", "resources/unsubscribe"]);
+                let method = dice.pick(&[
+                    "resources/subscribe",
+                    "resources/subscribe",
+                    "resources/unsubscribe",
+                ]);
                 (method, format!(r#""uri":"file:///{uri}""#))
             }
             82..88 if !legacy => (
@@ -244,7 +254,9 @@ impl Client {
     }
 
     fn waits_for(&self, method: &str) -> bool {
-        self.waiting.values().any(|(_, waits)| waits.starts_with(method))
+        self.waiting
+            .values()
+            .any(|(_, waits)| waits.starts_with(method))
     }
 
     fn next_id(&mut self, outside: &mut Outside) -> String {

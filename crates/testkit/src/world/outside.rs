@@ -180,10 +180,7 @@ impl Process {
     /// SIGKILL to everybody; who is left.
     pub fn kill(&mut self, now: Moment) -> Vec<Seen> {
         if self.manners.unkillable {
-            let who = Identity {
-                pid: 7,
-                start: 1,
-            };
+            let who = Identity { pid: 7, start: 1 };
             let comm = "stuck".into();
             return vec![Seen { who, comm }];
         }

@@ -31,7 +31,7 @@ impl Said {
 
     fn one(line: &[u8], value: Value) -> Option<Self> {
         let mut scanner = Scanner::new();
-        scanner.feed(line);
+        scanner.feed(line.trim_ascii_end());
         let frame = scanner.finish()?;
         let token = match frame.id {
             Id::Token(id) => Some(String::from_utf8_lossy(id).into_owned()),

@@ -153,7 +153,10 @@ impl Server {
             later.push(Later::Die(torn));
             return;
         }
-        if ours && temper.ignores_pings && (said.method == "ping" || said.method == "server/discover") {
+        if ours
+            && temper.ignores_pings
+            && (said.method == "ping" || said.method == "server/discover")
+        {
             return;
         }
         if dice.permille(temper.never) && !(ours && said.method == "initialize") {
@@ -215,20 +218,33 @@ impl Server {
             );
             if outside.dice.permille(100) {
                 outside.watch.server_cancels(generation, n);
-                return format!("{ask}{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{token}}}}}\n");
+                return format!(
+                    "{ask}{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{token}}}}}\n"
+                );
             }
             return ask;
         }
-        let kind = outside.dice.pick(&["message", "tools/list_changed", "resources/updated"]);
-        format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{kind}\",\"params\":{{\"by\":{generation}}}}}\n")
+        let kind = outside
+            .dice
+            .pick(&["message", "tools/list_changed", "resources/updated"]);
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{kind}\",\"params\":{{\"by\":{generation}}}}}\n"
+        )
     }
 
     fn reply(&mut self, outside: &mut Outside, said: &Said, token: &str, ours: bool) -> String {
         let temper = self.temper.clone();
         let dice = &mut outside.dice;
-        let replayed = ours && matches!(said.method.as_str(), "logging/setLevel" | "resources/subscribe");
+        let replayed = ours
+            && matches!(
+                said.method.as_str(),
+                "logging/setLevel" | "resources/subscribe"
+            );
         let unknown = said.method == "server/discover" && !temper.modern;
-        let odd = dice.permille(50) && !ours && said.method != "initialize" && said.method != "server/discover";
+        let odd = dice.permille(50)
+            && !ours
+            && said.method != "initialize"
+            && said.method != "server/discover";
         if unknown || odd || (replayed && dice.permille(temper.refuse)) {
             let code = if unknown { -32601 } else { -32000 };
             return format!(
@@ -241,7 +257,9 @@ impl Server {
                 let other = dice.permille(temper.version);
                 let version = if other { "2024-11-05" } else { "2025-06-18" };
                 let changed = temper.list_changed;
-                format!(r#""protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":{changed}}},"logging":{{}}}},"serverInfo":{{"name":"s","version":"1"}}"#)
+                format!(
+                    r#""protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":{changed}}},"logging":{{}}}},"serverInfo":{{"name":"s","version":"1"}}"#
+                )
             }
             "tools/list" => {
                 let more = if temper.lists_differ && self.generation.is_multiple_of(2) {
@@ -249,7 +267,9 @@ impl Server {
                 } else {
                     ""
                 };
-                format!(r#""tools":[{{"name":"ro","inputSchema":{{}},"annotations":{{"readOnlyHint":true}}}},{{"name":"ro2","inputSchema":{{}},"annotations":{{"idempotentHint":true}}}},{{"name":"rw","inputSchema":{{}}}}{more}]"#)
+                format!(
+                    r#""tools":[{{"name":"ro","inputSchema":{{}},"annotations":{{"readOnlyHint":true}}}},{{"name":"ro2","inputSchema":{{}},"annotations":{{"idempotentHint":true}}}},{{"name":"rw","inputSchema":{{}}}}{more}]"#
+                )
             }
             "prompts/list" => r#""prompts":[{"name":"p"}]"#.into(),
             "resources/list" => r#""resources":[{"uri":"file:///0","name":"0"}]"#.into(),

@@ -73,6 +73,8 @@ pub struct Shell<'a> {
     up: Pump,
     down: Pump,
     to_client: VecDeque<u8>,
+    /// The client has a part of the first line of these.
+    ours_torn: bool,
     to_server: VecDeque<u8>,
     client_in: bool,
     client_out: bool,
@@ -136,6 +138,7 @@ impl<'a> Shell<'a> {
             inbox,
             down: Pump::over(Vec::new(), false),
             to_client: VecDeque::new(),
+            ours_torn: false,
             to_server: VecDeque::new(),
             client_in: true,
             client_out: true,
@@ -364,8 +367,6 @@ impl<'a> Shell<'a> {
                 step |= self.perform(outside)?;
             }
             step |= self.write_client(outside)?;
-            let mid_line = self.down.mid_line() || self.down.torn();
-            self.link.mid_line().set_to_client(mid_line);
         }
         if self.down.ended()
             && let Some(server) = &mut self.server
@@ -390,6 +391,10 @@ impl<'a> Shell<'a> {
         }
         let mut moved = false;
         let mut deaf = false;
+        if !self.flushed() {
+            // Noted before it is so: a needless newline harms nobody, a missing one loses an answer.
+            self.link.mid_line().set_to_client(true);
+        }
         while !self.down.flushed() && !deaf {
             match outside.to_client.write(self.down.out.make_contiguous()) {
                 Ok(0) => break,
@@ -410,15 +415,12 @@ impl<'a> Shell<'a> {
             self.link.delivered();
             outside.watch.delivered();
         }
-        while !deaf
-            && self.down.flushed()
-            && !self.down.mid_line()
-            && !self.to_client.is_empty()
-        {
+        while !deaf && self.down.flushed() && !self.down.mid_line() && !self.to_client.is_empty() {
             match outside.to_client.write(self.to_client.make_contiguous()) {
                 Ok(0) => break,
                 Ok(len) => {
                     let written: Vec<u8> = self.to_client.drain(..len).collect();
+                    self.ours_torn = written.last() != Some(&b'\n');
                     moved = true;
                     outside.to_client_tap(&written, Way::Ours)?;
                     outside.step()?;
@@ -430,6 +432,8 @@ impl<'a> Shell<'a> {
                 Err(_) => deaf = true,
             }
         }
+        let mid_line = self.down.mid_line() || self.down.torn() || self.ours_torn;
+        self.link.mid_line().set_to_client(mid_line);
         if deaf {
             self.client_out = false;
             self.handle(outside, Input::Stop(Cause::ClientDeaf))?;
@@ -554,9 +558,8 @@ impl<'a> Shell<'a> {
     }
 
     fn tell_exit(&mut self, outside: &mut Outside) -> Result<(), Halt> {
-        let dry = self.down.ended()
-            || (self.down.dry() && self.to_client.is_empty())
-            || !self.client_out;
+        let dry =
+            self.down.ended() || (self.down.dry() && self.to_client.is_empty()) || !self.client_out;
         let (Some(server), Some(process)) = (&mut self.server, &outside.process) else {
             return Ok(());
         };
@@ -665,7 +668,9 @@ fn route_up(link: &mut Link<'_>, outside: &mut Outside, show: Show<'_>) -> Resul
             Route::Instead
         }
     };
-    outside.note(|| format!("client: {route:?} {}", told(show)));
+    if route != Route::Hold {
+        outside.note(|| format!("client: {route:?} {}", told(show)));
+    }
     outside.watch.routed(show, route);
     Ok(route)
 }

@@ -85,11 +85,8 @@ fn many(wish: &Wish) -> ExitCode {
                 if !wish.keep_going {
                     return one(seed, false);
                 }
-                let kind: String = failure
-                    .what
-                    .chars()
-                    .filter(|c| !c.is_ascii_digit())
-                    .collect();
+                let what = failure.what.split(": ").next().unwrap_or_default();
+                let kind = what.replace(|c: char| c.is_ascii_digit(), "");
                 failures.entry(kind).or_insert((seed, 0)).1 += 1;
             }
         }

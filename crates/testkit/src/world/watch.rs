@@ -57,6 +57,7 @@ pub struct Watch {
     dropped: bool,
     respawns: VecDeque<Moment>,
     torn_allowed: bool,
+    keepers_killed: usize,
     at_client: Lines,
     at_server: Lines,
 }
@@ -169,6 +170,7 @@ impl Watch {
             self.allow(&key);
         }
         self.torn_allowed = true;
+        self.keepers_killed += 1;
         self.at_server = Lines::default();
         self.respawns.clear();
     }
@@ -265,8 +267,8 @@ impl Watch {
         let window = self.limits.restart_window_ms;
         self.respawns.retain(|at| now.ms_since(*at) < window);
         self.respawns.push_back(now);
-        // Before it was ever opened, three tries are made however small the budget is.
-        let most = self.limits.restart_budget.max(4);
+        // Before it was ever opened, three tries are made that the budget does not count.
+        let most = self.limits.restart_budget + 3;
         if !self.lenient && self.respawns.len() as u64 > most {
             return broken(format!(
                 "{} respawns within {window} ms",
@@ -350,21 +352,21 @@ impl Watch {
             }
             if !request.routed {
                 if !self.crowded {
-                    return broken(format!("{} {key} is held for ever", request.method));
+                    return broken(format!("held for ever: {} {key}", request.method));
                 }
                 continue;
             }
             let waits = up.is_some_and(|up| request.sent.last() == Some(&up));
             let listens = request.method == "subscriptions/listen";
             if !waits || !(listens || silent.contains(key)) {
-                return broken(format!("{} {key} hangs", request.method));
+                return broken(format!("a request hangs: {} {key}", request.method));
             }
         }
         for question in &self.questions {
             let dead = up != Some(question.generation);
             if dead && question.shown && !question.answered && !question.cancelled {
                 return broken(format!(
-                    "question {} of generation {} is not taken back",
+                    "a question is not taken back: {} of generation {}",
                     question.n, question.generation
                 ));
             }
@@ -382,7 +384,7 @@ impl Watch {
         }
         for (key, request) in &self.requests {
             if request.routed && request.answers == 0 && !request.cancelled {
-                return broken(format!("{} {key} was never answered", request.method));
+                return broken(format!("never answered: {} {key}", request.method));
             }
         }
         Ok(())

@@ -72,20 +72,37 @@ impl Known {
     }
 
     /// The client gets an answer.
-    pub fn answered(&mut self, id: &str, method: &str, said: &Said, by: Option<u32>) {
-        if !said.is_success() {
-            return;
-        }
-        if method == "initialize" {
+    pub fn answered(&mut self, id: &str, method: &str, said: &Said, cancelled: bool) {
+        if said.is_success() && method == "initialize" {
             self.greeting.insert(id.into());
         }
-        if by.is_none() {
+        if cancelled {
+            // What became of it is uncertain for ever.
             return;
         }
-        match self.asked.get(id) {
-            Some(Wish::Level(level)) => self.levels = [Some(level.clone())].into(),
+        let wish = self.asked.remove(id);
+        if !said.is_success() || said.by().is_none() {
+            return;
+        }
+        match wish {
+            Some(Wish::Level(level)) => {
+                self.levels = [Some(level)].into();
+                for wish in self.asked.values() {
+                    if let Wish::Level(other) = wish {
+                        self.levels.insert(Some(other.clone()));
+                    }
+                }
+            }
             Some(Wish::Subscription(uri, on)) => {
-                self.subscriptions.insert(uri.clone(), [*on].into());
+                let mut may_be = BTreeSet::from([on]);
+                for wish in self.asked.values() {
+                    if let Wish::Subscription(other, on) = wish
+                        && *other == uri
+                    {
+                        may_be.insert(*on);
+                    }
+                }
+                self.subscriptions.insert(uri, may_be);
             }
             None => {}
         }
@@ -130,18 +147,18 @@ impl Met {
             return Ok(());
         };
         if !self.opening {
-            return broken(format!("{method} comes before the replayed opening"));
+            return broken(format!("too early, before the replayed opening: {method}"));
         }
         if expected.initialized && !self.initialized {
-            return broken(format!("{method} comes before `initialized`"));
+            return broken(format!("too early, before `initialized`: {method}"));
         }
         if !expected.levels.contains(&self.level) {
             let (is, levels) = (&self.level, &expected.levels);
-            return broken(format!("the level is {is:?} instead of {levels:?}"));
+            return broken(format!("the level is wrong: {is:?} instead of {levels:?}"));
         }
         for (uri, may_be) in &expected.subscriptions {
             if !may_be.contains(&self.subscriptions.contains(uri)) {
-                return broken(format!("the subscription to {uri} is not {may_be:?}"));
+                return broken(format!("a subscription is wrong: {uri} is not {may_be:?}"));
             }
         }
         Ok(())
