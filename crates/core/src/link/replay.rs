@@ -61,6 +61,7 @@ impl Link<'_> {
         } else {
             self.resume(now);
         }
+        self.busy_or_idle(now);
     }
 
     /// Whether the client has, or is about to have, the answer to its `initialize`.
@@ -178,7 +179,14 @@ impl Link<'_> {
     pub(super) fn replay_silent(&mut self, now: Moment) {
         let Life::Up(up) = &mut self.life else { return };
         match up.stage {
-            Stage::Greeting { .. } => self.renew(now, Renewing::Opening),
+            Stage::Greeting { .. } => match &mut up.giving_way {
+                // It is to be replaced anyway.
+                Some(giving_way) => {
+                    giving_way.until = now;
+                    self.give_way_if_drained(now);
+                }
+                None => self.renew(now, Renewing::Opening),
+            },
             // It has opened: what it leaves unanswered is its own affair.
             Stage::Replaying { .. } => self.resume(now),
             Stage::Instant | Stage::Serving => {}

@@ -11,7 +11,7 @@ use crate::event::{Junk, What};
 use crate::limits::HELD_LINE_BYTES;
 use crate::message::asked::{Answered, Label};
 use crate::message::envelope::{self, Era, cancelled_id};
-use crate::message::frame::{Frame, Id, Kind};
+use crate::message::frame::{Frame, Id, Kind, Scanner};
 use crate::message::inflight::{Opened, Tracked};
 use crate::message::lists::Which;
 use crate::message::{batch, settle, token};
@@ -31,7 +31,7 @@ impl Link<'_> {
                 Stage::Serving => self.track(now, frame, line),
                 Stage::Instant => self.line_before_opening(now, frame, line),
                 Stage::Greeting { .. } | Stage::Replaying { .. } if up.trial.is_some() => {
-                    self.refuse(now, frame)
+                    self.refuse(now, frame, line)
                 }
                 Stage::Greeting { .. } | Stage::Replaying { .. } => Route::Hold,
             },
@@ -44,7 +44,7 @@ impl Link<'_> {
             }) => Route::Hold,
             Life::Resting => self.line_at_rest(now, frame, line),
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => {
-                let route = self.refuse(now, frame);
+                let route = self.refuse(now, frame, line);
                 self.finish_if_done();
                 route
             }
@@ -96,7 +96,7 @@ impl Link<'_> {
             self.life,
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished
         ) {
-            self.refuse(now, frame);
+            self.refuse(now, frame, b"");
             self.finish_if_done();
             return;
         }
@@ -265,7 +265,9 @@ impl Link<'_> {
             Kind::Notification => {
                 match frame.method.as_deref() {
                     Some("notifications/initialized") => self.head.initialized = 1,
-                    Some("notifications/cancelled") => self.client_cancels(line),
+                    Some("notifications/cancelled") if self.client_cancels(line) => {
+                        return Route::Drop;
+                    }
                     Some(_) | None => {}
                 }
                 self.busy_or_idle(now);
@@ -327,7 +329,7 @@ impl Link<'_> {
         {
             self.head.modern = 1;
             if let Some(meta) = envelope::meta(line) {
-                self.keepsakes.put(Kept::Greeting, b"meta", meta);
+                self.keepsakes.put(Kept::Greeting, b"meta", &meta);
             }
         }
         Route::Forward
@@ -343,12 +345,31 @@ impl Link<'_> {
             && !envelope::has_param(line, &["task", "inputResponses", "requestState"])
     }
 
-    fn client_cancels(&mut self, line: &[u8]) {
-        if let Some(id) = cancelled_id(line) {
-            self.inflight.close(id);
-            self.again.forget(id);
-            self.stop_listening(id);
+    /// The client takes a request back; whether no server has seen it yet.
+    fn client_cancels(&mut self, line: &[u8]) -> bool {
+        let Some(id) = cancelled_id(line) else {
+            return false;
+        };
+        let entry = self.inflight.close(id);
+        self.again.forget(id);
+        self.stop_listening(id);
+        let held = entry.is_some_and(|entry| entry.generation == HELD);
+        if held {
+            self.let_go(id);
         }
+        held
+    }
+
+    /// Forgets a request that waits within us: it has its answer, or needs none.
+    pub(super) fn let_go(&mut self, id: &[u8]) {
+        self.held.retain(|line| {
+            let mut scanner = Scanner::new();
+            scanner.feed(line);
+            let frame = scanner.frame();
+            let same = matches!(frame.id, Id::Token(held) if token::same(held, id));
+            !(frame.kind == Kind::Request && same)
+        });
+        self.held_bytes = self.held.iter().map(Vec::len).sum();
     }
 
     fn stop_listening(&mut self, id: &[u8]) {
@@ -406,7 +427,9 @@ impl Link<'_> {
     fn notified(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
         let method = frame.method.as_deref().unwrap_or_default();
         match method {
-            "notifications/progress" if !self.again.may_progress(line) => Route::Drop,
+            "notifications/progress" if self.replaying() || !self.again.may_progress(line) => {
+                Route::Drop
+            }
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
             _ => {
@@ -647,13 +670,27 @@ impl Link<'_> {
             || self.keepsakes.each(Kept::Listen).next().is_some()
     }
 
+    /// Whether the server is being told what its predecessor knew.
+    fn replaying(&self) -> bool {
+        match &self.life {
+            Life::Up(up) => matches!(up.stage, Stage::Greeting { .. } | Stage::Replaying { .. }),
+            Life::Absent { .. }
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Closing(_)
+            | Life::Finished => false,
+        }
+    }
+
     /// Tells the health whether the server has work.
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
-        // Nothing of ours may reach a server before the client's own opening.
-        let opened = self.opened();
+        // A message of ours before the opening would fix the era, and a server that is not open yet may be slow.
+        let opened = self.opened() || self.on_way.answer || self.on_way.greeting_of_ours;
         if let Life::Up(up) = &mut self.life {
-            let serving = matches!(up.stage, Stage::Serving) && opened;
+            let serving = opened && matches!(up.stage, Stage::Serving);
             if busy || !serving {
                 up.health.busy(now);
             } else {
