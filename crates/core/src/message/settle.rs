@@ -284,7 +284,7 @@ impl Why<'_> {
                 HELD_LINE_BYTES >> 20
             ),
             Self::Differs { name, what } => format!(
-                "MCP server '{name}' was started again, but its new generation cannot go on with this session: {what}; connect again"
+                "MCP server '{name}' cannot go on with this session: {what}; connect again"
             ),
             Self::Asked { name } => format!(
                 "MCP server '{name}' was ended by `mainstay stop` and has not answered {word}; it was not started again: connect again if \
