@@ -16,7 +16,10 @@ const GATED: [&str; 2] = ["--gate", "gate"];
 
 fn names(list: &Value) -> Vec<&str> {
     let tools = list["tools"].as_array().unwrap();
-    tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+    tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -59,7 +62,10 @@ fn another_version_ends_the_session_and_is_explained() {
 
     let mut client = start(&stage, &[], &GATED);
     client.wire.initialize().unwrap();
-    let call = client.wire.ask("tools/call", &json!({"name": "pid"})).unwrap();
+    let call = client
+        .wire
+        .ask("tools/call", &json!({"name": "pid"}))
+        .unwrap();
     touch(&stage, "gate");
     let answer = client.wire.answer(call).unwrap();
     assert_eq!(answer["result"]["isError"], true, "{answer}");
@@ -74,7 +80,10 @@ fn another_version_ends_the_session_and_is_explained() {
     assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
     client.wait();
     let differs = stage.event("differs");
-    assert!(differs["what"].as_str().unwrap().contains("2024-11-05"), "{differs}");
+    assert!(
+        differs["what"].as_str().unwrap().contains("2024-11-05"),
+        "{differs}"
+    );
 
     // What it says now is remembered.
     fs::remove_file(stage.path("gate")).unwrap();

@@ -24,15 +24,32 @@ fn initialize_and_list_before_a_call_after() {
     assert_eq!(opened["serverInfo"]["name"], "plain");
     let listed = client.wire.request("tools/list", &json!({})).unwrap();
     assert_eq!(listed["result"], learned);
-    assert_eq!(client.wire.request("ping", &json!({})).unwrap()["result"], json!({}));
-    let call = client.wire.ask("tools/call", &json!({"name": "pid"})).unwrap();
-    let passed = notes(&stage).iter().filter(|note| note["passed"] == true).count();
-    assert_eq!(passed, 1, "only the first session's server has come through");
+    assert_eq!(
+        client.wire.request("ping", &json!({})).unwrap()["result"],
+        json!({})
+    );
+    let call = client
+        .wire
+        .ask("tools/call", &json!({"name": "pid"}))
+        .unwrap();
+    let passed = notes(&stage)
+        .iter()
+        .filter(|note| note["passed"] == true)
+        .count();
+    assert_eq!(
+        passed, 1,
+        "only the first session's server has come through"
+    );
 
     touch(&stage, "gate");
     let answer = next(&mut client);
-    assert_eq!(answer["id"], call, "nothing but the answer: the lists are the same");
-    let server = answer["result"]["structuredContent"]["pid"].as_i64().unwrap();
+    assert_eq!(
+        answer["id"], call,
+        "nothing but the answer: the lists are the same"
+    );
+    let server = answer["result"]["structuredContent"]["pid"]
+        .as_i64()
+        .unwrap();
     assert_eq!(server, pid(&mut client));
     // The server itself was opened by the client's own words, once, and got the call after them.
     let heard: Vec<_> = notes(&stage)
@@ -40,10 +57,22 @@ fn initialize_and_list_before_a_call_after() {
         .filter(|note| note["pid"] == server)
         .filter_map(|note| note["heard"]["method"].as_str().map(str::to_owned))
         .collect();
-    assert_eq!(heard[..3], ["initialize", "notifications/initialized", "tools/call"]);
-    assert_eq!(heard.iter().filter(|method| *method == "initialize").count(), 1);
+    assert_eq!(
+        heard[..3],
+        ["initialize", "notifications/initialized", "tools/call"]
+    );
+    assert_eq!(
+        heard
+            .iter()
+            .filter(|method| *method == "initialize")
+            .count(),
+        1
+    );
     let instant = stage.events("instant");
-    let of: Vec<_> = instant.iter().map(|event| event["method"].clone()).collect();
+    let of: Vec<_> = instant
+        .iter()
+        .map(|event| event["method"].clone())
+        .collect();
     assert_eq!(of, ["initialize", "tools/list"]);
     end(client);
     stage.census.assert_empty();
@@ -67,12 +96,18 @@ fn discover_and_list_of_the_modern_era() {
     assert_eq!(again["result"], listed["result"]);
     let call = modern(json!({"name": "pid"}));
     let call = client.wire.ask("tools/call", &call).unwrap();
-    let passed = notes(&stage).iter().filter(|note| note["passed"] == true).count();
+    let passed = notes(&stage)
+        .iter()
+        .filter(|note| note["passed"] == true)
+        .count();
     assert_eq!(passed, 1);
     touch(&stage, "gate");
     let answer = next(&mut client);
     assert_eq!(answer["id"], call);
-    assert!(answer["result"]["structuredContent"]["pid"].is_i64(), "{answer}");
+    assert!(
+        answer["result"]["structuredContent"]["pid"].is_i64(),
+        "{answer}"
+    );
     end(client);
     stage.census.assert_empty();
 }

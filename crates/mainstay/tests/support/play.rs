@@ -97,14 +97,19 @@ pub fn notes(stage: &Stage) -> Vec<Value> {
 /// The methods that the servers have heard so far, in order.
 pub fn methods(stage: &Stage) -> Vec<String> {
     let notes = notes(stage);
-    let heard = notes.iter().filter_map(|note| note["heard"]["method"].as_str());
+    let heard = notes
+        .iter()
+        .filter_map(|note| note["heard"]["method"].as_str());
     heard.map(Into::into).collect()
 }
 
 /// How many servers were started so far.
 pub fn starts(stage: &Stage) -> usize {
     let notes = notes(stage);
-    notes.iter().filter(|note| !note["started"].is_null()).count()
+    notes
+        .iter()
+        .filter(|note| !note["started"].is_null())
+        .count()
 }
 
 /// Waits for a note of which something is true.
