@@ -322,8 +322,14 @@ impl Link<'_> {
             | Tracked::Subscribe => self.again.keep(id, line),
             Tracked::Task | Tracked::Other => {}
         }
+        self.note_era(tracked, line);
+        Route::Forward
+    }
+
+    /// The first request that belongs to an era fixes it.
+    fn note_era(&mut self, tracked: Tracked, line: &[u8]) {
         if self.head.modern == 0
-            && self.head.greeted == 0
+            && !self.greeted()
             && tracked != Tracked::Initialize
             && envelope::era(line) == Era::Modern
         {
@@ -332,7 +338,6 @@ impl Link<'_> {
                 self.keepsakes.put(Kept::Greeting, b"meta", &meta);
             }
         }
-        Route::Forward
     }
 
     /// Whether a tool says of itself that calling it twice does no harm, and nothing in the call speaks against it.
@@ -540,6 +545,10 @@ impl Link<'_> {
 
     /// A message of the client's while nobody is there to take it: a request wakes the server.
     fn line_at_rest(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+        if frame.kind == Kind::Request {
+            let method = frame.method.as_deref().unwrap_or_default();
+            self.note_era(Tracked::of(method), line);
+        }
         if self.answered_from_record(now, frame, line) {
             return Route::Instead;
         }
