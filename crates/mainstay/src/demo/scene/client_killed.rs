@@ -80,7 +80,11 @@ fn play(stage: &mut Stage, screen: &mut Screen) -> Result<Outcome, Trouble> {
         .until(&stage.watch, "the servers", limit, |present| {
             present.len() >= everybody
         })?;
-    let tier = stage.card(SERVERS[0].name)?.tier.map_or("-", |tier| tier.word()).to_owned();
+    let tier = stage
+        .card(SERVERS[0].name)?
+        .tier
+        .map_or("-", |tier| tier.word())
+        .to_owned();
     let clients = stage.roll.take(|party| party == BARE || party == KEPT);
     let mut cast = Cast {
         members: stage
