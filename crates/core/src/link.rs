@@ -57,10 +57,7 @@ pub struct Link<'a> {
     keepsakes: Keepsakes<'a>,
     life: Life,
     outputs: VecDeque<Output>,
-    /// The answer to the client's `initialize` is on its way.
-    greeting_routed: bool,
-    /// Any answer of the server's is on its way.
-    answer_routed: bool,
+    on_way: OnWay,
     junk: u64,
     budget: Budget,
     /// Generations that died before the client had any answer.
@@ -83,8 +80,6 @@ pub struct Link<'a> {
     knows_probes: Knows,
     /// What an earlier session of this configuration saw.
     remembered: Remembered,
-    /// The client's `initialize` was answered by us, and the answer is on its way.
-    greeting_ours: bool,
     /// The client's `initialize` that the record has answered, until the server itself does.
     instant_id: Option<Token>,
     /// The client was shown lists that no server of this session has shown.
@@ -93,6 +88,17 @@ pub struct Link<'a> {
     changed_in_replay: Vec<Which>,
     /// A server of this session has died of `server/discover`.
     discover_killed: bool,
+}
+
+/// What is on its way to the client and will have been said once it is written.
+#[derive(Debug, Default)]
+struct OnWay {
+    /// The server's answer to the client's `initialize`.
+    greeting: bool,
+    /// Any answer of the server's.
+    answer: bool,
+    /// Our own answer to the client's `initialize`.
+    greeting_of_ours: bool,
 }
 
 impl<'a> Link<'a> {
@@ -120,8 +126,7 @@ impl<'a> Link<'a> {
             keepsakes: Keepsakes::over(board, keepsakes),
             life: Life::Absent { trial: None },
             outputs: VecDeque::new(),
-            greeting_routed: false,
-            answer_routed: false,
+            on_way: OnWay::default(),
             junk: 0,
             budget: Budget::new(&limits),
             tries: 0,
@@ -135,7 +140,6 @@ impl<'a> Link<'a> {
             gathered: None,
             knows_probes: Knows::Unknown,
             remembered,
-            greeting_ours: false,
             instant_id: None,
             lists_from_record: false,
             changed_in_replay: Vec::new(),

@@ -6,9 +6,7 @@ use support::Home;
 #[test]
 fn help_has_examples() {
     let home = Home::new();
-    for verb in [
-        "run", "ps", "stop", "restart", "events", "doctor", "forget",
-    ] {
+    for verb in ["run", "ps", "stop", "restart", "events", "doctor", "forget"] {
         let help = home.mainstay(&[verb, "--help"]);
         assert_eq!((help.stderr.as_str(), help.code), ("", Some(0)));
         let example = format!("Examples:\n  mainstay {verb}");

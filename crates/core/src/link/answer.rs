@@ -208,10 +208,10 @@ impl Link<'_> {
     /// All lines of the server have reached the client: what they answered is closed for good.
     pub fn delivered(&mut self) {
         self.inflight.delivered();
-        if core::mem::take(&mut self.greeting_routed) {
+        if core::mem::take(&mut self.on_way.greeting) {
             self.head.greeted = 1;
         }
-        if core::mem::take(&mut self.answer_routed) {
+        if core::mem::take(&mut self.on_way.answer) {
             self.head.served = 1;
         }
     }
@@ -219,7 +219,7 @@ impl Link<'_> {
     /// All lines of ours have reached the client: what they answered is closed.
     pub fn written(&mut self) {
         self.inflight.written();
-        if core::mem::take(&mut self.greeting_ours) {
+        if core::mem::take(&mut self.on_way.greeting_of_ours) {
             self.head.greeted = 1;
         }
         // A long answer of the server's may have gone this way, too.

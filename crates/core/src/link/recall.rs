@@ -120,7 +120,7 @@ impl Link<'_> {
     /// The client is about to have its opening answered by us.
     fn open_instantly(&mut self, id: &[u8], line: &[u8]) {
         self.inflight.answered_by_us(id);
-        self.greeting_ours = true;
+        self.on_way.greeting_of_ours = true;
         self.keepsakes.put(Kept::Greeting, b"", line);
     }
 

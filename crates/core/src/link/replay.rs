@@ -65,7 +65,7 @@ impl Link<'_> {
 
     /// Whether the client has, or is about to have, the answer to its `initialize`.
     pub(super) fn greeted(&self) -> bool {
-        self.head.greeted != 0 || self.greeting_ours
+        self.head.greeted != 0 || self.on_way.greeting_of_ours
     }
 
     fn greet(&mut self, now: Moment) {
@@ -74,21 +74,15 @@ impl Link<'_> {
             .opening
             .get(..self.head.opening_len as usize)
             .unwrap_or_default();
-        match envelope::with_id(opening, &id) {
-            Some(line) => {
-                self.push(Output::ToServer(line));
-                self.set_stage(Stage::Greeting {
-                    until: now.after_ms(self.limits.opening_ms),
-                });
-            }
-            None => {
-                self.own.forget();
-                self.differs(
-                    "the client's opening was too long to be remembered, so it cannot be replayed"
-                        .into(),
-                );
-                self.resume(now);
-            }
+        if let Some(line) = envelope::with_id(opening, &id) {
+            self.push(Output::ToServer(line));
+            self.set_stage(Stage::Greeting {
+                until: now.after_ms(self.limits.opening_ms),
+            });
+        } else {
+            self.own.forget();
+            self.differs("the client's opening was too long to be replayed".into());
+            self.resume(now);
         }
     }
 

@@ -102,7 +102,7 @@ impl Link<'_> {
         }
         let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
         self.inflight.open(id, tracked, self.head.generation, now);
-        self.answer(&id.to_vec(), tracked, &Because::Lost);
+        self.answer(id, tracked, &Because::Lost);
     }
 
     /// Routes a whole line from the server.
@@ -165,9 +165,8 @@ impl Link<'_> {
                 Id::Absent | Id::Null | Id::Token(_) | Id::TooLong => Route::Forward,
             },
             Some(frame) if frame.kind == Kind::Request && self.head.generation > 1 => self.gather(),
-            Some(_) => Route::Forward,
             None if self.must_see_any() => self.gather(),
-            None => Route::Forward,
+            Some(_) | None => Route::Forward,
         }
     }
 
@@ -364,7 +363,6 @@ impl Link<'_> {
         };
         self.keepsakes.remove(Kept::Asked, id);
         match self.asked.answered(id) {
-            Answered::Forward => Route::Forward,
             Answered::Relabel(own) => match envelope::with_id(line, &own) {
                 Some(line) => {
                     self.push(Output::ToServer(line));
@@ -374,7 +372,7 @@ impl Link<'_> {
             },
             Answered::Swallow => Route::Drop,
             Answered::Unknown if self.head.generation > 1 => Route::Drop,
-            Answered::Unknown => Route::Forward,
+            Answered::Forward | Answered::Unknown => Route::Forward,
         }
     }
 
@@ -573,7 +571,7 @@ impl Link<'_> {
         let Some(entry) = self.inflight.answered(id) else {
             return Route::Forward;
         };
-        self.answer_routed = true;
+        self.on_way.answer = true;
         if frame.kind == Kind::Response {
             self.learn(id, entry.method, line);
         }
@@ -589,10 +587,8 @@ impl Link<'_> {
         match self.own.close(id) {
             Some(Purpose::Opening) => self.greeted_again(now, frame, line),
             Some(Purpose::Replay) => self.replay_answered(now, frame),
-            Some(Purpose::List { which, page }) => {
-                if frame.kind == Kind::Response {
-                    self.list_checked(which, page, line);
-                }
+            Some(Purpose::List { which, page }) if frame.kind == Kind::Response => {
+                self.list_checked(which, page, line);
             }
             Some(Purpose::Probe { n }) => {
                 if let Life::Up(up) = &mut self.life {
@@ -600,7 +596,7 @@ impl Link<'_> {
                     self.knows_probes = up.health.knows();
                 }
             }
-            None => {}
+            Some(Purpose::List { .. }) | None => {}
         }
     }
 
@@ -608,7 +604,7 @@ impl Link<'_> {
     fn learn(&mut self, id: &[u8], method: Tracked, line: &[u8]) {
         match method {
             Tracked::Initialize => {
-                self.greeting_routed = true;
+                self.on_way.greeting = true;
                 self.keepsakes.put(Kept::Greeting, b"", line);
                 self.learn_opening(line);
             }
@@ -654,8 +650,10 @@ impl Link<'_> {
     /// Tells the health whether the server has work.
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
+        // Nothing of ours may reach a server before the client's own opening.
+        let opened = self.opened();
         if let Life::Up(up) = &mut self.life {
-            let serving = matches!(up.stage, Stage::Serving);
+            let serving = matches!(up.stage, Stage::Serving) && opened;
             if busy || !serving {
                 up.health.busy(now);
             } else {

@@ -92,8 +92,12 @@ pub(super) struct Swapping {
 #[derive(Debug)]
 pub(super) enum Then {
     /// It has closed its end; what follows depends on how it ends.
-    Mourn { trial: Option<Box<GivenUp>> },
-    Respawn { at: Moment },
+    Mourn {
+        trial: Option<Box<GivenUp>>,
+    },
+    Respawn {
+        at: Moment,
+    },
     Abandon(GivenUp),
     Rest,
 }

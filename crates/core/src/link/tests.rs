@@ -6,9 +6,12 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+mod life;
+
 use super::*;
 use crate::event::{Cause, Rung, Status, Usage};
 use crate::message::frame::{Fed, Scanner};
+use crate::record::keepsakes::Board;
 use crate::server::stop::Step;
 
 /// A link with its record on the heap and the time in milliseconds.
@@ -17,22 +20,35 @@ struct World {
     ms: u64,
 }
 
-type Memory = (Box<Head>, Box<[u8]>, Box<[Slot]>);
+type Memory = (Box<Head>, Box<[u8]>, Box<[Slot]>, Board, Box<[u8]>);
 
 fn memory() -> &'static mut Memory {
     Box::leak(Box::new((
         Box::default(),
         vec![0; 4096].into(),
         vec![Slot::free(); 16].into(),
+        Board::new(),
+        vec![0; 8192].into(),
     )))
 }
 
 impl World {
     fn over(memory: &'static mut Memory, lost: Option<Lost>) -> Self {
+        Self::with(Limits::default(), Policy::default(), memory, lost)
+    }
+
+    fn with(
+        limits: Limits,
+        policy: Policy,
+        memory: &'static mut Memory,
+        lost: Option<Lost>,
+    ) -> Self {
         let record = Record {
             head: &mut memory.0,
             opening: &mut memory.1,
             slots: &mut memory.2,
+            board: &memory.3,
+            keepsakes: &mut memory.4,
         };
         let about = About {
             name: "s".into(),
@@ -40,7 +56,7 @@ impl World {
             cwd: "/".into(),
         };
         let mut world = Self {
-            link: Link::new(about, Limits::default(), record),
+            link: Link::new(about, limits, policy, record, Remembered::default()),
             ms: 0,
         };
         world.link.begin(Moment(0), lost);
@@ -94,6 +110,49 @@ impl World {
         self.input(Input::Exited(exited(status, false, tree_empty)));
     }
 
+    /// The old tree is confirmed gone.
+    fn empty(&mut self) {
+        self.input(Input::TreeEmpty {
+            ended: 1,
+            left: vec![],
+        });
+    }
+
+    /// The next generation starts and answers the replayed opening, our n-th request.
+    fn greets_again(&mut self, n: &str) {
+        self.input(Input::Started);
+        assert!(self.drain()[0].contains("initialize"));
+        assert_eq!(
+            self.server(&greeting(&format!("\"ms:own:{n}\""), "1")),
+            Route::Drop
+        );
+    }
+
+    /// A link whose client and server have met.
+    fn met(limits: Limits, policy: Policy) -> Self {
+        let mut world = Self::with(limits, policy, memory(), None);
+        world.input(Input::Started);
+        world.client(INITIALIZE);
+        world.server(&greeting("1", "1"));
+        world.client(INITIALIZED);
+        world.drain();
+        world
+    }
+
+    /// It dies of itself, and the next one is there.
+    fn dies_and_returns(&mut self, n: &str) -> Vec<String> {
+        self.exits(CRASH, true);
+        let mut told = self.drain();
+        self.empty();
+        told.extend(self.drain());
+        if told.last().is_none_or(|last| last != "spawn") {
+            assert_eq!(self.wait(), Reason::Respawn);
+            assert_eq!(self.drain(), ["spawn"]);
+        }
+        self.greets_again(n);
+        told
+    }
+
     fn wait(&mut self) -> Reason {
         let (at, reason) = self.link.wake_at().expect("nothing to wait for");
         self.ms = at.0 / 1_000_000;
@@ -129,6 +188,7 @@ fn exited(status: Status, served_on: bool, tree_empty: bool) -> Exited {
         status,
         usage: Usage::default(),
         stderr_tail: vec!["last words".into()],
+        out_of_memory: None,
         served_on,
         tree_empty,
     }
@@ -150,10 +210,14 @@ fn told(output: &Output) -> String {
             } else {
                 "result"
             };
-            format!("{form} for {}", value["id"])
+            match value["method"].as_str() {
+                Some(method) => format!("to client {method}"),
+                None => format!("{form} for {}", value["id"]),
+            }
         }
         Output::ToServer(line) => format!("to server {}", text(line)),
         Output::Say(_) => "say".into(),
+        Output::Measure => "measure".into(),
         Output::Stop(Step::CloseStdin) => "close stdin".into(),
         Output::Stop(Step::Terminate) => "terminate".into(),
         Output::Stop(Step::Kill) => "kill".into(),
@@ -166,6 +230,18 @@ fn told(output: &Output) -> String {
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"a":1}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+const CRASH: Status = Status::Signal {
+    number: 11,
+    core: true,
+};
+
+/// The answer to an opening, by a server of this version that announces changed tools.
+fn greeting(id: &str, version: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":true}}}}}}}}"#
+    )
+}
 
 fn ask(id: u32, method: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#)
@@ -221,6 +297,7 @@ fn who_is_stopped_by_hand_is_told_so_whether_it_waits_or_comes_later() {
         | Output::ToServer(_)
         | Output::Say(_)
         | Output::Stop(_)
+        | Output::Measure
         | Output::ReleaseClient
         | Output::DropClient
         | Output::Tell(_)
@@ -282,26 +359,18 @@ fn a_death_in_mid_call_answers_everything_in_flight_once() {
     world.server(&answer("1"));
     world.client(&ask(2, "tools/call"));
     world.client(&ask(3, "tools/list"));
-    world.exits(
-        Status::Signal {
-            number: 11,
-            core: true,
-        },
-        false,
-    );
-    let expected = [
-        "tell exit",
-        "result for 2",
-        "error for 3",
-        "terminate",
-        "release client",
-    ];
-    assert_eq!(world.drain(), expected);
-    world.input(Input::TreeEmpty {
-        ended: 2,
-        left: vec![],
-    });
-    assert_eq!(world.drain(), ["tell teardown", "finish 139"]);
+    world.exits(CRASH, false);
+    // The call is answered, the list is asked for again: it only reads.
+    assert_eq!(world.drain(), ["result for 2", "tell exit", "terminate"]);
+    world.empty();
+    assert_eq!(world.drain(), ["tell teardown", "spawn"]);
+    assert_eq!(world.client(&ask(4, "ping")), Route::Hold);
+    world.greets_again("1");
+    let resent = format!("to server {}", ask(3, "tools/list"));
+    assert_eq!(world.drain(), [resent, "tell replayed".into()]);
+    assert_eq!(world.client(&ask(4, "ping")), Route::Forward);
+    assert_eq!(world.server(&answer("3")), Route::Forward);
+    assert_eq!(world.link.generation(), 2);
 }
 
 #[test]
@@ -315,9 +384,9 @@ fn a_failed_start_is_explained_to_the_probe_and_to_the_opening() {
         code: 127,
     });
     assert_eq!(world.drain(), ["say", "tell start_failed"]);
-    assert_eq!(world.client(&ask(0, "server/discover")), Route::Drop);
+    assert_eq!(world.client(&ask(0, "server/discover")), Route::Instead);
     assert_eq!(world.drain(), ["error for 0"]);
-    assert_eq!(world.client(INITIALIZE), Route::Drop);
+    assert_eq!(world.client(INITIALIZE), Route::Instead);
     assert_eq!(
         world.drain(),
         ["error for 1", "release client", "finish 127"]
@@ -338,13 +407,43 @@ fn a_failed_start_that_nobody_asks_about_ends_by_itself() {
 }
 
 #[test]
-fn a_server_that_dies_on_the_probe_is_explained_to_the_opening_too() {
+fn a_server_that_dies_of_the_probe_is_a_legacy_one_and_gets_the_opening_too() {
     let mut world = World::up();
     world.client(&ask(0, "server/discover"));
     world.exits(Status::Code(1), true);
-    assert_eq!(world.drain(), ["tell exit", "error for 0"]);
+    let Some(Output::ToClient(line)) = world.link.next() else {
+        panic!("no answer")
+    };
+    assert!(String::from_utf8(line).unwrap().contains("-32601"));
+    assert_eq!(world.drain(), ["tell exit"]);
+    world.empty();
+    assert_eq!(world.drain(), ["spawn"]);
+    world.input(Input::Started);
+    world.drain();
+    assert_eq!(world.client(INITIALIZE), Route::Forward);
+    assert_eq!(world.server(&greeting("1", "1")), Route::Forward);
+    assert!(world.link.remembered().unwrap().is_legacy());
+}
+
+#[test]
+fn an_opening_that_kills_every_generation_is_explained_after_the_third() {
+    let mut world = World::up();
     world.client(INITIALIZE);
-    assert_eq!(world.drain(), ["error for 1", "release client", "finish 1"]);
+    for _ in 0..2 {
+        world.exits(Status::Code(1), true);
+        assert_eq!(world.drain(), ["tell exit"]);
+        world.empty();
+        if world.drain().is_empty() {
+            assert_eq!(world.wait(), Reason::Respawn);
+            assert_eq!(world.drain(), ["spawn"]);
+        }
+        world.input(Input::Started);
+        assert_eq!(world.drain()[0], format!("to server {INITIALIZE}"));
+    }
+    world.exits(Status::Code(1), true);
+    assert_eq!(world.drain(), ["tell exit", "error for 1"]);
+    assert_eq!(world.wait(), Reason::Explained);
+    assert_eq!(world.drain(), ["release client", "finish 1"]);
 }
 
 #[test]
@@ -355,7 +454,7 @@ fn a_request_to_a_server_that_is_leaving_waits_for_its_status() {
     assert_eq!(world.client(INITIALIZE), Route::Hold);
     world.exits(Status::Code(3), true);
     assert_eq!(world.drain(), ["tell exit"]);
-    assert_eq!(world.client(INITIALIZE), Route::Drop);
+    assert_eq!(world.client(INITIALIZE), Route::Instead);
     assert_eq!(world.drain(), ["error for 1"]);
     world.input(Input::TreeEmpty {
         ended: 1,
@@ -375,7 +474,9 @@ fn a_launcher_may_leave_while_others_serve_on() {
     assert_eq!(world.drain(), [""; 0]);
     assert_eq!(world.server(&answer("1")), Route::Forward);
     world.input(Input::StdoutClosed { tree_empty: true });
-    assert_eq!(world.drain(), ["tell exit", "release client", "finish 0"]);
+    assert_eq!(world.drain(), ["tell exit"]);
+    world.empty();
+    assert_eq!(world.drain(), ["spawn"]);
 }
 
 #[test]
@@ -427,7 +528,9 @@ fn a_launcher_that_fails_takes_the_server_with_it() {
     world.client(INITIALIZE);
     world.server(&answer("1"));
     world.input(Input::Exited(exited(Status::Code(1), true, false)));
-    assert_eq!(world.drain(), ["tell exit", "terminate", "release client"]);
+    assert_eq!(world.drain(), ["tell exit", "terminate"]);
+    world.empty();
+    assert_eq!(world.drain(), ["tell teardown", "spawn"]);
 }
 
 #[test]
@@ -492,13 +595,15 @@ fn a_long_answer_to_our_own_greeting_is_not_the_clients() {
     first.server(&answer("1"));
     let mut next = World::over(snapshot(&first), Some(lost()));
     next.input(Input::Started);
-    let line = answer(r#""ms:initialize""#);
+    let line = answer(r#""ms:own:1""#);
     let mut scanner = Scanner::new();
     scanner.feed(line.as_bytes());
     assert_eq!(
         next.link.server_known(scanner.known().as_ref()),
-        Route::Drop
+        Route::Gather
     );
+    // It may also come to light only at its end.
+    assert_eq!(next.link.server_known(None), Route::Gather);
 }
 
 #[test]
@@ -562,15 +667,18 @@ fn a_new_keeper_greets_the_new_server_on_the_clients_behalf() {
     assert_eq!(next.drain(), ["result for 2", "tell keeper_lost", "spawn"]);
     assert_eq!(next.client(&ask(3, "ping")), Route::Hold);
     next.input(Input::Started);
-    let replay = INITIALIZE.replace(":1,", r#":"ms:initialize","#);
+    let replay = INITIALIZE.replace(":1,", r#":"ms:own:1","#);
     assert_eq!(next.drain(), [format!("to server {replay}")]);
     assert_eq!(next.client(&ask(3, "ping")), Route::Hold);
     assert_eq!(
         next.server(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#),
-        Route::Forward
+        Route::Drop
     );
-    assert_eq!(next.server(&answer(r#""ms:initialize""#)), Route::Drop);
-    assert_eq!(next.drain(), [format!("to server {INITIALIZED}")]);
+    assert_eq!(next.server(&answer(r#""ms:own:1""#)), Route::Drop);
+    assert_eq!(
+        next.drain(),
+        [format!("to server {INITIALIZED}"), "tell replayed".into()]
+    );
     assert_eq!(next.client(&ask(3, "ping")), Route::Forward);
     assert_eq!(next.link.generation(), 2);
 }
@@ -583,7 +691,10 @@ fn an_opening_in_flight_is_sent_again_as_it_was() {
     let mut next = World::over(snapshot(&first), Some(lost()));
     assert_eq!(next.drain(), ["tell keeper_lost", "spawn"]);
     next.input(Input::Started);
-    assert_eq!(next.drain(), [format!("to server {INITIALIZE}")]);
+    assert_eq!(
+        next.drain(),
+        [format!("to server {INITIALIZE}"), "tell replayed".into()]
+    );
     next.link.written();
     assert_eq!(next.link.in_flight(), 1);
     assert_eq!(next.server(&answer("1")), Route::Forward);
@@ -653,9 +764,18 @@ fn the_teardown_says_what_was_needed() {
 fn snapshot(world: &World) -> &'static mut Memory {
     let link = &world.link;
     let slots = link.inflight.slots().to_vec().into_boxed_slice();
-    Box::leak(Box::new((
+    let memory = Box::leak(Box::new((
         Box::new(*link.head),
-        link.opening.to_vec().into(),
+        link.opening.to_vec().into_boxed_slice(),
         slots,
-    )))
+        Board::new(),
+        vec![0; 8192].into_boxed_slice(),
+    )));
+    let mut copy = Keepsakes::over(&memory.3, &mut memory.4);
+    for kind in Kept::ALL {
+        for (key, value) in link.keepsakes.each(kind) {
+            assert!(copy.put(kind, key, value));
+        }
+    }
+    memory
 }

@@ -494,8 +494,9 @@ mod tests {
             status: KILLED,
             stderr_tail: &[],
             restarted: true,
+            poisoned: false,
         };
-        let text = "MCP server 'files' ended (SIGKILL) while handling tools/call; it was started again, what it held in memory is lost; \
+        let text = "MCP server 'files' ended (SIGKILL) while handling tools/call; it is started again, what it held in memory is lost; \
                     the request may or may not have taken effect, so check before repeating it; `mainstay events --server files` tells the whole story";
         assert_eq!(
             told("7", Tracked::ToolsCall, false, &why),
@@ -519,12 +520,13 @@ mod tests {
             status: Status::Code(1),
             stderr_tail: &tail,
             restarted: false,
+            poisoned: false,
         };
         assert_eq!(
             told("1.0", Tracked::List, false, &why),
             concat!(
                 r#"{"jsonrpc":"2.0","id":1.0,"error":{"code":-32603,"message":"MCP server 'files' ended (exit code 1) while handling a list request; "#,
-                r"it was not started again; the request can be repeated; `mainstay events --server files` tells the whole story; its last words on stderr:\n",
+                r"it is not started again; the request can be repeated; `mainstay events --server files` tells the whole story; its last words on stderr:\n",
                 r#"line \"3\"\nline \"4\"\nline \"5\"\nline \"6\"\nline \"7\"","data":{"proxy":"mainstay","reason":"server_exit","exit":{"code":1},"#,
                 r#""restarted":false,"retried":false,"safeToRetry":true,"stderr":["line \"3\"","line \"4\"","line \"5\"","line \"6\"","line \"7\""]}}}"#,
                 "\n"
@@ -535,6 +537,7 @@ mod tests {
             status: KILLED,
             stderr_tail: &[],
             restarted: true,
+            poisoned: false,
         };
         assert!(told("1", Tracked::Other, true, &why).ends_with(
             "\"data\":{\"proxy\":\"mainstay\",\"reason\":\"server_exit\",\"exit\":{\"signal\":9},\"restarted\":true,\"retried\":false,\"safeToRetry\":false}}}\n"
@@ -620,6 +623,7 @@ mod tests {
             status: KILLED,
             stderr_tail: &tail,
             restarted: true,
+            poisoned: false,
         };
         let line = told("1", Tracked::ToolsCall, false, &why);
         assert_eq!(line.matches('\n').count(), 1);

@@ -124,11 +124,12 @@ fn told_of_life(what: &What) -> Told {
             } else {
                 "to be replaced"
             };
-            let mut text = format!("generation {} {rest}: {}", renewal.generation, renewal.why);
-            if renewal.in_flight > 0 {
-                let requests = count(renewal.in_flight, "request");
-                text.push_str(&format!(", {requests} may still be answered"));
-            }
+            let unanswered = match renewal.in_flight {
+                0 => String::new(),
+                number => format!(", {} may still be answered", count(number, "request")),
+            };
+            let (generation, why) = (renewal.generation, &renewal.why);
+            let text = format!("generation {generation} {rest}: {why}{unanswered}");
             (Tone::Plain, text)
         }
         What::Replayed(replayed) => (Tone::Good, told_replayed(replayed)),

@@ -129,7 +129,7 @@ pub fn card(id: u32, name: &str) -> Card {
         keeper: None,
         server: None,
         client: None,
-        tier: Tier::Subreaper,
+        tier: Some(Tier::Subreaper),
         why_not: Vec::new(),
         leaf: None,
         detached: Detached::Yes,

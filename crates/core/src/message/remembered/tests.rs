@@ -1,4 +1,5 @@
 use super::*;
+use crate::message::lists::Which;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -89,18 +90,18 @@ fn what_is_no_initialize_has_no_digest() {
 #[test]
 fn a_list_is_asked_for_from_its_beginning() {
     for (line, expected) in [
-        (r#"{"id":1,"method":"tools/list"}"#, Some(List::Tools)),
+        (r#"{"id":1,"method":"tools/list"}"#, Some(Which::Tools)),
         (
             r#"{"id":1,"method":"prompts\/list","params":{}}"#,
-            Some(List::Prompts),
+            Some(Which::Prompts),
         ),
         (
             r#"{"id":1,"method":"resources/list","params":{"cursor":null}}"#,
-            Some(List::Resources),
+            Some(Which::Resources),
         ),
         (
             r#"{"id":1,"method":"resources/templates/list","params":{"_meta":{"cursor":1}}}"#,
-            Some(List::Templates),
+            Some(Which::Templates),
         ),
         (
             r#"{"id":1,"method":"tools/list","params":{"cursor":"x"}}"#,
@@ -110,9 +111,9 @@ fn a_list_is_asked_for_from_its_beginning() {
         (r#"{"id":1,"method":"tasks/list"}"#, None),
         ("[]", None),
     ] {
-        assert_eq!(List::asked(line.as_bytes()), expected, "{line}");
+        assert_eq!(Which::asked(line.as_bytes()), expected, "{line}");
     }
-    for (place, list) in List::ALL.into_iter().enumerate() {
+    for (place, list) in Which::ALL.into_iter().enumerate() {
         assert_eq!(list as usize, place);
     }
 }
@@ -161,17 +162,17 @@ fn an_answer_has_the_clients_own_id() {
 fn an_opening_is_learned_with_its_lists() {
     let mut remembered = Remembered::default();
     assert_eq!(
-        remembered.learn_list(Some(1), List::Tools, b"{}"),
+        remembered.learn_list(Some(1), Which::Tools, b"{}"),
         Learned::New
     );
     assert!(!remembered.changed(), "a list of no opening is of nobody");
     assert_eq!(remembered.learn_opening(1, br#"{"a":1}"#), Learned::New);
     assert_eq!(
-        remembered.learn_list(Some(1), List::Tools, br#"{"tools":[1]}"#),
+        remembered.learn_list(Some(1), Which::Tools, br#"{"tools":[1]}"#),
         Learned::New
     );
     assert_eq!(
-        remembered.learn_list(None, List::Tools, br#"{"tools":[2]}"#),
+        remembered.learn_list(None, Which::Tools, br#"{"tools":[2]}"#),
         Learned::New
     );
     assert!(remembered.changed());
@@ -180,7 +181,7 @@ fn an_opening_is_learned_with_its_lists() {
     // The same in other words is the same, and nothing to write.
     assert_eq!(remembered.learn_opening(1, br#"{ "a": 1 }"#), Learned::Same);
     assert_eq!(
-        remembered.learn_list(Some(1), List::Tools, br#"{"tools": [1]}"#),
+        remembered.learn_list(Some(1), Which::Tools, br#"{"tools": [1]}"#),
         Learned::Same
     );
     assert!(!remembered.changed());
@@ -190,14 +191,14 @@ fn an_opening_is_learned_with_its_lists() {
     let opening = remembered.opening(1).unwrap();
     assert_eq!(text(Some(&opening.result)), Some(r#"{"a":2}"#));
     assert_eq!(
-        text(remembered.list(Some(1), List::Tools)),
+        text(remembered.list(Some(1), Which::Tools)),
         Some(r#"{"tools":[1]}"#)
     );
     assert_eq!(
-        text(remembered.list(None, List::Tools)),
+        text(remembered.list(None, Which::Tools)),
         Some(r#"{"tools":[2]}"#)
     );
-    assert_eq!(remembered.list(Some(1), List::Prompts), None);
+    assert_eq!(remembered.list(Some(1), Which::Prompts), None);
 
     remembered.written();
     remembered.forget_opening(2);
@@ -224,17 +225,17 @@ fn a_list_that_is_not_whole_is_not_kept() {
     ] {
         let mut remembered = Remembered::default();
         assert_eq!(
-            remembered.learn_list(None, List::Tools, result.as_bytes()),
+            remembered.learn_list(None, Which::Tools, result.as_bytes()),
             Learned::New
         );
         assert!(!remembered.changed(), "{result}");
-        remembered.learn_list(None, List::Tools, whole);
-        assert!(remembered.list(None, List::Tools).is_some());
+        remembered.learn_list(None, Which::Tools, whole);
+        assert!(remembered.list(None, Which::Tools).is_some());
         remembered.written();
         // What was known is known to be out of date.
-        let learned = remembered.learn_list(None, List::Tools, result.as_bytes());
+        let learned = remembered.learn_list(None, Which::Tools, result.as_bytes());
         assert_ne!(learned, Learned::New, "{result}");
-        let kept = remembered.list(None, List::Tools);
+        let kept = remembered.list(None, Which::Tools);
         assert_eq!(kept.is_some(), learned == Learned::Same, "{result}");
         assert_eq!(remembered.changed(), learned == Learned::Other);
     }
@@ -264,16 +265,16 @@ fn bytes_are_bounded() {
     }
     assert_eq!(digests(&remembered), [1, 2, 3, 4]);
     // A list of the oldest lets others go, not its own opening.
-    let learned = remembered.learn_list(Some(1), List::Tools, &sized(RECORD_BYTES * 3 / 4));
+    let learned = remembered.learn_list(Some(1), Which::Tools, &sized(RECORD_BYTES * 3 / 4));
     assert_eq!(learned, Learned::New);
     assert_eq!(digests(&remembered), [1]);
     assert!(remembered.bytes() <= RECORD_BYTES);
     // What will never fit pushes nobody out, but is known to be out of date.
     for bytes in [RECORD_BYTES - 900, RECORD_BYTES * 2] {
         remembered.learn_opening(9, &sized(bytes));
-        remembered.learn_list(None, List::Tools, &sized(bytes));
+        remembered.learn_list(None, Which::Tools, &sized(bytes));
         assert_eq!(digests(&remembered), [1]);
-        assert!(remembered.list(None, List::Tools).is_none());
+        assert!(remembered.list(None, Which::Tools).is_none());
     }
     remembered.written();
     assert_eq!(

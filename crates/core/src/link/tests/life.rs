@@ -1,0 +1,322 @@
+//! From one generation to the next, told as short stories.
+
+use super::*;
+use crate::event::Renewing;
+use crate::policy::Retry;
+
+fn safe() -> Policy {
+    Policy::default()
+}
+
+fn call(id: u32, tool: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}"}}}}"#)
+}
+
+#[test]
+fn level_and_subscriptions_come_back_before_the_clients_traffic() {
+    let mut world = World::met(Limits::default(), safe());
+    let level = r#"{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"info"}}"#;
+    let wish = |id: u32, verb: &str, uri: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/{verb}","params":{{"uri":"{uri}"}}}}"#
+        )
+    };
+    for (id, line) in [
+        (2, level.to_string()),
+        (3, wish(3, "subscribe", "a:1")),
+        (4, wish(4, "subscribe", "a:2")),
+        (5, wish(5, "unsubscribe", "a:1")),
+    ] {
+        assert_eq!(world.client(&line), Route::Forward);
+        world.server(&answer(&id.to_string()));
+    }
+    // One that was refused is not repeated.
+    world.client(&wish(6, "subscribe", "a:3"));
+    world.server(r#"{"jsonrpc":"2.0","id":6,"error":{"code":-32602,"message":"no"}}"#);
+    world.dies_and_returns("1");
+    let sent = world.drain();
+    assert_eq!(
+        sent,
+        [
+            format!("to server {INITIALIZED}"),
+            format!(
+                "to server {}",
+                level.replace("\"id\":2", "\"id\":\"ms:own:2\"")
+            ),
+            format!(
+                "to server {}",
+                wish(4, "subscribe", "a:2").replace("\"id\":4", "\"id\":\"ms:own:3\"")
+            ),
+        ]
+    );
+    assert_eq!(world.client(&ask(7, "ping")), Route::Hold);
+    world.server(&answer("\"ms:own:2\""));
+    assert_eq!(world.client(&ask(7, "ping")), Route::Hold);
+    world.server(&answer("\"ms:own:3\""));
+    assert_eq!(world.drain(), ["tell replayed"]);
+    assert_eq!(world.client(&ask(7, "ping")), Route::Forward);
+}
+
+#[test]
+fn a_request_that_kills_two_generations_is_not_sent_a_third_time() {
+    let mut world = World::met(Limits::default(), safe());
+    world.client(&ask(2, "resources/read"));
+    assert_eq!(world.dies_and_returns("1"), ["tell exit", "spawn"]);
+    assert!(
+        world
+            .drain()
+            .iter()
+            .any(|line| line.contains("resources/read"))
+    );
+    let told = world.dies_and_returns("2");
+    assert_eq!(told[0], "error for 2");
+}
+
+#[test]
+fn nothing_is_sent_again_if_the_user_wants_none_of_it() {
+    let policy = Policy {
+        retry: Retry::Never,
+        ..safe()
+    };
+    let mut world = World::met(Limits::default(), policy);
+    world.client(&ask(2, "tools/list"));
+    assert_eq!(world.dies_and_returns("1")[0], "error for 2");
+}
+
+#[test]
+fn a_tool_that_says_it_only_reads_is_called_again_if_the_user_believes_it() {
+    for (retry, name, expected) in [
+        (Retry::Annotated, "reads", "tell exit"),
+        (Retry::Annotated, "writes", "result for 3"),
+        (Retry::Safe, "reads", "result for 3"),
+    ] {
+        let mut world = World::met(Limits::default(), Policy { retry, ..safe() });
+        world.client(&ask(2, "tools/list"));
+        world.server(
+            r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"reads","annotations":{"readOnlyHint":true}},{"name":"writes"}]}}"#,
+        );
+        world.client(&call(3, name));
+        assert_eq!(world.dies_and_returns("1")[0], expected, "{retry:?} {name}");
+    }
+}
+
+#[test]
+fn too_many_deaths_end_in_answers_at_once_until_a_trial_holds() {
+    let limits = Limits {
+        restart_budget: 2,
+        ..Limits::default()
+    };
+    let mut world = World::met(limits, safe());
+    world.dies_and_returns("1");
+    world.drain();
+    world.client(&ask(2, "tools/list"));
+    world.exits(CRASH, true);
+    world.empty();
+    assert_eq!(
+        world.drain(),
+        ["error for 2", "tell exit", "tell abandoned"]
+    );
+    assert_eq!(world.link.word(), "abandoned");
+    assert_eq!(world.client(&ask(3, "tools/list")), Route::Instead);
+    assert_eq!(world.drain(), ["error for 3"]);
+    // A trial that fails leaves everything as it was.
+    assert_eq!(world.wait(), Reason::Trial);
+    assert_eq!(world.drain(), ["spawn"]);
+    world.input(Input::Started);
+    assert_eq!(world.client(&ask(4, "tools/list")), Route::Instead);
+    world.exits(CRASH, true);
+    world.empty();
+    assert_eq!(world.link.word(), "abandoned");
+    world.drain();
+    // One that greets is forgiven.
+    world.wait();
+    world.drain();
+    world.greets_again("3");
+    assert_eq!(world.link.word(), "ready");
+    assert_eq!(world.client(&ask(5, "tools/list")), Route::Forward);
+}
+
+#[test]
+fn a_restart_waits_for_what_is_in_flight_and_holds_what_is_new() {
+    let mut world = World::met(Limits::default(), safe());
+    world.client(&call(2, "x"));
+    world.input(Input::Renew(Renewing::Asked));
+    assert_eq!(world.drain(), ["tell renewal"]);
+    assert_eq!(world.client(&call(3, "y")), Route::Drop);
+    assert_eq!(world.server(&answer("2")), Route::Forward);
+    assert_eq!(world.drain(), ["close stdin"]);
+    world.exits(Status::Code(0), true);
+    world.empty();
+    assert_eq!(world.drain(), ["tell exit", "tell teardown", "spawn"]);
+    world.greets_again("1");
+    let sent = world.drain();
+    assert_eq!(sent.last(), Some(&format!("to server {}", call(3, "y"))));
+    assert_eq!(world.server(&answer("3")), Route::Forward);
+    assert_eq!(world.link.in_flight(), 0);
+}
+
+#[test]
+fn a_restart_does_not_wait_for_ever() {
+    let mut world = World::met(Limits::default(), safe());
+    world.client(&call(2, "x"));
+    world.input(Input::Renew(Renewing::Asked));
+    assert_eq!(world.wait(), Reason::Drained);
+    assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
+    world.exits(Status::Code(0), true);
+    assert_eq!(world.drain(), ["result for 2", "tell exit"]);
+}
+
+#[test]
+fn what_the_server_asks_gets_another_name_in_each_generation() {
+    let mut world = World::met(Limits::default(), safe());
+    let asks = r#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#;
+    assert_eq!(world.server(asks), Route::Forward);
+    let told = world.dies_and_returns("1");
+    assert!(
+        told.contains(&"to client notifications/cancelled".into()),
+        "{told:?}"
+    );
+    world.drain();
+    // The late answer to the dead one goes nowhere.
+    assert_eq!(world.client(&answer("0")), Route::Drop);
+    assert_eq!(world.server(asks), Route::Instead);
+    let Some(Output::ToClient(line)) = world.link.next() else {
+        panic!("no question")
+    };
+    let asked: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    assert!(asked["id"].is_string());
+    assert_eq!(
+        world.client(&answer(&asked["id"].to_string())),
+        Route::Instead
+    );
+    assert_eq!(world.drain(), [format!("to server {}", answer("0"))]);
+}
+
+#[test]
+fn another_protocol_version_ends_the_session() {
+    let mut world = World::met(Limits::default(), safe());
+    world.client(&ask(2, "tools/list"));
+    world.exits(CRASH, true);
+    world.empty();
+    world.input(Input::Started);
+    world.drain();
+    world.server(&greeting("\"ms:own:1\"", "2"));
+    assert_eq!(
+        world.drain(),
+        ["tell differs", "error for 2", "close stdin"]
+    );
+}
+
+#[test]
+fn a_list_that_has_changed_is_told_once() {
+    for (tool, expected) in [("a", 0), ("b", 1)] {
+        let mut world = World::met(Limits::default(), safe());
+        let list = |id: &str, tool: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{{"name":"{tool}"}}]}}}}"#)
+        };
+        world.client(&ask(2, "tools/list"));
+        world.server(&list("2", "a"));
+        world.dies_and_returns("1");
+        assert!(world.drain().last().unwrap().contains("tools/list"));
+        assert_eq!(world.server(&list("\"ms:own:2\"", tool)), Route::Drop);
+        let told = world.drain();
+        let changed = told
+            .iter()
+            .filter(|line| line.contains("tools/list_changed"));
+        assert_eq!(changed.count(), expected, "{told:?}");
+    }
+}
+
+#[test]
+fn an_idle_server_is_put_to_rest_and_woken() {
+    let limits = Limits {
+        hibernate_ms: 5_000,
+        ..Limits::default()
+    };
+    let mut world = World::met(limits, safe());
+    assert_eq!(world.wait(), Reason::Idle);
+    assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
+    // Whoever comes too late waits for the next one.
+    assert_eq!(world.client(&call(2, "x")), Route::Hold);
+    world.exits(Status::Code(0), true);
+    world.empty();
+    assert_eq!(world.drain(), ["tell exit", "tell teardown"]);
+    assert_eq!(world.link.word(), "resting");
+    assert_eq!(world.client(&ask(3, "ping")), Route::Instead);
+    assert_eq!(world.drain(), ["result for 3"]);
+    assert_eq!(world.client(&call(2, "x")), Route::Hold);
+    assert_eq!(world.drain(), ["spawn"]);
+    world.greets_again("1");
+    assert_eq!(world.client(&call(2, "x")), Route::Forward);
+}
+
+#[test]
+fn an_idle_server_that_answers_no_more_is_replaced_and_a_busy_one_never() {
+    let mut world = World::met(Limits::default(), safe());
+    assert_eq!(world.wait(), Reason::Health);
+    let told = world.drain();
+    assert!(told[0].contains("ping"), "{told:?}");
+    world.server(&answer("\"ms:own:1\""));
+    world.drain();
+    for _ in 0..20 {
+        world.wait();
+        for output in world.drain() {
+            if output == "measure" {
+                world.input(Input::Measured {
+                    cpu_ms: 7,
+                    traced: false,
+                });
+            }
+        }
+        if world.link.word() == "restarting" {
+            break;
+        }
+    }
+    assert_eq!(world.link.word(), "restarting");
+    let mut busy = World::met(Limits::default(), safe());
+    busy.client(&call(2, "long"));
+    assert_eq!(busy.link.wake_at(), None);
+}
+
+#[test]
+fn a_call_beyond_its_deadline_is_answered_and_cancelled() {
+    let limits = Limits {
+        call_deadline_ms: 700,
+        ..Limits::default()
+    };
+    let mut world = World::met(limits, safe());
+    world.client(&call(2, "x"));
+    assert_eq!(world.wait(), Reason::Deadline);
+    let told = world.drain();
+    assert_eq!(told[0], "result for 2");
+    assert!(told[1].contains("notifications/cancelled"));
+    assert_eq!(world.server(&answer("2")), Route::Drop);
+    assert_eq!(world.client(&call(3, "x")), Route::Forward);
+}
+
+#[test]
+fn a_slow_server_is_opened_from_the_record_and_compared_later() {
+    let mut first = World::met(Limits::default(), safe());
+    first.client(&ask(2, "tools/list"));
+    first.server(r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"}]}}"#);
+    let remembered = first.link.remembered().unwrap().clone();
+
+    let mut world = World::up();
+    world.link.recall(remembered);
+    world.client(&INITIALIZE.replace("\"id\":1", "\"id\":\"x\""));
+    assert_eq!(world.wait(), Reason::Instant);
+    assert_eq!(world.drain(), ["result for \"x\"", "tell instant"]);
+    world.link.written();
+    assert_eq!(world.client(INITIALIZED), Route::Drop);
+    assert_eq!(world.client(&ask(2, "tools/list")), Route::Instead);
+    assert_eq!(world.drain(), ["result for 2", "tell instant"]);
+    assert_eq!(world.client(&call(3, "a")), Route::Drop);
+    assert_eq!(world.drain(), [""; 0]);
+    // The server itself is up: nothing of that is the client's, and the list is looked at.
+    assert_eq!(world.server(&greeting("\"x\"", "1")), Route::Instead);
+    let sent = world.drain();
+    assert_eq!(sent[0], format!("to server {INITIALIZED}"));
+    assert_eq!(sent[1], format!("to server {}", call(3, "a")));
+    assert!(sent[2].contains("tools/list"), "{sent:?}");
+    assert_eq!(world.server(&answer("3")), Route::Forward);
+}
