@@ -61,7 +61,7 @@ async function play(waiting) {
 }
 
 function name({ kind, client, server, often }) {
-  const what = often === undefined ? kind : `${kind} ${often.between} between, ${often.during} during`;
+  const what = kind !== 'kills' ? kind : `${often.victim} killed ${often.between} times between calls, ${often.during} during one`;
   return `${client.id} × ${server.id}: ${what}`;
 }
 

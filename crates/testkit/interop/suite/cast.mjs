@@ -66,14 +66,18 @@ export function steps(client, server) {
 
 /** Who is killed under whom, how often between two calls and during one. A server that takes long to start is killed less often. */
 export const KILLS = [
-  { client: 'ts1', server: 'everything', between: 50, during: 50 },
-  { client: 'ts2', server: 'rmcp', between: 50, during: 50 },
-  { client: 'ts2-auto', server: 'rmcp', between: 50, during: 50 },
-  { client: 'py1', server: 'python1', between: 10, during: 10 },
-  { client: 'py1', server: 'rmcp', between: 50, during: 50 },
-  { client: 'py2', server: 'fastmcp', between: 10, during: 10 },
-  { client: 'py2', server: 'rmcp', between: 50, during: 50 },
-  { client: 'rmcp', server: 'rmcp', between: 50, during: 50 },
+  { victim: 'server', client: 'ts1', server: 'everything', between: 50, during: 50 },
+  { victim: 'server', client: 'ts2', server: 'rmcp', between: 50, during: 50 },
+  { victim: 'server', client: 'ts2-auto', server: 'rmcp', between: 50, during: 50 },
+  { victim: 'server', client: 'py1', server: 'rmcp', between: 50, during: 50 },
+  { victim: 'server', client: 'py2', server: 'rmcp', between: 50, during: 50 },
+  { victim: 'server', client: 'rmcp', server: 'rmcp', between: 50, during: 50 },
+  { victim: 'server', client: 'rmcp-auto', server: 'rmcp', between: 50, during: 50 },
+  { victim: 'server', client: 'py1', server: 'python1', between: 5, during: 5 },
+  { victim: 'server', client: 'py2', server: 'fastmcp', between: 5, during: 5 },
+  { victim: 'keeper', client: 'ts1', server: 'everything', between: 2, during: 2 },
+  { victim: 'keeper', client: 'ts2-auto', server: 'rmcp', between: 2, during: 2 },
+  { victim: 'keeper', client: 'py2', server: 'rmcp', between: 2, during: 2 },
 ];
 
 const MEETINGS = {
