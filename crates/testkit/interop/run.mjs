@@ -35,11 +35,11 @@ function acts() {
     act: (one) => killed(at, one.client, one.server, often),
   }));
   // A client that is started for each request takes long.
-  const inOrder = [...all.clients].sort((one, other) => Number(other.runs ?? false) - Number(one.runs ?? false));
+  const inOrder = [...all.clients].sort((one, other) => Number('only' in other) - Number('only' in one));
   const pairs = inOrder.flatMap((client) => all.servers.filter((server) => meets(client, server)).map((server) => ({ client, server })));
   const equals = pairs.map((pair) => ({ kind: 'equal', ...pair, act: () => equal(at, pair.client, pair.server) }));
   const deserted = pairs
-    .filter(({ client, server }) => !client.runs && server.id === 'everything')
+    .filter(({ client, server }) => !('only' in client) && server.id === 'everything')
     .map((pair) => ({ kind: 'client killed', ...pair, act: () => abandoned(at, pair.client, pair.server) }));
   return [...kills, ...equals, ...deserted].filter((act) => only.every((word) => name(act).includes(word)));
 }

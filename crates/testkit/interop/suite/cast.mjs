@@ -6,7 +6,10 @@ const version = versions();
 const call = (name, input = {}) => ({ method: 'tools/call', params: { name, arguments: input } });
 const MEBIBYTE = 1 << 20;
 
-/** Clients, in the order of the page. `lacks`: requests that it cannot make. `runs`: a process for each request, so there is no session. */
+/**
+ * Clients, in the order of the page. `lacks`: requests that it cannot make. `only`: it is started for each request, which takes a second, so it
+ * makes one of each of these.
+ */
 export function clients(at) {
   const script = (name) => at.script(`clients/${name}`);
   const legacy = ['subscriptions/listen'];
@@ -24,8 +27,7 @@ export function clients(at) {
       command: [at.node, script('inspector.mjs')],
       era: 'auto',
       told: { node: at.nodeOfInspector, inspector: at.inspector },
-      lacks: ['ping', 'completion/complete', 'resources/subscribe', 'resources/unsubscribe', 'resources/templates/list', ...legacy],
-      runs: true,
+      only: ['tools/list', 'tools/call', 'resources/read', 'prompts/get'],
     },
   ];
 }
@@ -59,9 +61,8 @@ export function meets(client, server) {
 
 /** What this client is to ask this server. */
 export function steps(client, server) {
-  const able = server.steps.filter((step) => !client.lacks.includes(step.method));
-  // A second for each request: one of each kind.
-  return client.runs ? able.filter((step, n) => able.findIndex((other) => other.method === step.method) === n) : able;
+  if (client.only !== undefined) return client.only.map((method) => server.steps.find((step) => step.method === method));
+  return server.steps.filter((step) => !client.lacks.includes(step.method));
 }
 
 /** Who is killed under whom, how often between two calls and during one. A server that takes long to start is killed less often. */
