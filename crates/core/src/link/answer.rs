@@ -258,7 +258,7 @@ impl Link<'_> {
         }
     }
 
-    fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
+    pub(super) fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
         self.inflight
             .iter()
             .filter_map(|(id, entry)| Some((Token::new(id)?, entry.method, entry.generation)))
