@@ -209,6 +209,9 @@ impl Link<'_> {
             self.asked.restore_dead(&id);
             self.take_back(id);
         }
+        // Whoever owed a late answer is dead.
+        let generation = self.head.generation;
+        self.inflight.forget_settled(generation);
         for which in Which::ALL {
             if let Some(digest) = self.keepsakes.get(Kept::Seen, which.method().as_bytes()) {
                 self.lists.restore(which, digest);
@@ -258,7 +261,11 @@ impl Link<'_> {
     pub(super) fn opening_silent(&mut self, ms: u64) {
         self.tell(What::OpeningSilent(OpeningSilent { ms }));
         let because = Because::OpeningSilent { ms };
-        for (id, method, _) in self.in_flight_now() {
+        for (id, method, generation) in self.in_flight_now() {
+            if generation == HELD {
+                // It waits for the next one.
+                continue;
+            }
             let why = because.why(&self.about);
             let answer = settle::answer(&id, method, self.head.modern != 0, &why);
             self.push(Output::ToClient(answer));
