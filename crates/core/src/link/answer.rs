@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::event::{OpeningSilent, Status, What};
 use crate::message::again::Fate;
 use crate::message::frame::{Frame, Id, Kind, Scanner};
-use crate::message::inflight::{Token, Tracked};
+use crate::message::inflight::{Opened, Token, Tracked};
 use crate::message::lists::Which;
 use crate::message::{batch, settle, token};
 use crate::policy::Retry;
@@ -70,7 +70,9 @@ impl Link<'_> {
             | Life::Finished => return Route::Drop,
         };
         let answer = settle::answer(id, tracked, self.head.modern != 0, &why);
-        self.inflight.open(id, tracked, self.head.generation, now);
+        if self.inflight.open(id, tracked, self.head.generation, now) == Opened::Full {
+            return Route::Hold;
+        }
         self.inflight.answered_by_us(id);
         self.outputs.push_back(Output::ToClient(answer));
         Route::Instead

@@ -206,7 +206,11 @@ impl Client {
                     ""
                 };
                 // A batch that is longer than a buffer is not looked into.
-                let size = if lasting && dice.permille(20) { 70_000 } else { 0 };
+                let size = if lasting && dice.permille(20) {
+                    70_000
+                } else {
+                    0
+                };
                 let fill = "x".repeat(size);
                 (
                     "tools/call",
