@@ -510,6 +510,7 @@ impl Story {
             }
             Phase::Calm => {
                 self.phase = Phase::Ending;
+                self.outside.note(|| shell.told());
                 let process = self.outside.process.as_ref();
                 let up = process
                     .filter(|process| process.serves())

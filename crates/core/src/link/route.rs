@@ -442,6 +442,8 @@ impl Link<'_> {
     fn notified(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
         let method = frame.method.as_deref().unwrap_or_default();
         match method {
+            // What a server on its way down has begun is answered by us or begun anew.
+            "notifications/progress" if matches!(self.life, Life::Swapping(_)) => Route::Drop,
             "notifications/progress" if !self.again.may_progress(line) => Route::Drop,
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
