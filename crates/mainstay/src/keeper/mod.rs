@@ -310,9 +310,9 @@ impl<'p> Keeper<'p> {
             self.unread_until,
         ];
         let due = due.into_iter().flatten().min();
-        // A timer that is set and not yet due needs no look: it wakes us.
+        // A timer that wakes us too early costs one look; one that is set anew for each message costs more.
         if let Some(at) = due
-            && (self.timer_at != due || self.now >= at)
+            && self.timer_at.is_none_or(|set| at < set || self.now >= set)
         {
             let wait = Duration::from_nanos(at - self.now);
             let deadline = tokio::time::Instant::now() + wait;
