@@ -32,6 +32,8 @@ fn many_of_all_kinds() {
         let before: Vec<i64> = (0..320).map(|n| ask(&mut scene, n)).collect();
         scene.taken();
         scene.kill(generation);
+        // Whatever comes from here on is not for this generation any more.
+        scene.exit(generation);
         let after: Vec<i64> = (0..320).map(|n| ask(&mut scene, n)).collect();
         let ids: Vec<i64> = before.iter().chain(&after).copied().collect();
         let all = scene.read_answers(&ids);
