@@ -88,6 +88,8 @@ pub struct Link<'a> {
     changed_in_replay: Vec<Which>,
     /// A server of this session has died of `server/discover`.
     discover_killed: bool,
+    /// Questions of a dead generation's; that they are taken back is on its way to the client.
+    taken_back: Vec<Vec<u8>>,
 }
 
 /// What is on its way to the client and will have been said once it is written.
@@ -144,6 +146,7 @@ impl<'a> Link<'a> {
             lists_from_record: false,
             changed_in_replay: Vec::new(),
             discover_killed: false,
+            taken_back: Vec::new(),
             limits,
         }
     }

@@ -12,7 +12,7 @@ use crate::message::again::Fate;
 use crate::message::frame::{Frame, Id, Kind};
 use crate::message::inflight::{Token, Tracked};
 use crate::message::lists::Which;
-use crate::message::settle;
+use crate::message::{batch, settle};
 use crate::policy::Retry;
 
 impl Link<'_> {
@@ -31,7 +31,19 @@ impl Link<'_> {
     }
 
     /// Answers a request that no server will see.
-    pub(super) fn refuse(&mut self, now: Moment, frame: &Frame<'_>) -> Route {
+    pub(super) fn refuse(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+        if frame.method.as_deref() == Some("notifications/initialized") {
+            self.head.initialized = 1;
+        }
+        if frame.kind == Kind::Batch {
+            let mut route = Route::Drop;
+            batch::each_member(line, |member| {
+                if self.refuse(now, &member, b"") == Route::Instead {
+                    route = Route::Instead;
+                }
+            });
+            return route;
+        }
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
             return Route::Drop;
         };
@@ -187,9 +199,8 @@ impl Link<'_> {
             .collect();
         for id in pending {
             self.asked.restore_dead(&id);
-            self.push(Output::ToClient(settle::cancel(&id, GONE)));
+            self.take_back(id);
         }
-        self.keepsakes.clear(Kept::Asked);
         for which in Which::ALL {
             if let Some(digest) = self.keepsakes.get(Kept::Seen, which.method().as_bytes()) {
                 self.lists.restore(which, digest);
@@ -200,9 +211,16 @@ impl Link<'_> {
     /// The generation is gone: what it asked the client is taken back.
     pub(super) fn cancel_asked(&mut self) {
         for id in self.asked.died() {
-            self.push(Output::ToClient(settle::cancel(&id, GONE)));
+            self.take_back(id);
         }
-        self.keepsakes.clear(Kept::Asked);
+        let generation = self.head.generation;
+        self.inflight.forget_settled(generation);
+    }
+
+    /// A successor takes it back once more, unless that has been written.
+    fn take_back(&mut self, id: Vec<u8>) {
+        self.push(Output::ToClient(settle::cancel(&id, GONE)));
+        self.taken_back.push(id);
     }
 
     /// All lines of the server have reached the client: what they answered is closed for good.
@@ -219,6 +237,9 @@ impl Link<'_> {
     /// All lines of ours have reached the client: what they answered is closed.
     pub fn written(&mut self) {
         self.inflight.written();
+        for id in core::mem::take(&mut self.taken_back) {
+            self.keepsakes.remove(Kept::Asked, &id);
+        }
         if core::mem::take(&mut self.on_way.greeting_of_ours) {
             self.head.greeted = 1;
         }

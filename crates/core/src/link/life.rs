@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::io::Exited;
+use super::route::HELD;
 use super::state::{Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Swapping, Then, Up};
 use super::{Link, Output};
 use crate::clock::Moment;
@@ -432,6 +433,12 @@ impl Link<'_> {
             drop(all);
             let ms = now.ms_since(entry.opened);
             let because = Because::Deadline { ms };
+            if entry.generation == HELD {
+                // No server has seen it.
+                self.let_go(&id);
+                self.answer(&id, entry.method, &because);
+                continue;
+            }
             let answer = settle::answer(
                 &id,
                 entry.method,
