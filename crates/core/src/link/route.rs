@@ -407,7 +407,7 @@ impl Link<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
-        // A call that has led to a question is not sent again: the question would be asked twice.
+        self.forget_calls();
         match self.asked.open(self.head.generation, id) {
             Label::Same => {
                 self.keepsakes.put(Kept::Asked, id, b"");
@@ -425,6 +425,16 @@ impl Link<'_> {
                 let answer = settle::error(id, "too many requests wait for the client", "{}");
                 self.push(Output::ToServer(answer));
                 Route::Drop
+            }
+        }
+    }
+
+    /// A call that has led to a question is not sent again: the question would be asked twice. Which one has is not told, so
+    /// it may be any.
+    fn forget_calls(&mut self) {
+        for (id, entry) in self.inflight.iter() {
+            if entry.method == Tracked::ToolsCall {
+                self.again.forget(id);
             }
         }
     }

@@ -79,6 +79,24 @@ impl Scene {
         handle.signal(Signal::KILL).unwrap();
     }
 
+    /// Stops a generation from outside, so that everything that is asked stays in flight; returns when it is stopped.
+    pub fn freeze(&self, generation: u32) {
+        let who = self.server(generation);
+        Handle::open(who).unwrap().signal(Signal::STOP).unwrap();
+        until("the server is stopped", || {
+            let stat = mainstay_os::census::stat(who.pid).unwrap();
+            (stat.state == b'T').then_some(())
+        });
+    }
+
+    /// Waits until nothing of what the client wrote is left in its pipe: it is in flight.
+    pub fn taken(&self) {
+        let to = self.client.wire.writer().unwrap();
+        until("the client's pipe is empty", || {
+            (rustix::io::ioctl_fionread(to).unwrap() == 0).then_some(())
+        });
+    }
+
     /// Waits for the end of a generation; its `exit` event.
     pub fn exit(&self, generation: u32) -> Value {
         self.stage

@@ -230,7 +230,7 @@ impl Server<'_> {
                 write(lines.as_bytes())?;
                 self.content(id, &json!({"done": true}))
             }
-            Outcome::Big(bytes) => big(id, bytes),
+            Outcome::Big(bytes, die_after) => big(id, bytes, die_after),
             Outcome::Held => self.content(id, &self.hold.all(self.flags.generation)),
             Outcome::Ask { method, wait } => {
                 let waits = wait.then(|| id.clone());
@@ -331,17 +331,20 @@ fn capabilities(flags: &Flags) -> Value {
 }
 
 /// A result of that many bytes, made as it is written: a big line needs no big server.
-fn big(id: &Value, bytes: u64) -> io::Result<()> {
+fn big(id: &Value, bytes: u64, die_after: Option<u64>) -> io::Result<()> {
     write(
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#)
             .as_bytes(),
     )?;
     let chunk = vec![b'x'; 64 * 1024];
-    let mut left = bytes as usize;
+    let mut left = die_after.unwrap_or(bytes) as usize;
     while left > 0 {
         let part = left.min(chunk.len());
         write(&chunk[..part])?;
         left -= part;
+    }
+    if die_after.is_some() {
+        kill_process(getpid(), Signal::KILL)?;
     }
     write(b"\"}]}}\n")
 }

@@ -26,8 +26,8 @@ pub enum Outcome {
     After(Duration, Value),
     /// So many numbered notifications, then an answer.
     Notify(u64),
-    /// A text of that many bytes.
-    Big(u64),
+    /// A text of that many bytes; it dies after so many of them.
+    Big(u64, Option<u64>),
     /// Everything that is held in memory.
     Held,
     /// A question to the client; the answer waits for the client's, or not.
@@ -57,7 +57,7 @@ const TOOLS: [(&str, &str); 19] = [
     ("echo", "says what it was told"),
     ("pid", "who the server is"),
     ("sleep", "answers after {ms}"),
-    ("big", "a text of {bytes}"),
+    ("big", "a text of {bytes}; dies after {die_after} of them"),
     (
         "env",
         "arguments, environment, directory, umask, signals, descriptors",
@@ -103,7 +103,7 @@ pub fn list(flags: &Flags) -> Vec<Value> {
         .map(|(name, description)| {
             let mut tool = json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
             match name {
-                "look" | "steps" => tool["annotations"] = json!({"readOnlyHint": true}),
+                "look" | "steps" | "ask" => tool["annotations"] = json!({"readOnlyHint": true}),
                 "put" => tool["annotations"] = json!({"idempotentHint": true}),
                 _ => {}
             }
@@ -154,7 +154,10 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
                 Duration::from_millis(number("ms")),
                 json!({"slept": number("ms")}),
             ),
-            "big" => Outcome::Big(number("bytes")),
+            "big" => Outcome::Big(
+                number("bytes"),
+                arguments.get("die_after").and_then(Value::as_u64),
+            ),
             "env" => Outcome::Now(surroundings()?),
             "crash" => crash(
                 arguments.get("signal").and_then(Value::as_i64),
