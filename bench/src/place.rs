@@ -113,6 +113,11 @@ impl<'p> Place<'p> {
         });
     }
 
+    /// A step of a measurement is done that starts nobody and waits for nobody.
+    pub fn step(&self) {
+        self.watchdog.step();
+    }
+
     /// Waits until so many links rest: their cards. A link at rest has no server.
     pub fn resting(&self, links: usize) -> Vec<Card> {
         until("the servers are put to rest", || {

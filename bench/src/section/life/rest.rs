@@ -94,6 +94,7 @@ fn resting(place: &Place<'_>, links: usize) -> io::Result<(Memory, Series)> {
     for mut lane in lanes {
         waking.push(lane.talk.ask(&small)?);
         lane.end()?;
+        place.step();
     }
     place.wait_empty()?;
     Ok((memory, waking))
