@@ -37,7 +37,7 @@ fn halves(line: &str) {
     let stdin = format!("/proc/{}/fd/0", scene.server(1).pid);
     until("part of the line is with the server", || {
         let pipe = fs::File::open(&stdin).unwrap();
-        (rustix::io::ioctl_fionread(&pipe).unwrap() > 0).then_some(())
+        (rustix::io::ioctl_fionread(&pipe).unwrap() > 4_096).then_some(())
     });
     scene.kill(1);
     scene.exit(1);

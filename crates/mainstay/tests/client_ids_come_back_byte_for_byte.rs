@@ -30,11 +30,11 @@ fn answer(scene: &mut Scene) -> String {
 fn from_us_at_a_death() {
     let mut scene = Scene::open(&["--restart-budget", "100"], &[]);
     let call = r#""method":"tools/call","params":{"name":"add"}"#;
-    scene.freeze(1);
+    scene.mute();
     for token in TOKENS {
         ask(&scene, token, call);
     }
-    scene.taken();
+    scene.swallowed(TOKENS.len());
     scene.kill(1);
     for token in TOKENS {
         let line = answer(&mut scene);

@@ -89,6 +89,19 @@ impl Scene {
         });
     }
 
+    /// The server reads from now on and answers nothing: what is asked is in flight and may have taken effect.
+    pub fn mute(&mut self) {
+        let line = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/mute\"}\n";
+        self.client.wire.send_bytes(line).unwrap();
+    }
+
+    /// Waits until a muted server has read this many messages.
+    pub fn swallowed(&mut self, number: usize) {
+        for _ in 0..number {
+            assert_eq!(self.message()["method"], "notifications/swallowed");
+        }
+    }
+
     /// Waits until nothing of what the client wrote is left in its pipe: it is in flight.
     pub fn taken(&self) {
         let to = self.client.wire.writer().unwrap();

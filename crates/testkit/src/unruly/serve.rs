@@ -28,6 +28,7 @@ pub fn serve(flags: &Flags) -> io::Result<()> {
         record,
         due: Vec::new(),
         heard: false,
+        muted: false,
         calls: 0,
         counted: Counted::default(),
         hold: Hold::default(),
@@ -41,6 +42,8 @@ struct Server<'a> {
     /// Answers that wait for their moment.
     due: Vec<(Moment, Value)>,
     heard: bool,
+    /// `notifications/mute` came: it reads and answers nothing.
+    muted: bool,
     calls: u64,
     counted: Counted,
     hold: Hold,
@@ -114,6 +117,13 @@ impl Server<'_> {
             return Ok(());
         };
         self.hold.hear(line);
+        if message["method"] == "notifications/mute" {
+            self.muted = true;
+        } else if self.muted {
+            // Read and not answered: only the client of a test learns that much.
+            let swallowed = json!({"jsonrpc": "2.0", "method": "notifications/swallowed"});
+            return write(format!("{swallowed}\n").as_bytes());
+        }
         if let Value::Array(batch) = message {
             batch.iter().try_for_each(|one| self.message(one))
         } else {
