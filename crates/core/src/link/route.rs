@@ -280,6 +280,11 @@ impl Link<'_> {
                 Route::Forward
             }
             Kind::Batch => {
+                let mut members = 0;
+                batch::each_member(line, |_| members += 1);
+                if members > self.inflight.room() {
+                    return Route::Hold;
+                }
                 self.head.spoken = 1;
                 batch::each_member(line, |member| {
                     if let (Kind::Request, Id::Token(id)) = (member.kind, member.id) {
