@@ -32,6 +32,7 @@ use crate::message::asked::Asked;
 use crate::message::inflight::{Inflight, Slot, Token};
 use crate::message::lists::{Lists, Which};
 use crate::message::remembered::Remembered;
+use crate::message::tasks::Tasks;
 use crate::policy::Policy;
 use crate::record::keepsakes::{Keepsakes, Kind as Kept};
 use crate::record::{Head, Phase, Record};
@@ -70,6 +71,8 @@ pub struct Link<'a> {
     asked: Asked,
     /// What the client has seen of the server's lists.
     lists: Lists,
+    /// What the server works on after it has answered.
+    tasks: Tasks,
     /// Requests of ours at the server.
     own: Own,
     /// Client messages that wait within us, in order.
@@ -136,6 +139,7 @@ impl<'a> Link<'a> {
             again: Again::new(limits.held_bytes as usize),
             asked: Asked::new(),
             lists: Lists::default(),
+            tasks: Tasks::default(),
             own: Own::default(),
             held: VecDeque::new(),
             held_bytes: 0,

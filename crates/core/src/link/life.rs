@@ -408,9 +408,10 @@ impl Link<'_> {
             || !self.opened()
             || !self.inflight.is_empty()
             || self.asked.pending() > 0
-            || !self.own.is_empty()
+            || self.own.wants_more()
             || self.subscribed();
-        (!awake).then(|| up.used.after_ms(self.limits.hibernate_ms))
+        let idle = up.used.after_ms(self.limits.hibernate_ms);
+        (!awake).then(|| idle.max(self.tasks.until().unwrap_or(idle)))
     }
 
     /// When the oldest request has taken too long.

@@ -17,6 +17,7 @@ use crate::message::envelope;
 use crate::message::frame::{Frame, Kind, Scanner};
 use crate::message::inflight::{Token, Tracked};
 use crate::message::lists::{self, Check, Which};
+use crate::message::tasks::Tasks;
 use crate::record::Phase;
 use crate::server::health::Health;
 
@@ -38,6 +39,8 @@ impl Link<'_> {
         };
         self.head.generation += 1;
         self.head.set_phase(Phase::Serving);
+        // They lived in the memory of the last one.
+        self.tasks = Tasks::default();
         let on_trial = trial.is_some();
         self.life = Life::Up(Up {
             since: now,

@@ -110,7 +110,10 @@ impl Link<'_> {
         match &mut self.life {
             Life::Up(up) => {
                 up.silence = Silence::Broken;
-                up.used = now;
+                // An answer to a question of our own is of use to nobody else.
+                if !matches!(frame.id, Id::Token(id) if Own::is(id)) {
+                    up.used = now;
+                }
                 up.health.heard(now);
                 self.knows_probes = up.health.knows();
             }
@@ -121,6 +124,9 @@ impl Link<'_> {
             | Life::Resting
             | Life::Abandoned(_)
             | Life::Finished => return Route::Drop,
+        }
+        if self.limits.hibernate_ms > 0 {
+            self.tasks.seen(now, line);
         }
         let route = match frame.kind {
             Kind::Request => self.server_asks(frame, line),
