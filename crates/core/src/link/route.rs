@@ -152,6 +152,13 @@ impl Link<'_> {
         route
     }
 
+    /// The server wrote something, be it a part of a line: it is there.
+    pub fn server_wrote(&mut self, now: Moment) {
+        if let Life::Up(up) = &mut self.life {
+            up.health.heard(now);
+        }
+    }
+
     /// Learns what is known of a long line from the server before it is forwarded: may it go on?
     pub fn server_known(&mut self, frame: Option<&Frame<'_>>) -> Route {
         match &self.life {
@@ -669,8 +676,8 @@ impl Link<'_> {
     /// Tells the health whether the server has work.
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
-        // Nothing of ours may reach a server before the client's own opening.
-        let opened = self.opened();
+        // Nothing of ours may reach a server before it has answered the client's own opening.
+        let opened = self.opened() || self.answer_routed;
         if let Life::Up(up) = &mut self.life {
             let serving = matches!(up.stage, Stage::Serving) && opened;
             if busy || !serving {
