@@ -26,7 +26,10 @@ impl Keeper<'_> {
                 .and_then(|server| server.stdout.as_ref())
             {
                 // A broken pipe on our reading side is an end like any other.
-                step |= self.down.fill(stdout, cx).unwrap_or(true);
+                if self.down.fill(stdout, cx).unwrap_or(true) {
+                    self.link.server_wrote(self.now);
+                    step = true;
+                }
             }
             let Self {
                 down,
