@@ -319,7 +319,7 @@ pub enum Cause {
     KeeperLost,
     /// The generation was to be replaced or put to rest.
     Renewal(Renewing),
-    /// The next generation cannot go on with the client's session.
+    /// The server cannot go on with the client's session.
     Differs,
 }
 
@@ -343,7 +343,7 @@ impl fmt::Display for Cause {
             Self::StartFailed => f.write_str("the server could not be started"),
             Self::KeeperLost => f.write_str("the keeper was killed"),
             Self::Renewal(why) => write!(f, "{why}"),
-            Self::Differs => f.write_str("the next generation cannot go on with the session"),
+            Self::Differs => f.write_str("the server cannot go on with the session"),
         }
     }
 }

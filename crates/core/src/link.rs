@@ -32,6 +32,7 @@ use crate::message::asked::Asked;
 use crate::message::inflight::{Inflight, Slot, Token};
 use crate::message::lists::{Lists, Which};
 use crate::message::remembered::Remembered;
+use crate::message::tasks::Tasks;
 use crate::policy::Policy;
 use crate::record::keepsakes::{Keepsakes, Kind as Kept};
 use crate::record::{Head, Phase, Record};
@@ -70,6 +71,8 @@ pub struct Link<'a> {
     asked: Asked,
     /// What the client has seen of the server's lists.
     lists: Lists,
+    /// What the server works on after it has answered.
+    tasks: Tasks,
     /// Requests of ours at the server.
     own: Own,
     /// Client messages that wait within us, in order.
@@ -88,6 +91,8 @@ pub struct Link<'a> {
     changed_in_replay: Vec<Which>,
     /// A server of this session has died of `server/discover`.
     discover_killed: bool,
+    /// Questions of a dead generation's; that they are taken back is on its way to the client.
+    taken_back: Vec<Vec<u8>>,
 }
 
 /// What is on its way to the client and will have been said once it is written.
@@ -134,6 +139,7 @@ impl<'a> Link<'a> {
             again: Again::new(limits.held_bytes as usize),
             asked: Asked::new(),
             lists: Lists::default(),
+            tasks: Tasks::default(),
             own: Own::default(),
             held: VecDeque::new(),
             held_bytes: 0,
@@ -144,6 +150,7 @@ impl<'a> Link<'a> {
             lists_from_record: false,
             changed_in_replay: Vec::new(),
             discover_killed: false,
+            taken_back: Vec::new(),
             limits,
         }
     }

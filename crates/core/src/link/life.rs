@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::io::Exited;
+use super::route::HELD;
 use super::state::{Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Swapping, Then, Up};
 use super::{Link, Output};
 use crate::clock::Moment;
@@ -407,9 +408,10 @@ impl Link<'_> {
             || !self.opened()
             || !self.inflight.is_empty()
             || self.asked.pending() > 0
-            || !self.own.is_empty()
+            || self.own.wants_more()
             || self.subscribed();
-        (!awake).then(|| up.used.after_ms(self.limits.hibernate_ms))
+        let idle = up.used.after_ms(self.limits.hibernate_ms);
+        (!awake).then(|| idle.max(self.tasks.until().unwrap_or(idle)))
     }
 
     /// When the oldest request has taken too long.
@@ -432,6 +434,12 @@ impl Link<'_> {
             drop(all);
             let ms = now.ms_since(entry.opened);
             let because = Because::Deadline { ms };
+            if entry.generation == HELD {
+                // No server has seen it.
+                self.let_go(&id);
+                self.answer(&id, entry.method, &because);
+                continue;
+            }
             let answer = settle::answer(
                 &id,
                 entry.method,

@@ -1,10 +1,10 @@
 //! Answers from the record: while a server is not up yet, what an earlier session saw is told to the client, and
 //! compared when the server itself speaks.
 
-use super::state::{Because, Life, Silence, Stage};
+use super::state::{Life, Silence, Stage};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
-use crate::event::{Cause, Instant, What};
+use crate::event::{Instant, What};
 use crate::message::envelope;
 use crate::message::frame::{Frame, Id, Kind};
 use crate::message::inflight::{Token, Tracked};
@@ -211,10 +211,10 @@ impl Link<'_> {
                 Route::Drop
             }
             (Kind::Blank | Kind::Junk, _) => Route::Drop,
-            (
-                Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch,
-                _,
-            ) => self.hold_back(now, frame, line),
+            (Kind::Batch, _) => Route::Hold,
+            (Kind::Request | Kind::Notification | Kind::Response | Kind::Error, _) => {
+                self.hold_back(now, frame, line)
+            }
         }
     }
 
@@ -226,9 +226,7 @@ impl Link<'_> {
             if let Some(digest) = self.params_digest() {
                 self.remembered.forget_opening(digest);
             }
-            self.differs(what.into());
-            self.settle_all(&Because::Differs { what: what.into() });
-            self.stop(now, Cause::Differs);
+            self.end_differing(now, what.into());
             return;
         }
         self.learn_opening(line);

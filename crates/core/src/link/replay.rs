@@ -17,6 +17,7 @@ use crate::message::envelope;
 use crate::message::frame::{Frame, Kind, Scanner};
 use crate::message::inflight::{Token, Tracked};
 use crate::message::lists::{self, Check, Which};
+use crate::message::tasks::Tasks;
 use crate::record::Phase;
 use crate::server::health::Health;
 
@@ -38,6 +39,8 @@ impl Link<'_> {
         };
         self.head.generation += 1;
         self.head.set_phase(Phase::Serving);
+        // They lived in the memory of the last one.
+        self.tasks = Tasks::default();
         let on_trial = trial.is_some();
         self.life = Life::Up(Up {
             since: now,
@@ -61,6 +64,7 @@ impl Link<'_> {
         } else {
             self.resume(now);
         }
+        self.busy_or_idle(now);
     }
 
     /// Whether the client has, or is about to have, the answer to its `initialize`.
@@ -137,13 +141,16 @@ impl Link<'_> {
             return true;
         };
         if told.version != says.version {
+            let by = if self.head.generation > 1 {
+                "its predecessor"
+            } else {
+                "the record of an earlier session"
+            };
             let what = format!(
-                "it speaks protocol version {}, the client was told {}",
+                "it speaks protocol version {}, the client was told {} by {by}",
                 says.version, told.version
             );
-            self.differs(what.clone());
-            self.settle_all(&Because::Differs { what });
-            self.stop(now, Cause::Differs);
+            self.end_differing(now, what);
             return false;
         }
         let lost: Vec<&str> = told
@@ -156,6 +163,17 @@ impl Link<'_> {
             self.differs(format!("it has lost {}", lost.join(", ")));
         }
         true
+    }
+
+    /// The server cannot go on with the session: it ends, and whoever still asks is told why.
+    pub(super) fn end_differing(&mut self, now: Moment, what: String) {
+        self.differs(what.clone());
+        let because = Because::Differs { what };
+        self.settle_all(&because);
+        self.stop(now, Cause::Differs);
+        if let Life::Closing(closing) = &mut self.life {
+            closing.because = because;
+        }
     }
 
     /// One of our replayed requests has its answer.
@@ -178,7 +196,14 @@ impl Link<'_> {
     pub(super) fn replay_silent(&mut self, now: Moment) {
         let Life::Up(up) = &mut self.life else { return };
         match up.stage {
-            Stage::Greeting { .. } => self.renew(now, Renewing::Opening),
+            Stage::Greeting { .. } => match &mut up.giving_way {
+                // It is to be replaced anyway.
+                Some(giving_way) => {
+                    giving_way.until = now;
+                    self.give_way_if_drained(now);
+                }
+                None => self.renew(now, Renewing::Opening),
+            },
             // It has opened: what it leaves unanswered is its own affair.
             Stage::Replaying { .. } => self.resume(now),
             Stage::Instant | Stage::Serving => {}

@@ -11,7 +11,7 @@ use crate::event::{Junk, What};
 use crate::limits::HELD_LINE_BYTES;
 use crate::message::asked::{Answered, Label};
 use crate::message::envelope::{self, Era, cancelled_id};
-use crate::message::frame::{Frame, Id, Kind};
+use crate::message::frame::{Frame, Id, Kind, Scanner};
 use crate::message::inflight::{Opened, Tracked};
 use crate::message::lists::Which;
 use crate::message::{batch, settle, token};
@@ -31,7 +31,7 @@ impl Link<'_> {
                 Stage::Serving => self.track(now, frame, line),
                 Stage::Instant => self.line_before_opening(now, frame, line),
                 Stage::Greeting { .. } | Stage::Replaying { .. } if up.trial.is_some() => {
-                    self.refuse(now, frame)
+                    self.refuse(now, frame, line)
                 }
                 Stage::Greeting { .. } | Stage::Replaying { .. } => Route::Hold,
             },
@@ -44,7 +44,7 @@ impl Link<'_> {
             }) => Route::Hold,
             Life::Resting => self.line_at_rest(now, frame, line),
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => {
-                let route = self.refuse(now, frame);
+                let route = self.refuse(now, frame, line);
                 self.finish_if_done();
                 route
             }
@@ -96,7 +96,7 @@ impl Link<'_> {
             self.life,
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished
         ) {
-            self.refuse(now, frame);
+            self.refuse(now, frame, b"");
             self.finish_if_done();
             return;
         }
@@ -110,7 +110,10 @@ impl Link<'_> {
         match &mut self.life {
             Life::Up(up) => {
                 up.silence = Silence::Broken;
-                up.used = now;
+                // An answer to a question of our own is of use to nobody else.
+                if !matches!(frame.id, Id::Token(id) if Own::is(id)) {
+                    up.used = now;
+                }
                 up.health.heard(now);
                 self.knows_probes = up.health.knows();
             }
@@ -121,6 +124,9 @@ impl Link<'_> {
             | Life::Resting
             | Life::Abandoned(_)
             | Life::Finished => return Route::Drop,
+        }
+        if self.limits.hibernate_ms > 0 {
+            self.tasks.seen(now, line);
         }
         let route = match frame.kind {
             Kind::Request => self.server_asks(frame, line),
@@ -265,7 +271,9 @@ impl Link<'_> {
             Kind::Notification => {
                 match frame.method.as_deref() {
                     Some("notifications/initialized") => self.head.initialized = 1,
-                    Some("notifications/cancelled") => self.client_cancels(line),
+                    Some("notifications/cancelled") if self.client_cancels(line) => {
+                        return Route::Drop;
+                    }
                     Some(_) | None => {}
                 }
                 self.busy_or_idle(now);
@@ -320,17 +328,22 @@ impl Link<'_> {
             | Tracked::Subscribe => self.again.keep(id, line),
             Tracked::Task | Tracked::Other => {}
         }
+        self.note_era(tracked, line);
+        Route::Forward
+    }
+
+    /// The first request that belongs to an era fixes it.
+    fn note_era(&mut self, tracked: Tracked, line: &[u8]) {
         if self.head.modern == 0
-            && self.head.greeted == 0
+            && !self.greeted()
             && tracked != Tracked::Initialize
             && envelope::era(line) == Era::Modern
         {
             self.head.modern = 1;
             if let Some(meta) = envelope::meta(line) {
-                self.keepsakes.put(Kept::Greeting, b"meta", meta);
+                self.keepsakes.put(Kept::Greeting, b"meta", &meta);
             }
         }
-        Route::Forward
     }
 
     /// Whether a tool says of itself that calling it twice does no harm, and nothing in the call speaks against it.
@@ -343,12 +356,31 @@ impl Link<'_> {
             && !envelope::has_param(line, &["task", "inputResponses", "requestState"])
     }
 
-    fn client_cancels(&mut self, line: &[u8]) {
-        if let Some(id) = cancelled_id(line) {
-            self.inflight.close(id);
-            self.again.forget(id);
-            self.stop_listening(id);
+    /// The client takes a request back; whether no server has seen it yet.
+    fn client_cancels(&mut self, line: &[u8]) -> bool {
+        let Some(id) = cancelled_id(line) else {
+            return false;
+        };
+        let entry = self.inflight.close(id);
+        self.again.forget(id);
+        self.stop_listening(id);
+        let held = entry.is_some_and(|entry| entry.generation == HELD);
+        if held {
+            self.let_go(id);
         }
+        held
+    }
+
+    /// Forgets a request that waits within us: it has its answer, or needs none.
+    pub(super) fn let_go(&mut self, id: &[u8]) {
+        self.held.retain(|line| {
+            let mut scanner = Scanner::new();
+            scanner.feed(line);
+            let frame = scanner.frame();
+            let same = matches!(frame.id, Id::Token(held) if token::same(held, id));
+            !(frame.kind == Kind::Request && same)
+        });
+        self.held_bytes = self.held.iter().map(Vec::len).sum();
     }
 
     fn stop_listening(&mut self, id: &[u8]) {
@@ -381,7 +413,7 @@ impl Link<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
-        // A call that has led to a question is not sent again: the question would be asked twice.
+        self.forget_calls();
         match self.asked.open(self.head.generation, id) {
             Label::Same => {
                 self.keepsakes.put(Kept::Asked, id, b"");
@@ -403,10 +435,22 @@ impl Link<'_> {
         }
     }
 
+    /// A call that has led to a question is not sent again: the question would be asked twice. Which one has is not told, so
+    /// it may be any.
+    fn forget_calls(&mut self) {
+        for (id, entry) in self.inflight.iter() {
+            if entry.method == Tracked::ToolsCall {
+                self.again.forget(id);
+            }
+        }
+    }
+
     fn notified(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
         let method = frame.method.as_deref().unwrap_or_default();
         match method {
-            "notifications/progress" if !self.again.may_progress(line) => Route::Drop,
+            "notifications/progress" if self.replaying() || !self.again.may_progress(line) => {
+                Route::Drop
+            }
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
             _ => {
@@ -517,6 +561,10 @@ impl Link<'_> {
 
     /// A message of the client's while nobody is there to take it: a request wakes the server.
     fn line_at_rest(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+        if frame.kind == Kind::Request {
+            let method = frame.method.as_deref().unwrap_or_default();
+            self.note_era(Tracked::of(method), line);
+        }
         if self.answered_from_record(now, frame, line) {
             return Route::Instead;
         }
@@ -647,13 +695,27 @@ impl Link<'_> {
             || self.keepsakes.each(Kept::Listen).next().is_some()
     }
 
+    /// Whether the server is being told what its predecessor knew.
+    fn replaying(&self) -> bool {
+        match &self.life {
+            Life::Up(up) => matches!(up.stage, Stage::Greeting { .. } | Stage::Replaying { .. }),
+            Life::Absent { .. }
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Closing(_)
+            | Life::Finished => false,
+        }
+    }
+
     /// Tells the health whether the server has work.
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
-        // Nothing of ours may reach a server before the client's own opening.
-        let opened = self.opened();
+        // A message of ours before the opening would fix the era, and a server that is not open yet may be slow.
+        let opened = self.opened() || self.on_way.answer || self.on_way.greeting_of_ours;
         if let Life::Up(up) = &mut self.life {
-            let serving = matches!(up.stage, Stage::Serving) && opened;
+            let serving = opened && matches!(up.stage, Stage::Serving);
             if busy || !serving {
                 up.health.busy(now);
             } else {

@@ -283,9 +283,9 @@ impl Why<'_> {
                 "MCP server '{name}' answered {word} with more than {} MiB, which is more than can be held; ask for less",
                 HELD_LINE_BYTES >> 20
             ),
-            Self::Differs { name, what } => format!(
-                "MCP server '{name}' was started again, but its new generation cannot go on with this session: {what}; connect again"
-            ),
+            Self::Differs { name, what } => {
+                format!("MCP server '{name}' cannot go on with this session: {what}; connect again")
+            }
             Self::Asked { name } => format!(
                 "MCP server '{name}' was ended by `mainstay stop` and has not answered {word}; it was not started again: connect again if \
                  it is needed; {}",

@@ -62,6 +62,8 @@ impl Keeper<'_> {
             } = self;
             down.finish(&mut |show| route_down(link, *now, show));
             self.write_client(cx);
+            // Its stdin is about to be closed, and with it goes what it has not read.
+            self.unread = self.unread_lines();
             let tree_empty = self.tree_is_empty();
             self.handle(Input::StdoutClosed { tree_empty });
             return true;
@@ -78,7 +80,10 @@ impl Keeper<'_> {
             return false;
         };
         let mut moved = false;
-        let mut result = self.down.drain(out, cx).map(|drained| moved |= drained);
+        let mut result = self
+            .down
+            .drain(out, cx, |_| ())
+            .map(|drained| moved |= drained);
         if moved && self.down.flushed() {
             self.link.delivered();
         }
@@ -185,7 +190,8 @@ impl Keeper<'_> {
         };
         let mut moved = false;
         let mut broken = false;
-        match self.up.drain(stdin, cx) {
+        let sent = &mut self.sent;
+        match self.up.drain(stdin, cx, |bytes| sent.add(bytes)) {
             Ok(drained) => moved |= drained,
             Err(_) => broken = true,
         }
@@ -194,12 +200,19 @@ impl Keeper<'_> {
             match stdin.poll_write(cx, self.to_server.make_contiguous()) {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(len)) => {
+                    self.sent.add(&self.to_server.make_contiguous()[..len]);
                     self.to_server.drain(..len);
                     moved = true;
                 }
                 Poll::Ready(Err(_)) => broken = true,
             }
         }
+        if broken && !server.stdin_closing {
+            self.unread = self.unread_lines();
+        }
+        let Some(server) = &mut self.server else {
+            return moved;
+        };
         if broken || (server.stdin_closing && self.up.flushed() && self.to_server.is_empty()) {
             server.stdin = None;
         }

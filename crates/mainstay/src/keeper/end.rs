@@ -1,5 +1,6 @@
 //! Ends: of the server, of its tree, and what must be passed on before each is told.
 
+use std::os::fd::AsFd;
 use std::task::Context;
 
 use mainstay_core::event::{OutOfMemory, Status};
@@ -63,6 +64,7 @@ impl Keeper<'_> {
             let tree_empty = self.tree_is_empty();
             if !served_on {
                 self.end_torn_line();
+                self.give_unread();
             }
             let stderr_tail = self.stderr.tail();
             let out_of_memory = self.out_of_memory(status);
@@ -145,6 +147,7 @@ impl Keeper<'_> {
         ended.told = true;
         let (pid, Ended { status, usage, .. }) = (who.pid, *ended);
         self.end_torn_line();
+        self.give_unread();
         let stderr_tail = self.stderr.tail();
         let out_of_memory = self.out_of_memory(status);
         let gone = Exited {
@@ -157,6 +160,33 @@ impl Keeper<'_> {
             tree_empty: true,
         };
         self.handle(Input::Exited(gone));
+    }
+
+    /// The lines that the server has not read, and that nobody else can read any more.
+    pub(super) fn unread_lines(&self) -> Vec<u8> {
+        let Some(Running {
+            stdin: Some(stdin), ..
+        }) = &self.server
+        else {
+            return Vec::new();
+        };
+        if self.server.as_ref().is_some_and(Running::stdin_has_readers) {
+            return Vec::new();
+        }
+        let unread = rustix::io::ioctl_fionread(stdin.as_fd()).unwrap_or(0);
+        let mut lines = self.sent.lines(unread as usize);
+        lines.extend_from_slice(self.up.unsent());
+        lines
+    }
+
+    /// What the dead server has not read is the link's again, before it hears of the death.
+    fn give_unread(&mut self) {
+        let lines = if self.unread.is_empty() {
+            self.unread_lines()
+        } else {
+            std::mem::take(&mut self.unread)
+        };
+        self.link.unread(&lines);
     }
 
     /// Whether memory had run out when the server was killed, by the counters of its leaf or of the machine.

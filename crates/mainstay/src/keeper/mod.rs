@@ -14,6 +14,7 @@ mod perform;
 pub mod plan;
 mod port;
 mod pump;
+mod sent;
 mod server;
 pub mod session;
 mod stderr;
@@ -47,6 +48,7 @@ use control::Control;
 use plan::Plan;
 use port::{Port, Way};
 use pump::Pump;
+use sent::Sent;
 use server::Running;
 use stderr::Stderr;
 use upkeep::Upkeep;
@@ -118,6 +120,10 @@ struct Keeper<'p> {
     /// Lines of ours to the client and to the server.
     to_client: VecDeque<u8>,
     to_server: VecDeque<u8>,
+    /// What went into the server's stdin last.
+    sent: Sent,
+    /// Lines that a server which reads no more has not read.
+    unread: Vec<u8>,
     server: Option<Running>,
     /// The state that the card shows.
     shown: &'static str,
@@ -201,6 +207,8 @@ impl<'p> Keeper<'p> {
             down: Pump::own(),
             to_client: VecDeque::new(),
             to_server: VecDeque::new(),
+            sent: Sent::new(),
+            unread: Vec::new(),
             server: None,
             shown: "",
             releasing: false,
@@ -310,9 +318,9 @@ impl<'p> Keeper<'p> {
             self.unread_until,
         ];
         let due = due.into_iter().flatten().min();
-        // A timer that is set and not yet due needs no look: it wakes us.
+        // A timer that wakes us too early costs one look; one that is set anew for each message costs more.
         if let Some(at) = due
-            && (self.timer_at != due || self.now >= at)
+            && self.timer_at.is_none_or(|set| at < set || self.now >= set)
         {
             let wait = Duration::from_nanos(at - self.now);
             let deadline = tokio::time::Instant::now() + wait;
@@ -346,6 +354,9 @@ impl<'p> Keeper<'p> {
         self.remember();
         self.up.give_back();
         self.down.give_back();
+        if self.link.in_flight() == 0 {
+            self.sent.give_back();
+        }
         mainstay_os::memory::trim();
     }
 

@@ -1,0 +1,113 @@
+//! The record belongs to one configuration: with other arguments, another variable or another program file the server itself
+//! is asked, and so it is with `--no-record`. A lazy link shows which: it starts a server only if the record has no answer.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/play.rs"]
+mod play;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, UNIX_EPOCH};
+
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::client::Launch;
+use mainstay_testkit::stage::{Stage, run};
+use play::{end, plain, starts};
+
+/// The server behind a program file of its own.
+fn server(stage: &Stage, flags: &[&str]) -> Vec<OsString> {
+    let program = stage.path("serve");
+    if !program.exists() {
+        fs::write(&program, "#!/bin/sh\nexec python3 -S plain.py \"$@\"\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        plain(stage, &[]);
+    }
+    let mut argv = vec![program.into()];
+    argv.extend(flags.iter().map(Into::into));
+    argv
+}
+
+/// Opens a session and ends it; how many servers that took.
+fn session(
+    stage: &Stage,
+    options: &[&str],
+    flags: &[&str],
+    variable: Option<(&str, &str)>,
+) -> usize {
+    let before = starts(stage);
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let argv = run(mainstay, options, server(stage, flags));
+    let mut client = Launch::new(stage, &argv)
+        .with(|command| command.envs(variable))
+        .start();
+    client.wire.initialize().unwrap();
+    let needed = starts(stage) - before;
+    end(client);
+    stage.census.assert_empty();
+    needed
+}
+
+fn age(stage: &Stage, file: &str, seconds: u64) {
+    let file = File::options().write(true).open(stage.path(file)).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds))
+        .unwrap();
+}
+
+#[test]
+fn only_the_very_same_is_the_same() {
+    let stage = Stage::new();
+    let lazy = ["--lazy"];
+    assert_eq!(session(&stage, &lazy, &[], None), 1, "nothing is known yet");
+    assert_eq!(session(&stage, &lazy, &[], None), 0, "the same");
+    assert_eq!(
+        session(&stage, &lazy, &["--more"], None),
+        1,
+        "other arguments"
+    );
+    assert_eq!(session(&stage, &lazy, &["--more"], None), 0);
+    let account = Some(("PLAIN_TOKEN", "another account"));
+    assert_eq!(session(&stage, &lazy, &[], account), 1, "another variable");
+    assert_eq!(session(&stage, &lazy, &[], account), 0);
+    assert_eq!(
+        session(&stage, &lazy, &[], Some(("TERM", "dumb"))),
+        0,
+        "another terminal"
+    );
+    age(&stage, "serve", 1_000_000_000);
+    assert_eq!(session(&stage, &lazy, &[], None), 1, "another program file");
+    assert_eq!(session(&stage, &lazy, &[], None), 0);
+}
+
+#[test]
+fn no_record_neither_writes_nor_reads() {
+    let stage = Stage::new();
+    let without = ["--lazy", "--no-record"];
+    assert_eq!(session(&stage, &without, &[], None), 1);
+    let kept =
+        || fs::read_dir(stage.path(".local/state/mainstay/record")).map_or(0, Iterator::count);
+    assert_eq!(kept(), 0);
+    assert_eq!(
+        session(&stage, &["--lazy"], &[], None),
+        1,
+        "there is nothing to read"
+    );
+    assert_eq!(kept(), 1);
+    assert_eq!(session(&stage, &["--lazy"], &[], None), 0);
+    assert_eq!(session(&stage, &without, &[], None), 1, "it is not read");
+}
+
+#[test]
+fn another_script_behind_the_same_interpreter() {
+    let stage = Stage::new();
+    let session = || {
+        let before = starts(&stage);
+        end(play::open(&stage, &["--lazy"], &[]));
+        starts(&stage) - before
+    };
+    assert_eq!((session(), session()), (1, 0));
+    age(&stage, "plain.py", 1_000_000_000);
+    assert_eq!((session(), session()), (1, 0));
+    stage.census.assert_empty();
+}

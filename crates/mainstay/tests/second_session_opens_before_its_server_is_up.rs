@@ -1,0 +1,113 @@
+//! What one session has seen answers the next one at once, while its server still starts: the opening, the list, a ping. A
+//! call waits for the server. The gate through which the server must go is opened only after the answers are there.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/play.rs"]
+mod play;
+
+use mainstay_testkit::stage::Stage;
+use play::{end, learn, modern, next, notes, pid, start, touch};
+use serde_json::json;
+
+const GATED: [&str; 2] = ["--gate", "gate"];
+
+#[test]
+fn initialize_and_list_before_a_call_after() {
+    let stage = Stage::new();
+    touch(&stage, "gate");
+    let learned = learn(&stage, &[], &GATED);
+    std::fs::remove_file(stage.path("gate")).unwrap();
+
+    let mut client = start(&stage, &[], &GATED);
+    let opened = client.wire.initialize().unwrap();
+    assert_eq!(opened["serverInfo"]["name"], "plain");
+    let listed = client.wire.request("tools/list", &json!({})).unwrap();
+    assert_eq!(listed["result"], learned);
+    assert_eq!(
+        client.wire.request("ping", &json!({})).unwrap()["result"],
+        json!({})
+    );
+    let call = client
+        .wire
+        .ask("tools/call", &json!({"name": "pid"}))
+        .unwrap();
+    let passed = notes(&stage)
+        .iter()
+        .filter(|note| note["passed"] == true)
+        .count();
+    assert_eq!(
+        passed, 1,
+        "only the first session's server has come through"
+    );
+
+    touch(&stage, "gate");
+    let answer = next(&mut client);
+    assert_eq!(
+        answer["id"], call,
+        "nothing but the answer: the lists are the same"
+    );
+    let server = answer["result"]["structuredContent"]["pid"]
+        .as_i64()
+        .unwrap();
+    assert_eq!(server, pid(&mut client));
+    // The server itself was opened by the client's own words, once, and got the call after them.
+    let heard: Vec<_> = notes(&stage)
+        .into_iter()
+        .filter(|note| note["pid"] == server)
+        .filter_map(|note| note["heard"]["method"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(
+        heard[..3],
+        ["initialize", "notifications/initialized", "tools/call"]
+    );
+    assert_eq!(
+        heard
+            .iter()
+            .filter(|method| *method == "initialize")
+            .count(),
+        1
+    );
+    let instant = stage.events("instant");
+    let of: Vec<_> = instant
+        .iter()
+        .map(|event| event["method"].clone())
+        .collect();
+    assert_eq!(of, ["initialize", "tools/list"]);
+    end(client);
+    stage.census.assert_empty();
+}
+
+#[test]
+fn discover_and_list_of_the_modern_era() {
+    let stage = Stage::new();
+    touch(&stage, "gate");
+    let mut client = start(&stage, &[], &GATED);
+    let ask = modern(json!({}));
+    let discovered = client.wire.request("server/discover", &ask).unwrap();
+    let listed = client.wire.request("tools/list", &ask).unwrap();
+    end(client);
+    std::fs::remove_file(stage.path("gate")).unwrap();
+
+    let mut client = start(&stage, &[], &GATED);
+    let again = client.wire.request("server/discover", &ask).unwrap();
+    assert_eq!(again["result"], discovered["result"]);
+    let again = client.wire.request("tools/list", &ask).unwrap();
+    assert_eq!(again["result"], listed["result"]);
+    let call = modern(json!({"name": "pid"}));
+    let call = client.wire.ask("tools/call", &call).unwrap();
+    let passed = notes(&stage)
+        .iter()
+        .filter(|note| note["passed"] == true)
+        .count();
+    assert_eq!(passed, 1);
+    touch(&stage, "gate");
+    let answer = next(&mut client);
+    assert_eq!(answer["id"], call);
+    assert!(
+        answer["result"]["structuredContent"]["pid"].is_i64(),
+        "{answer}"
+    );
+    end(client);
+    stage.census.assert_empty();
+}

@@ -1,0 +1,169 @@
+//! A plain server that tells what it heard, sessions with it, and what a client says in either era.
+#![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::ffi::OsString;
+use std::fs;
+
+use mainstay_os::census;
+use mainstay_os::identity::Handle;
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::client::{Client, Launch};
+use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// The version of the modern era.
+pub const MODERN: &str = "2026-07-28";
+
+/// The command of the plain server. Its file is written once: its age is a part of the configuration.
+pub fn plain(stage: &Stage, flags: &[&str]) -> Vec<OsString> {
+    let script = stage.path("plain.py");
+    if !script.exists() {
+        fs::write(&script, include_str!("plain.py")).unwrap();
+    }
+    let mut argv: Vec<OsString> = vec!["python3".into(), "-S".into(), script.into()];
+    argv.extend(flags.iter().map(Into::into));
+    argv
+}
+
+/// The words of `mainstay run` with these options for the plain server with these flags.
+pub fn words(stage: &Stage, options: &[&str], flags: &[&str]) -> Vec<OsString> {
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let server = plain(stage, flags);
+    run(mainstay, options, server)
+}
+
+/// Starts a session and says nothing yet.
+pub fn start(stage: &Stage, options: &[&str], flags: &[&str]) -> Client {
+    Launch::new(stage, &words(stage, options, flags)).start()
+}
+
+/// Starts a session and opens it.
+pub fn open(stage: &Stage, options: &[&str], flags: &[&str]) -> Client {
+    let mut client = start(stage, options, flags);
+    client.wire.initialize().unwrap();
+    client
+}
+
+/// A whole session that asks what every client asks, so that there is a record of it.
+pub fn learn(stage: &Stage, options: &[&str], flags: &[&str]) -> Value {
+    let mut client = open(stage, options, flags);
+    let tools = client.wire.request("tools/list", &json!({})).unwrap();
+    end(client);
+    tools["result"].clone()
+}
+
+/// Ends a session well.
+pub fn end(mut client: Client) {
+    let (status, rest) = client.finish();
+    let rest = String::from_utf8_lossy(&rest).into_owned();
+    assert!(status.success() && rest.is_empty(), "{status:?} {rest}");
+}
+
+/// Which process serves.
+pub fn pid(client: &mut Client) -> i64 {
+    let said = client.wire.call("pid", &json!({})).unwrap();
+    said["pid"].as_i64().unwrap_or_else(|| panic!("{said}"))
+}
+
+/// Parameters with the `_meta` of the modern era.
+pub fn modern(mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "testkit", "version": "1"},
+    });
+    params
+}
+
+/// The next message to the client, whatever it is.
+pub fn next(client: &mut Client) -> Value {
+    let line = client.wire.line().unwrap().expect("the session goes on");
+    serde_json::from_slice(&line).unwrap()
+}
+
+/// What the servers of this test have noted so far, in order.
+pub fn notes(stage: &Stage) -> Vec<Value> {
+    let text = fs::read_to_string(stage.path("heard")).unwrap_or_default();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The methods that the servers have heard so far, in order.
+pub fn methods(stage: &Stage) -> Vec<String> {
+    let notes = notes(stage);
+    let heard = notes
+        .iter()
+        .filter_map(|note| note["heard"]["method"].as_str());
+    heard.map(Into::into).collect()
+}
+
+/// How many servers were started so far.
+pub fn starts(stage: &Stage) -> usize {
+    let notes = notes(stage);
+    notes
+        .iter()
+        .filter(|note| !note["started"].is_null())
+        .count()
+}
+
+/// Waits for a note of which something is true.
+pub fn noted(stage: &Stage, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    until(&format!("a note: {what}"), || {
+        notes(stage).into_iter().find(|note| holds(note))
+    })
+}
+
+/// Waits until a server has heard a call of this tool.
+pub fn called(stage: &Stage, tool: &str) -> Value {
+    noted(stage, tool, |note| note["heard"]["params"]["name"] == tool)
+}
+
+/// Opens a gate.
+pub fn touch(stage: &Stage, file: &str) {
+    fs::write(stage.path(file), "").unwrap();
+}
+
+/// Signals a process of this test.
+pub fn signal(pid: i64, signal: Signal) {
+    let who = census::stat(pid as i32).unwrap().who();
+    Handle::open(who).unwrap().signal(signal).unwrap();
+}
+
+/// Stops a process and waits until it stands still.
+pub fn freeze(pid: i64) {
+    signal(pid, Signal::STOP);
+    until("it stands still", || {
+        (census::stat(pid as i32).unwrap().state == b'T').then_some(())
+    });
+}
+
+/// Whether a process is there and no zombie.
+pub fn lives(pid: i64) -> bool {
+    census::stat(pid as i32).is_ok_and(|stat| !stat.dead())
+}
+
+/// Waits until a process is gone.
+pub fn gone(pid: i64) {
+    until("it is gone", || (!lives(pid)).then_some(()));
+}
+
+/// The renewals of this kind so far.
+pub fn renewals(stage: &Stage, why: &str) -> Vec<Value> {
+    let all = stage.events("renewal");
+    all.into_iter().filter(|event| is(event, why)).collect()
+}
+
+/// Waits for a renewal of this kind.
+pub fn renewal(stage: &Stage, why: &str) -> Value {
+    stage.event_that("renewal", |event| is(event, why))
+}
+
+fn is(event: &Value, why: &str) -> bool {
+    event["why"] == why || event["why"].get(why).is_some()
+}
