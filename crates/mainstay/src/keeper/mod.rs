@@ -259,7 +259,10 @@ impl<'p> Keeper<'p> {
             let mut again = self.pump_down(cx);
             // What an answer has set free goes out before the client's next lines.
             again |= self.perform(cx);
+            let generation = self.link.generation();
             again |= self.pump_up(cx);
+            // A generation that was started meanwhile has not been looked at yet.
+            again |= generation != self.link.generation();
             // Answers of our own to what the client has just asked.
             again |= !self.to_client.is_empty() && self.write_client(cx);
             again |= self.stderr.poll(cx);
