@@ -167,6 +167,7 @@ impl<'a> Link<'a> {
             Phase::Fresh | Phase::Serving => self.push(Output::Spawn),
             // The killed keeper was on its way down, and its guard has finished the descent.
             Phase::Stopping | Phase::Finished => {
+                self.settle_all(&Because::KeeperLost);
                 self.close(
                     now,
                     TreeState::Empty,

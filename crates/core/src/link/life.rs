@@ -119,9 +119,6 @@ impl Link<'_> {
             }
             None => self.after_death(now, 0, problem.into(), Vec::new()),
         };
-        if let Then::Abandon(given_up) = &then {
-            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
-        }
         self.proceed(now, then);
     }
 
@@ -221,7 +218,6 @@ impl Link<'_> {
                 let last = "it closed its end and could not be ended".to_string();
                 let deaths = trial.map_or(1, |trial| trial.deaths + 1);
                 let given_up = self.given_up(now, deaths, last, Vec::new());
-                self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
                 self.proceed(now, Then::Abandon(given_up));
             }
             Then::Respawn { at } if now >= at => self.spawn(None),
@@ -231,6 +227,8 @@ impl Link<'_> {
                 self.life = Life::Resting;
             }
             Then::Abandon(given_up) => {
+                // Not before: a server on its way down may still answer.
+                self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
                 self.tell(What::Abandoned(Abandoned {
                     deaths: given_up.deaths,
                     window_ms: given_up.window_ms,
@@ -311,9 +309,6 @@ impl Link<'_> {
                 Then::Respawn { at: now }
             }
         };
-        if let Then::Abandon(given_up) = &then {
-            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
-        }
         self.swap(now, Cause::Renewal(why), then);
     }
 

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::own::{Own, Purpose};
-use super::state::{Because, Client, Closing, Life, Silence, Stage};
+use super::state::{Because, Closing, Life, Silence, Stage};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{Junk, What};
@@ -117,7 +117,9 @@ impl Link<'_> {
                 up.health.heard(now);
                 self.knows_probes = up.health.knows();
             }
-            Life::Closing(closing) if closing.client == Client::Released => return Route::Drop,
+            // Whoever of its tree speaks after the server's end speaks for nobody: what it owed is settled.
+            Life::Closing(closing) if closing.is_over() => return Route::Drop,
+            Life::Swapping(swapping) if swapping.is_over() => return Route::Drop,
             Life::Closing(_) | Life::Swapping(_) => {}
             Life::Absent { .. }
             | Life::Waiting { .. }
@@ -162,9 +164,11 @@ impl Link<'_> {
     /// Learns what is known of a long line from the server before it is forwarded: may it go on?
     pub fn server_known(&mut self, frame: Option<&Frame<'_>>) -> Route {
         match &self.life {
-            Life::Up(_) | Life::Swapping(_) => {}
-            Life::Closing(closing) if closing.client == Client::Reading => {}
+            Life::Up(_) => {}
+            Life::Swapping(swapping) if !swapping.is_over() => {}
+            Life::Closing(closing) if !closing.is_over() => {}
             Life::Closing(_)
+            | Life::Swapping(_)
             | Life::Absent { .. }
             | Life::Waiting { .. }
             | Life::Resting

@@ -129,6 +129,8 @@ impl Keeper<'_> {
         self.now = clock::now();
         self.drain_last_words();
         self.tell_last_exit();
+        // Whoever served on after the server's own end is gone, too.
+        self.end_torn_line();
         self.handle(Input::TreeEmpty { ended: count, left });
     }
 
