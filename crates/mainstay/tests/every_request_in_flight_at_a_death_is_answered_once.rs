@@ -28,9 +28,9 @@ fn ask(scene: &mut Scene, n: usize) -> i64 {
 fn many_of_all_kinds() {
     let mut scene = Scene::open(&["--restart-budget", "100"], &[]);
     for generation in 1..=3 {
-        scene.freeze(generation);
+        scene.mute();
         let before: Vec<i64> = (0..320).map(|n| ask(&mut scene, n)).collect();
-        scene.taken();
+        scene.sync();
         scene.kill(generation);
         // Whatever comes from here on is not for this generation any more.
         scene.exit(generation);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 fn served(retry: &[&str]) -> [bool; 4] {
     let mut scene = Scene::open(retry, &[]);
     scene.client.wire.request("tools/list", &json!({})).unwrap();
-    scene.freeze(1);
+    scene.mute();
     let ids = [
         scene.ask_call("look", &json!({})),
         scene.ask_call("put", &json!({})),
@@ -21,7 +21,7 @@ fn served(retry: &[&str]) -> [bool; 4] {
             .ask("resources/read", &json!({"uri": "a:b"}))
             .unwrap(),
     ];
-    scene.taken();
+    scene.sync();
     scene.kill(1);
     let all = scene.read_answers(&ids);
     assert_eq!(all.len(), ids.len());
@@ -73,11 +73,11 @@ fn a_call_that_has_asked_the_client_is_not_sent_again() {
 fn a_task_is_not_sent_again() {
     let mut scene = Scene::open(&["--retry", "annotated"], &[]);
     scene.client.wire.request("tools/list", &json!({})).unwrap();
-    scene.freeze(1);
+    scene.mute();
     let plain = scene.ask_call("look", &json!({}));
     let params = json!({"name": "look", "arguments": {}, "task": {"ttl": 1_000}});
     let task = scene.client.wire.ask("tools/call", &params).unwrap();
-    scene.taken();
+    scene.sync();
     scene.kill(1);
     let all: Vec<Value> = scene.read_answers(&[plain, task]);
     assert_eq!(content(answers(&all, plain)[0])["generation"], 2);

@@ -31,6 +31,7 @@ pub fn serve(flags: &Flags) -> io::Result<()> {
         calls: 0,
         counted: Counted::default(),
         hold: Hold::default(),
+        mute: false,
     }
     .run()
 }
@@ -44,6 +45,8 @@ struct Server<'a> {
     calls: u64,
     counted: Counted,
     hold: Hold,
+    /// Told to answer nothing any more.
+    mute: bool,
 }
 
 /// How many numbered notifications came, and whether each was the one that was due.
@@ -141,7 +144,9 @@ impl Server<'_> {
             self.hold.cancelled(params);
         }
         match message.get("id") {
-            Some(id) if !self.flags.silent => self.request(id, method, params),
+            Some(id) if !self.flags.silent && (!self.mute || method == SYNC) => {
+                self.request(id, method, params)
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -231,6 +236,11 @@ impl Server<'_> {
                 self.content(id, &json!({"done": true}))
             }
             Outcome::Big(bytes, die_after) => big(id, bytes, die_after),
+            Outcome::Mute => {
+                self.content(id, &json!({"mute": true}))?;
+                self.mute = true;
+                Ok(())
+            }
             Outcome::Held => self.content(id, &self.hold.all(self.flags.generation)),
             Outcome::Ask { method, wait } => {
                 let waits = wait.then(|| id.clone());
@@ -301,6 +311,9 @@ impl Server<'_> {
         poll_for(&mut fds, span(self.until_due())) > 0
     }
 }
+
+/// The one request that a mute server answers still: whoever has the answer knows that everything before it was read.
+const SYNC: &str = "unruly/sync";
 
 const MODERN: &str = "2026-07-28";
 
