@@ -311,23 +311,38 @@ impl<'a> Link<'a> {
             Stage::Greeting { until } | Stage::Replaying { until, .. } => {
                 Some((until, Reason::ReplaySilent))
             }
-            Stage::Instant => None,
-            Stage::Serving => self.instant_at().map(|at| (at, Reason::Instant)),
-        };
-        let silence = match up.silence {
-            Silence::Since(asked) => Some((
-                asked.after_ms(self.limits.opening_ms),
-                Reason::OpeningSilent,
-            )),
-            Silence::NothingAsked | Silence::Broken => None,
+            Stage::Instant | Stage::Serving => None,
         };
         let giving_way = up.giving_way.as_ref();
+        // What is on its way to the client may be the very answer that we would give.
+        let answers = if self.head.server_mid_line == 0 {
+            self.answer_at(up)
+        } else {
+            None
+        };
         earliest([
             stage,
-            silence,
+            answers,
             giving_way.map(|giving_way| (giving_way.until, Reason::Drained)),
             up.health.wake_at().map(|at| (at, Reason::Health)),
             self.idle_at(up).map(|at| (at, Reason::Idle)),
+        ])
+    }
+
+    /// When a request is answered by us if the server does not.
+    fn answer_at(&self, up: &Up) -> Option<(Moment, Reason)> {
+        let silence = match up.silence {
+            Silence::Since(asked) => Some(asked.after_ms(self.limits.opening_ms)),
+            Silence::NothingAsked | Silence::Broken => None,
+        };
+        let instant = match up.stage {
+            Stage::Serving => self.instant_at(),
+            Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant => None,
+        };
+        earliest([
+            silence.map(|at| (at, Reason::OpeningSilent)),
+            instant.map(|at| (at, Reason::Instant)),
+            self.held_at().map(|at| (at, Reason::OpeningSilent)),
             self.deadline_at().map(|at| (at, Reason::Deadline)),
         ])
     }

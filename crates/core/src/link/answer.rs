@@ -161,9 +161,8 @@ impl Link<'_> {
                 (Kind::Request, Id::Token(id), Some(method)) if !Own::is(id) => {
                     self.untouched(id, Tracked::of(method))
                 }
-                // It is said again with the opening.
-                (Kind::Notification, _, Some("notifications/initialized")) => false,
-                (Kind::Notification, _, _) => true,
+                // That one is said again with the opening.
+                (Kind::Notification, _, method) => method != Some("notifications/initialized"),
                 (
                     Kind::Request
                     | Kind::Response
@@ -305,7 +304,7 @@ impl Link<'_> {
         }
     }
 
-    fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
+    pub(super) fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
         self.inflight
             .iter()
             .filter_map(|(id, entry)| Some((Token::new(id)?, entry.method, entry.generation)))

@@ -12,6 +12,7 @@ use crate::clock::Moment;
 use crate::event::{
     Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, What,
 };
+use crate::message::inflight::{Entry, Tracked};
 use crate::message::settle;
 use crate::server::backoff::Next;
 use crate::server::health::Do;
@@ -354,16 +355,22 @@ impl Link<'_> {
             }
             Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant | Stage::Serving => {}
         }
-        if let Silence::Since(asked) = up.silence
-            && now >= asked.after_ms(self.limits.opening_ms)
-        {
-            up.silence = Silence::Broken;
-            self.opening_silent(now.ms_since(asked));
+        // What is on its way to the client may be the very answer that we would give.
+        if self.head.server_mid_line == 0 {
+            if let Silence::Since(asked) = up.silence
+                && now >= asked.after_ms(self.limits.opening_ms)
+            {
+                up.silence = Silence::Broken;
+                self.opening_silent(now.ms_since(asked));
+            }
+            if self.instant_at().is_some_and(|at| now >= at) {
+                self.open_from_record(now);
+            }
+            if self.held_at().is_some_and(|at| now >= at) {
+                self.held_in_vain(now);
+            }
+            self.call_deadline(now);
         }
-        if self.instant_at().is_some_and(|at| now >= at) {
-            self.open_from_record(now);
-        }
-        self.call_deadline(now);
         self.give_way_if_drained(now);
         self.tick_health(now);
         let Life::Up(up) = &self.life else { return };
@@ -419,19 +426,22 @@ impl Link<'_> {
         if self.limits.call_deadline_ms == 0 {
             return None;
         }
-        let mut all = self.inflight.iter();
-        let (_, entry) = all.find(|(_, entry)| !entry.method.listens())?;
+        let (_, entry) = self.oldest_call()?;
         Some(entry.opened.after_ms(self.limits.call_deadline_ms))
+    }
+
+    /// The oldest request that a deadline holds for: listening has none, and an opening has its own and is never cancelled.
+    fn oldest_call(&self) -> Option<(&[u8], Entry)> {
+        let mut all = self.inflight.iter();
+        all.find(|(_, entry)| !entry.method.listens() && entry.method != Tracked::Initialize)
     }
 
     fn call_deadline(&mut self, now: Moment) {
         while self.deadline_at().is_some_and(|at| now >= at) {
-            let mut all = self.inflight.iter();
-            let oldest = all.find(|(_, entry)| !entry.method.listens());
+            let oldest = self.oldest_call();
             let Some((id, entry)) = oldest.map(|(id, entry)| (id.to_vec(), entry)) else {
                 return;
             };
-            drop(all);
             let ms = now.ms_since(entry.opened);
             let because = Because::Deadline { ms };
             if entry.generation == HELD {

@@ -152,6 +152,13 @@ impl Link<'_> {
         route
     }
 
+    /// The server wrote something, be it a part of a line: it is there.
+    pub fn server_wrote(&mut self, now: Moment) {
+        if let Life::Up(up) = &mut self.life {
+            up.health.heard(now);
+        }
+    }
+
     /// Learns what is known of a long line from the server before it is forwarded: may it go on?
     pub fn server_known(&mut self, frame: Option<&Frame<'_>>) -> Route {
         match &self.life {
@@ -280,6 +287,11 @@ impl Link<'_> {
                 Route::Forward
             }
             Kind::Batch => {
+                let mut members = 0;
+                batch::each_member(line, |_| members += 1);
+                if members > self.inflight.room() {
+                    return Route::Hold;
+                }
                 self.head.spoken = 1;
                 batch::each_member(line, |member| {
                     if let (Kind::Request, Id::Token(id)) = (member.kind, member.id) {

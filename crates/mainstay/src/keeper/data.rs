@@ -26,7 +26,10 @@ impl Keeper<'_> {
                 .and_then(|server| server.stdout.as_ref())
             {
                 // A broken pipe on our reading side is an end like any other.
-                step |= self.down.fill(stdout, cx).unwrap_or(true);
+                if self.down.fill(stdout, cx).unwrap_or(true) {
+                    self.link.server_wrote(self.now);
+                    step = true;
+                }
             }
             let Self {
                 down,
@@ -44,16 +47,14 @@ impl Keeper<'_> {
                 step |= self.perform(cx);
             }
             step |= self.write_client(cx);
-            let mid_line = self.down.mid_line() || self.down.torn();
-            if self.link.mid_line().to_client() != mid_line {
-                self.link.mid_line().set_to_client(mid_line);
-            }
             moved |= step;
         }
         if moved && self.note_at.is_none() {
             self.note_at = Some(self.noted_at.after_ms(NOTE_AGAIN_MS));
         }
+        // What waits behind lines of ours is routed in its turn, and the end comes after it.
         if self.down.ended()
+            && (self.to_client.is_empty() || self.client_out.is_none())
             && let Some(server) = &mut self.server
             && server.stdout.take().is_some()
         {
@@ -80,6 +81,10 @@ impl Keeper<'_> {
             return false;
         };
         let mut moved = false;
+        if !self.down.flushed() || !self.to_client.is_empty() {
+            // Noted before it is so: whoever takes over then writes a newline too many, which harms less than half a line.
+            self.link.mid_line().set_to_client(true);
+        }
         let mut result = self
             .down
             .drain(out, cx, |_| ())
@@ -95,7 +100,7 @@ impl Keeper<'_> {
             match out.poll_write(cx, self.to_client.make_contiguous()) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
-                    self.to_client.drain(..len);
+                    self.ours_torn = self.to_client.drain(..len).last() != Some(b'\n');
                     moved = true;
                     if self.to_client.is_empty() {
                         self.link.written();
@@ -103,6 +108,10 @@ impl Keeper<'_> {
                 }
                 Poll::Ready(Err(error)) => result = Err(error),
             }
+        }
+        let mid_line = self.down.mid_line() || self.down.torn() || self.ours_torn;
+        if self.link.mid_line().to_client() != mid_line {
+            self.link.mid_line().set_to_client(mid_line);
         }
         if result.is_err() {
             // Nobody reads our stdout any more.

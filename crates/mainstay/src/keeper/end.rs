@@ -45,7 +45,8 @@ impl Keeper<'_> {
 
     /// Once all that the dead server wrote has been passed on, the link is told of its end; then of the empty tree.
     pub(super) fn tell_exit(&mut self) {
-        let dry = self.down.ended()
+        let read = |server: &Running| server.stdout.is_none();
+        let dry = self.server.as_ref().is_some_and(read)
             || (self.down.dry() && self.to_client.is_empty())
             || self.client_out.is_none();
         let grace = self.plan.limits.grace_term_ms;

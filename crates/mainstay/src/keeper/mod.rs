@@ -119,6 +119,8 @@ struct Keeper<'p> {
     down: Pump,
     /// Lines of ours to the client and to the server.
     to_client: VecDeque<u8>,
+    /// The client has a part of the first line of these.
+    ours_torn: bool,
     to_server: VecDeque<u8>,
     /// What went into the server's stdin last.
     sent: Sent,
@@ -206,6 +208,7 @@ impl<'p> Keeper<'p> {
             up: Pump::recorded(parts.inbox, mid_line),
             down: Pump::own(),
             to_client: VecDeque::new(),
+            ours_torn: false,
             to_server: VecDeque::new(),
             sent: Sent::new(),
             unread: Vec::new(),

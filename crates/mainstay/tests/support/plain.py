@@ -84,9 +84,10 @@ def after(tool, arguments):
     if tool == "burn":
         while INPUT.probes() < arguments["probes"]:
             INPUT.pull(block=False)
+        note({"burnt": True})
     elif tool == "dribble":
         written = 0
-        while INPUT.probes() < arguments["probes"] and not os.path.exists(arguments.get("until", "")):
+        while written < arguments["bytes"] and INPUT.probes() < arguments["probes"]:
             write(" ")
             written += 1
             INPUT.pull(block=False)

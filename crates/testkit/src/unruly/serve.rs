@@ -246,9 +246,10 @@ impl Server<'_> {
                 let waits = wait.then(|| id.clone());
                 let question = self.hold.ask(&method, &json!({}), waits);
                 self.answer(&question)?;
-                match wait {
-                    true => Ok(()),
-                    false => self.content(id, &json!({"asked": question["id"]})),
+                if wait {
+                    Ok(())
+                } else {
+                    self.content(id, &json!({"asked": question["id"]}))
                 }
             }
             Outcome::News(method) => {

@@ -188,7 +188,7 @@ impl Server {
                 return;
             }
         }
-        if dice.permille(temper.twice) && !ours {
+        if dice.permille(temper.twice) && !ours && said.method != "initialize" {
             later.push(Later::Answer(token.clone(), line.clone()));
         }
         later.push(Later::Answer(token, line));

@@ -54,6 +54,8 @@ pub struct Watch {
     /// The end was asked for, and all the lateness since.
     ending: Option<(Moment, u64)>,
     finished: bool,
+    /// The client is told no more.
+    released: bool,
     dropped: bool,
     respawns: VecDeque<Moment>,
     torn_allowed: bool,
@@ -239,13 +241,13 @@ impl Watch {
                 return broken("a generation is started after the end has begun");
             }
             Output::DropClient => self.dropped = true,
+            Output::ReleaseClient => self.released = true,
             Output::Spawn
             | Output::ToClient(_)
             | Output::ToServer(_)
             | Output::Say(_)
             | Output::Stop(_)
             | Output::Measure
-            | Output::ReleaseClient
             | Output::Tell(_) => {}
         }
         Ok(())
@@ -312,7 +314,7 @@ impl Watch {
     fn saw(&mut self, key: String) {
         self.spoken = true;
         if let Some(request) = self.requests.get_mut(&key) {
-            request.routed = true;
+            request.routed |= !self.released;
         }
         self.unmarked.push(key);
     }

@@ -1,5 +1,5 @@
-//! Requests that a dead server has not even read have no effect yet: the next generation is asked them for the first time, whatever they
-//! are, in their order, and with the notifications between them.
+//! A request that a dead server never read cannot have taken effect: the next generation gets it, whatever it asks and whatever the
+//! user wants repeated; in the order of the client, and with the notifications between them.
 
 mod scene;
 
