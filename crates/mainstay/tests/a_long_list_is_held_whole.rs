@@ -1,4 +1,5 @@
 //! A tool list of a megabyte passes untouched, is learned whole, and is compared after a respawn like any other.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 

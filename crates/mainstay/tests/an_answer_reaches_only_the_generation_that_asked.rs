@@ -16,7 +16,11 @@ fn question(scene: &mut Scene) -> (i64, Value) {
 fn roots(scene: &Scene, id: &Value, name: &str) {
     let roots = json!([{"uri": format!("file:///{name}")}]);
     let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"roots": roots}});
-    scene.client.wire.send(&answer).unwrap();
+    scene
+        .client
+        .wire
+        .send(&answer)
+        .expect("the client's pipe is open");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Hundreds of requests are in flight when the server is killed: each gets exactly one answer, from the next generation where it
 //! is safe to ask again, from us where it is not; what comes during the death is served as if nothing had happened.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 

@@ -1,5 +1,6 @@
 //! `--retry`: never sends nothing again, safe what only reads by the protocol, annotated also calls of tools that say that
 //! repeating does no harm. A call that has asked the client something is never sent again.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 

@@ -100,7 +100,7 @@ impl Keeper<'_> {
             match out.poll_write(cx, self.to_client.make_contiguous()) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
-                    self.ours_torn = self.to_client.drain(..len).last() != Some(b'\n');
+                    self.ours_torn = self.to_client.drain(..len).next_back() != Some(b'\n');
                     moved = true;
                     if self.to_client.is_empty() {
                         self.link.written();

@@ -142,8 +142,6 @@ struct Keeper<'p> {
     client: Option<Identity>,
     control: Control,
     upkeep: Upkeep,
-    /// The guard has been told that it may go on.
-    guard_told: bool,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
     timer_at: Option<Moment>,
@@ -225,7 +223,6 @@ impl<'p> Keeper<'p> {
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
             upkeep: Upkeep::new(plan),
-            guard_told: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
             note_at: None,
