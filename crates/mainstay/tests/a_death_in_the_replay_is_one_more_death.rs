@@ -67,13 +67,13 @@ fn at_each_step_of_the_replay() {
             .unwrap();
         wire.request("resources/subscribe", &json!({"uri": "file:///a"}))
             .unwrap();
-        scene.freeze(1);
+        scene.mute();
         let read = scene
             .client
             .wire
             .ask("resources/read", &json!({"uri": "a:b"}))
             .unwrap();
-        scene.taken();
+        scene.sync();
         scene.kill(1);
         scene.exit(1);
         let look = scene.ask_call("look", &json!({}));
@@ -104,9 +104,9 @@ fn until_the_budget_is_spent() {
         &["--restart-budget", "3"],
         &["--in", "2..", "--dies-of initialize"],
     );
-    scene.freeze(1);
+    scene.mute();
     let list = scene.client.wire.ask("tools/list", &json!({})).unwrap();
-    scene.taken();
+    scene.sync();
     scene.kill(1);
     scene.exit(1);
     let call = scene.ask_call("look", &json!({}));

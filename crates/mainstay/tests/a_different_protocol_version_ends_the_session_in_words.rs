@@ -9,9 +9,9 @@ use serde_json::json;
 #[test]
 fn with_everything_answered() {
     let mut scene = Scene::open(&[], &["--in", "2", "--version 2024-11-05"]);
-    scene.freeze(1);
+    scene.mute();
     let list = scene.client.wire.ask("tools/list", &json!({})).unwrap();
-    scene.taken();
+    scene.sync();
     scene.kill(1);
     let rest = messages(&scene.client.wire.rest().unwrap());
     assert_eq!(rest.len(), 1, "{rest:?}");

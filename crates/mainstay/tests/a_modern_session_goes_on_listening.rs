@@ -134,3 +134,11 @@ fn one_that_was_given_up_comes_back() {
     assert_eq!(call(&mut scene, "look", &json!({}))["generation"], 3);
     assert_eq!(scene.finish(), [json!(null); 0]);
 }
+
+#[test]
+fn its_end_waits_for_no_listening() {
+    // A listening request is never answered: with that much grace, waiting for it would be a hang.
+    let (scene, id) = listening(&["--grace-eof", "10m"], &[]);
+    let rest = scene.finish();
+    assert!(rest.iter().all(|message| message["id"] == id), "{rest:?}");
+}

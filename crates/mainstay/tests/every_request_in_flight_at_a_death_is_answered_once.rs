@@ -31,7 +31,7 @@ fn many_of_all_kinds() {
     for generation in 1..=3 {
         scene.mute();
         let before: Vec<i64> = (0..320).map(|n| ask(&mut scene, n)).collect();
-        scene.swallowed(before.len());
+        scene.sync();
         scene.kill(generation);
         // Whatever comes from here on is not for this generation any more.
         scene.exit(generation);

@@ -223,7 +223,7 @@ impl Keeper<'_> {
             return moved;
         };
         if broken || (server.stdin_closing && self.up.flushed() && self.to_server.is_empty()) {
-            server.stdin = None;
+            server.close_stdin();
         }
         if broken {
             // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.

@@ -1,6 +1,5 @@
 //! Ends: of the server, of its tree, and what must be passed on before each is told.
 
-use std::os::fd::AsFd;
 use std::task::Context;
 
 use mainstay_core::event::{OutOfMemory, Status};
@@ -167,17 +166,10 @@ impl Keeper<'_> {
 
     /// The lines that the server has not read, and that nobody else can read any more.
     pub(super) fn unread_lines(&self) -> Vec<u8> {
-        let Some(Running {
-            stdin: Some(stdin), ..
-        }) = &self.server
-        else {
+        let Some(unread) = self.server.as_ref().and_then(Running::unread_bytes) else {
             return Vec::new();
         };
-        if self.server.as_ref().is_some_and(Running::stdin_has_readers) {
-            return Vec::new();
-        }
-        let unread = rustix::io::ioctl_fionread(stdin.as_fd()).unwrap_or(0);
-        let mut lines = self.sent.lines(unread as usize);
+        let mut lines = self.sent.lines(unread);
         lines.extend_from_slice(self.up.unsent());
         lines
     }
