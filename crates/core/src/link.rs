@@ -84,6 +84,8 @@ pub struct Link<'a> {
     /// A long line that we must see whole.
     gathered: Option<Vec<u8>>,
     knows_probes: Knows,
+    /// The change of a watched file that led to a generation which has not answered anything yet.
+    changed: Option<String>,
     /// What an earlier session of this configuration saw.
     remembered: Remembered,
     /// The client's `initialize` was answered by us, and the answer is on its way.
@@ -138,6 +140,7 @@ impl<'a> Link<'a> {
             held_bytes: 0,
             gathered: None,
             knows_probes: Knows::Unknown,
+            changed: None,
             remembered,
             greeting_ours: false,
             instant_id: None,
