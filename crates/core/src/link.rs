@@ -81,6 +81,8 @@ pub struct Link<'a> {
     /// A long line that we must see whole.
     gathered: Option<Vec<u8>>,
     knows_probes: Knows,
+    /// The change of a watched file that led to a generation which has not answered anything yet.
+    changed: Option<String>,
     /// What an earlier session of this configuration saw.
     remembered: Remembered,
     /// The client's `initialize` that the record has answered, until the server itself does.
@@ -145,6 +147,7 @@ impl<'a> Link<'a> {
             held_bytes: 0,
             gathered: None,
             knows_probes: Knows::Unknown,
+            changed: None,
             remembered,
             instant_id: None,
             lists_from_record: false,

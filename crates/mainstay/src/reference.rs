@@ -383,6 +383,10 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("deaths", "deaths within the window"),
             ("window_ms", "the window"),
             ("last", "how the last one came about"),
+            (
+                "changed",
+                "the watched file whose change it does not start after, if it is that; it is started when one changes again",
+            ),
             ("probe_ms", "after how long it is tried once more; 0: never"),
         ],
     ),

@@ -92,6 +92,10 @@ impl Link<'_> {
                 at: now.after_ms(wait),
             };
         }
+        if self.changed.is_some() {
+            // It would not start the next time either: whoever has changed it is told at once.
+            return Then::Abandon(self.given_up(now, 1, last, tail));
+        }
         match self.budget.died(now, up_ms) {
             Next::At(at) => Then::Respawn { at },
             Next::GiveUp => {
@@ -135,6 +139,7 @@ impl Link<'_> {
             window_ms: self.limits.restart_window_ms,
             last,
             stderr_tail,
+            changed: self.changed.clone(),
             probe_ms,
             probe_at: (probe_ms > 0).then(|| now.after_ms(probe_ms)),
         }
@@ -233,6 +238,7 @@ impl Link<'_> {
                     deaths: given_up.deaths,
                     window_ms: given_up.window_ms,
                     last: given_up.last.clone(),
+                    changed: given_up.changed.clone(),
                     probe_ms: given_up.probe_ms,
                 }));
                 self.life = Life::Abandoned(given_up);
@@ -267,15 +273,23 @@ impl Link<'_> {
                 }));
                 self.give_way_if_drained(now);
             }
+            // The next request starts what is there then.
+            Life::Swapping(Swapping {
+                then: Then::Rest, ..
+            })
+            | Life::Resting
+                if why != Renewing::Asked => {}
             Life::Swapping(swapping) if !resting => {
                 // Whoever asked has mended it.
                 if matches!(swapping.then, Then::Abandon(_) | Then::Rest) {
                     self.budget.forgive();
                 }
                 swapping.then = Then::Respawn { at: now };
+                self.changed = why.changed();
             }
             Life::Waiting { .. } | Life::Abandoned(_) | Life::Resting if !resting => {
                 self.budget.forgive();
+                self.changed = why.changed();
                 self.spawn(None);
             }
             Life::Absent { .. }
@@ -306,6 +320,7 @@ impl Link<'_> {
             }
             Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. } => {
                 self.budget.forgive();
+                self.changed = why.changed();
                 Then::Respawn { at: now }
             }
         };

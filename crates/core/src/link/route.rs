@@ -130,6 +130,10 @@ impl Link<'_> {
         if self.limits.hibernate_ms > 0 {
             self.tasks.seen(now, line);
         }
+        if self.changed.is_some() && matches!(frame.kind, Kind::Response | Kind::Error) {
+            // It is up, be it good or bad.
+            self.changed = None;
+        }
         let route = match frame.kind {
             Kind::Request => self.server_asks(frame, line),
             Kind::Notification => self.notified(frame, line),

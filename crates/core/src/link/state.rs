@@ -109,6 +109,8 @@ pub(super) struct GivenUp {
     pub window_ms: u64,
     pub last: String,
     pub stderr_tail: Vec<String>,
+    /// The change that it does not start after, if it is that.
+    pub changed: Option<String>,
     pub probe_ms: u64,
     pub probe_at: Option<Moment>,
 }
@@ -256,6 +258,7 @@ impl GivenUp {
             window_ms: self.window_ms,
             last: &self.last,
             stderr_tail: &self.stderr_tail,
+            changed: self.changed.as_deref(),
             probe_ms: self.probe_ms,
         }
     }

@@ -63,6 +63,8 @@ pub enum Why<'a> {
         last: &'a str,
         /// Its last words.
         stderr_tail: &'a [String],
+        /// The watched file whose change it does not start after, if it is that.
+        changed: Option<&'a str>,
         /// After how long it is tried once more; 0: never.
         probe_ms: u64,
     },
@@ -80,7 +82,7 @@ pub enum Why<'a> {
         /// How long it took.
         ms: u64,
     },
-    /// The next generation cannot go on with the client's session.
+    /// The server cannot go on with the client's session.
     Differs {
         /// The server's name.
         name: &'a str,
@@ -252,6 +254,7 @@ impl Why<'_> {
                 window_ms,
                 last,
                 stderr_tail,
+                changed,
                 probe_ms,
             } => {
                 let again = match probe_ms {
@@ -259,8 +262,19 @@ impl Why<'_> {
                     ms => format!("it is tried again every {}", time(ms)),
                 };
                 let quoted = quoted(stderr_tail);
+                if let Some(path) = changed {
+                    return format!(
+                        "MCP server '{name}' is not running: {path} has changed, and what is there now does not start ({last}); the \
+                         version before it was ended, {word} was not sent to anybody; mend the file: it is started as soon as a watched \
+                         file changes; besides, {again}{quoted}"
+                    );
+                }
+                let times = match deaths {
+                    1 => "once".to_string(),
+                    deaths => format!("{deaths} times"),
+                };
                 format!(
-                    "MCP server '{name}' is not running: it ended {deaths} times within {}, last with {last}; {word} was not sent to it; \
+                    "MCP server '{name}' is not running: it ended {times} within {}, last with {last}; {word} was not sent to it; \
                      {again}; mend it, then `mainstay restart {name}` starts it at once; `mainstay events --server {name}` tells the whole \
                      story{quoted}",
                     time(window_ms)
