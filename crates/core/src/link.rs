@@ -63,6 +63,8 @@ pub struct Link<'a> {
     budget: Budget,
     /// Generations that died before the client had any answer.
     tries: u32,
+    /// The last generation that has answered the client.
+    served_by: u32,
     /// How the last generation ended, as an exit code.
     code: u8,
     /// Requests that can be sent once more.
@@ -137,6 +139,7 @@ impl<'a> Link<'a> {
             junk: 0,
             budget: Budget::new(&limits),
             tries: 0,
+            served_by: 0,
             code: 0,
             again: Again::new(limits.held_bytes as usize),
             asked: Asked::new(),

@@ -96,7 +96,8 @@ impl Link<'_> {
             // It would not start the next time either: whoever has changed it is told at once.
             return Then::Abandon(self.given_up(now, 1, last, tail));
         }
-        match self.budget.died(now, up_ms) {
+        let served = self.served_by == self.head.generation;
+        match self.budget.died(now, up_ms, served) {
             Next::At(at) => Then::Respawn { at },
             Next::GiveUp => {
                 let deaths = self.budget.deaths();

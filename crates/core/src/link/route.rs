@@ -640,6 +640,7 @@ impl Link<'_> {
             return Route::Forward;
         };
         self.on_way.answer = true;
+        self.served_by = self.head.generation;
         if frame.kind == Kind::Response {
             self.learn(id, entry.method, line);
         }
