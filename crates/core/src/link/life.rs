@@ -11,15 +11,11 @@ use crate::clock::Moment;
 use crate::event::{
     Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, What,
 };
+use crate::limits::{OPENING_TRIES, OPENING_WAIT_MS};
 use crate::message::settle;
 use crate::server::backoff::Next;
 use crate::server::health::Do;
 use crate::server::stop::{Ladder, Standing, Step};
-
-/// Generations that may die before the client has had any answer.
-const OPENING_TRIES: u32 = 3;
-/// How long the next one waits after each of these.
-const OPENING_WAIT_MS: u64 = 250;
 
 impl Link<'_> {
     /// Asks for the next generation.
