@@ -405,6 +405,7 @@ impl fmt::Display for Renewing {
                 "unresponsive: idle, silent for {} s, {lost} questions unanswered",
                 silent_ms / 1_000
             ),
+            Self::Idle { ms: ms @ ..1_000 } => write!(f, "idle for {ms} ms"),
             Self::Idle { ms } => write!(f, "idle for {} s", ms / 1_000),
             Self::Opening => f.write_str("it did not take the opening again"),
         }

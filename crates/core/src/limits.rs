@@ -302,7 +302,7 @@ pub const IN_FLIGHT_MAX: usize = 65_536;
 pub const ID_BYTES: usize = 104;
 /// How long the next generation waits after the first, second … death in a row.
 pub const BACKOFF_MS: [u64; 6] = [0, 250, 500, 1_000, 2_000, 4_000];
-/// A generation that lived this long has shown that it can: the waiting begins anew, the budget does not.
+/// A generation that lived this long, or has served, has shown that it can: the waiting begins anew, the budget does not.
 pub const STEADY_MS: u64 = 5_000;
 /// Generations that may die before the client has had any answer.
 pub const OPENING_TRIES: u32 = 3;

@@ -55,14 +55,13 @@ pub struct Link<'a> {
     keepsakes: Keepsakes<'a>,
     life: Life,
     outputs: VecDeque<Output>,
-    /// The answer to the client's `initialize` is on its way.
-    greeting_routed: bool,
-    /// Any answer of the server's is on its way.
-    answer_routed: bool,
+    on_way: OnWay,
     junk: u64,
     budget: Budget,
     /// Generations that died before the client had any answer.
     tries: u32,
+    /// The last generation that has answered the client.
+    served_by: u32,
     /// How the last generation ended, as an exit code.
     code: u8,
     /// Requests that can be sent once more.
@@ -85,8 +84,6 @@ pub struct Link<'a> {
     changed: Option<String>,
     /// What an earlier session of this configuration saw.
     remembered: Remembered,
-    /// The client's `initialize` was answered by us, and the answer is on its way.
-    greeting_ours: bool,
     /// The client's `initialize` that the record has answered, until the server itself does.
     instant_id: Option<Token>,
     /// The client was shown lists that no server of this session has shown.
@@ -95,6 +92,19 @@ pub struct Link<'a> {
     changed_in_replay: Vec<Which>,
     /// A server of this session has died of `server/discover`.
     discover_killed: bool,
+    /// Questions of a dead generation's; that they are taken back is on its way to the client.
+    taken_back: Vec<Vec<u8>>,
+}
+
+/// What is on its way to the client and will have been said once it is written.
+#[derive(Debug, Default)]
+struct OnWay {
+    /// The server's answer to the client's `initialize`.
+    greeting: bool,
+    /// Any answer of the server's.
+    answer: bool,
+    /// Our own answer to the client's `initialize`.
+    greeting_of_ours: bool,
 }
 
 impl<'a> Link<'a> {
@@ -122,11 +132,11 @@ impl<'a> Link<'a> {
             keepsakes: Keepsakes::over(board, keepsakes),
             life: Life::Absent { trial: None },
             outputs: VecDeque::new(),
-            greeting_routed: false,
-            answer_routed: false,
+            on_way: OnWay::default(),
             junk: 0,
             budget: Budget::new(&limits),
             tries: 0,
+            served_by: 0,
             code: 0,
             again: Again::new(limits.held_bytes as usize),
             asked: Asked::new(),
@@ -139,11 +149,11 @@ impl<'a> Link<'a> {
             knows_probes: Knows::Unknown,
             changed: None,
             remembered,
-            greeting_ours: false,
             instant_id: None,
             lists_from_record: false,
             changed_in_replay: Vec::new(),
             discover_killed: false,
+            taken_back: Vec::new(),
             limits,
         }
     }
@@ -160,6 +170,7 @@ impl<'a> Link<'a> {
             Phase::Fresh | Phase::Serving => self.push(Output::Spawn),
             // The killed keeper was on its way down, and its guard has finished the descent.
             Phase::Stopping | Phase::Finished => {
+                self.settle_all(&Because::KeeperLost);
                 self.close(
                     now,
                     TreeState::Empty,
@@ -304,23 +315,38 @@ impl<'a> Link<'a> {
             Stage::Greeting { until } | Stage::Replaying { until, .. } => {
                 Some((until, Reason::ReplaySilent))
             }
-            Stage::Instant => None,
-            Stage::Serving => self.instant_at().map(|at| (at, Reason::Instant)),
-        };
-        let silence = match up.silence {
-            Silence::Since(asked) => Some((
-                asked.after_ms(self.limits.opening_ms),
-                Reason::OpeningSilent,
-            )),
-            Silence::NothingAsked | Silence::Broken => None,
+            Stage::Instant | Stage::Serving => None,
         };
         let giving_way = up.giving_way.as_ref();
+        // What is on its way to the client may be the very answer that we would give.
+        let answers = if self.head.server_mid_line == 0 {
+            self.answer_at(up)
+        } else {
+            None
+        };
         earliest([
             stage,
-            silence,
+            answers,
             giving_way.map(|giving_way| (giving_way.until, Reason::Drained)),
             up.health.wake_at().map(|at| (at, Reason::Health)),
             self.idle_at(up).map(|at| (at, Reason::Idle)),
+        ])
+    }
+
+    /// When a request is answered by us if the server does not.
+    fn answer_at(&self, up: &Up) -> Option<(Moment, Reason)> {
+        let silence = match up.silence {
+            Silence::Since(asked) => Some(asked.after_ms(self.limits.opening_ms)),
+            Silence::NothingAsked | Silence::Broken => None,
+        };
+        let instant = match up.stage {
+            Stage::Serving => self.instant_at(),
+            Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant => None,
+        };
+        earliest([
+            silence.map(|at| (at, Reason::OpeningSilent)),
+            instant.map(|at| (at, Reason::Instant)),
+            self.held_at().map(|at| (at, Reason::OpeningSilent)),
             self.deadline_at().map(|at| (at, Reason::Deadline)),
         ])
     }

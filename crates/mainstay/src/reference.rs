@@ -77,7 +77,7 @@ fn fixed() -> Vec<(&'static str, String)> {
             steps.join(", "),
         ),
         (
-            "Life of a generation after which that waiting begins anew",
+            "Life of a generation that has not served, after which that waiting begins anew",
             time(limits::STEADY_MS),
         ),
         (

@@ -24,6 +24,7 @@ fn every_scene_is_told_in_json() {
         names,
         [
             "client_killed",
+            "server_killed",
             "keeper_killed",
             "cannot_start",
             "nothing_left"
@@ -44,14 +45,42 @@ fn every_scene_is_told_in_json() {
         (&killed["bare_left"], &killed["kept_left"]),
         (&13.into(), &0.into())
     );
+    // A death in mid-call: what the first generation had been told, the second one says that it knows.
+    let (bare, kept) = (&scenes[1]["facts"]["bare"], &scenes[1]["facts"]["kept"]);
+    assert_eq!(
+        (&bare["answers_in_flight"], &bare["left"]),
+        (&0.into(), &4.into())
+    );
+    assert_eq!(
+        (&kept["answers_in_flight"], &kept["left"]),
+        (&1.into(), &0.into())
+    );
+    for key in ["level", "subscriptions"] {
+        assert_eq!(kept["after"][key], kept["before"][key], "{kept}");
+    }
+    assert_eq!(kept["after"]["level"], "warning");
+    assert_eq!(kept["after"]["subscriptions"].as_array().unwrap().len(), 2);
+    // A command that is not there is not tried again; a server that dies of its opening is.
+    let starts: Vec<_> = scenes[3]["facts"]["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["starts"].clone())
+        .collect();
+    assert_eq!(starts, [0, 3]);
     let mut everybody = Vec::new();
     identities(&scenes[0], &mut everybody);
     identities(&scenes[1], &mut everybody);
+    identities(&scenes[2], &mut everybody);
     let living: Vec<&Identity> = everybody
         .iter()
         .filter(|who| identity::alive(**who))
         .collect();
-    assert!(everybody.len() >= 2 * 15 + 5 + 2, "{}", everybody.len());
+    assert!(
+        everybody.len() >= 2 * 15 + 2 * 5 + 5 + 2,
+        "{}",
+        everybody.len()
+    );
     assert!(living.is_empty(), "{living:?}");
     assert_untouched(&stage);
 }
@@ -65,10 +94,18 @@ fn in_a_pipe_it_is_plain_and_fits() {
         "4 of 5 left alive",
         "5 of 5 left alive",
         "0 left after ",
+        "never answered",
+        "by generation 2 after ",
+        "back: warning",
+        "back: 2 of 2",
+        "ended (SIGKILL) while handling tools/call; it is started",
+        "`mainstay events --server",
         "generation 2 answered",
+        "never started, exit code 127",
+        "started 3 times, exit code 1",
         "found: weather-mcp; install it",
         "WEATHER_API_KEY is not set",
-        "all 3 held in ",
+        "all 4 held in ",
     ] {
         assert!(text.contains(words), "`{words}` is missing:\n{text}");
     }

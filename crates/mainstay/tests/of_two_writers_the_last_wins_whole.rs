@@ -7,7 +7,7 @@ use std::path::Path;
 use std::{fs, thread};
 
 use mainstay::recollection::{Configuration, Recollection};
-use mainstay_core::message::remembered::{List, Remembered};
+use mainstay_core::message::{lists::Which, remembered::Remembered};
 use support::Home;
 
 fn recollection(directory: &Path) -> Recollection {
@@ -22,7 +22,7 @@ fn recollection(directory: &Path) -> Recollection {
 fn sample(bytes: usize) -> Remembered {
     let mut remembered = Remembered::default();
     let tools = format!(r#"{{"tools":["{}"]}}"#, "x".repeat(bytes));
-    remembered.learn_list(None, List::Tools, tools.as_bytes());
+    remembered.learn_list(None, Which::Tools, tools.as_bytes());
     remembered.written();
     remembered
 }

@@ -19,3 +19,4 @@ pub mod terminal;
 pub mod unruly;
 pub mod wait;
 pub mod wire;
+pub mod world;

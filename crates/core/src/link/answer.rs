@@ -1,18 +1,20 @@
 //! The answers that we give ourselves: at a death, after a killed keeper, to requests that no server will see.
 
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::own::Own;
 use super::route::HELD;
 use super::state::{Because, Client, Life, Then};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{OpeningSilent, Status, What};
 use crate::message::again::Fate;
-use crate::message::frame::{Frame, Id, Kind};
+use crate::message::frame::{Fed, Frame, Id, Kind, Scanner};
 use crate::message::inflight::{Token, Tracked};
 use crate::message::lists::Which;
-use crate::message::settle;
+use crate::message::{batch, settle, token};
 use crate::policy::Retry;
 
 impl Link<'_> {
@@ -31,7 +33,19 @@ impl Link<'_> {
     }
 
     /// Answers a request that no server will see.
-    pub(super) fn refuse(&mut self, now: Moment, frame: &Frame<'_>) -> Route {
+    pub(super) fn refuse(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+        if frame.method.as_deref() == Some("notifications/initialized") {
+            self.head.initialized = 1;
+        }
+        if frame.kind == Kind::Batch {
+            let mut route = Route::Drop;
+            batch::each_member(line, |member| {
+                if self.refuse(now, &member, b"") == Route::Instead {
+                    route = Route::Instead;
+                }
+            });
+            return route;
+        }
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
             return Route::Drop;
         };
@@ -117,7 +131,7 @@ impl Link<'_> {
 
     fn fate(&self, id: &[u8], method: Tracked) -> Fate {
         match method {
-            Tracked::Initialize if !self.greeted() && self.head.opening_len > 0 => Fate::Resend,
+            Tracked::Initialize if !self.greeted() && self.is_opening(id) => Fate::Resend,
             Tracked::Listen if self.keepsakes.get(Kept::Listen, id).is_some() => Fate::Resend,
             Tracked::Initialize
             | Tracked::Listen
@@ -136,14 +150,66 @@ impl Link<'_> {
         }
     }
 
+    /// A dead server has not read these lines: whatever they ask, the next generation can be asked it for the first time.
+    pub fn unread(&mut self, mut lines: &[u8]) {
+        let mut held = VecDeque::new();
+        let mut scanner = Scanner::new();
+        while let Fed::Line { used } = scanner.feed(lines) {
+            let (line, rest) = lines.split_at(used);
+            let frame = scanner.frame();
+            let again = match (frame.kind, frame.id, frame.method.as_deref()) {
+                (Kind::Request, Id::Token(id), Some(method)) if !Own::is(id) => {
+                    self.untouched(id, Tracked::of(method))
+                }
+                // That one is said again with the opening.
+                (Kind::Notification, _, method) => method != Some("notifications/initialized"),
+                (
+                    Kind::Request
+                    | Kind::Response
+                    | Kind::Error
+                    | Kind::Batch
+                    | Kind::Blank
+                    | Kind::Junk,
+                    _,
+                    _,
+                ) => false,
+            };
+            if again {
+                self.held_bytes += line.len();
+                held.push_back(line.to_vec());
+            }
+            lines = rest;
+        }
+        held.append(&mut self.held);
+        self.held = held;
+    }
+
+    /// A request in flight that no server has seen waits within us again.
+    fn untouched(&mut self, id: &[u8], method: Tracked) -> bool {
+        let Some(entry) = self.inflight.get(id) else {
+            return false;
+        };
+        self.inflight.open(id, method, HELD, entry.opened);
+        self.again.forget(id);
+        true
+    }
+
+    /// Whether this is the id of the opening that is remembered: of two, only the last one is.
+    pub(super) fn is_opening(&self, id: &[u8]) -> bool {
+        let mut scanner = Scanner::new();
+        let opening = self.opening.get(..self.head.opening_len as usize);
+        scanner.feed(opening.unwrap_or_default());
+        matches!(scanner.frame().id, Id::Token(own) if token::same(own, id))
+    }
+
     /// The server has died of a `server/discover` before it was opened: it is a legacy one, and the answer of a legacy
     /// server is given on its behalf.
     pub(super) fn answer_discover(&mut self) {
         if self.opened() {
             return;
         }
-        for (id, method, _) in self.in_flight_now() {
-            if method == Tracked::Discover {
+        for (id, method, generation) in self.in_flight_now() {
+            if method == Tracked::Discover && generation != HELD {
                 self.discover_killed = true;
                 let answer = settle::method_not_found(&id, method.word());
                 self.push(Output::ToClient(answer));
@@ -158,7 +224,7 @@ impl Link<'_> {
         let mut settled = 0;
         for (id, method, _) in self.in_flight_now() {
             let keep = match method {
-                Tracked::Initialize => !self.greeted() && self.head.opening_len > 0,
+                Tracked::Initialize => !self.greeted() && self.is_opening(&id),
                 Tracked::Listen => self.keepsakes.get(Kept::Listen, &id).is_some(),
                 Tracked::Other
                 | Tracked::Discover
@@ -187,9 +253,8 @@ impl Link<'_> {
             .collect();
         for id in pending {
             self.asked.restore_dead(&id);
-            self.push(Output::ToClient(settle::cancel(&id, GONE)));
+            self.take_back(id);
         }
-        self.keepsakes.clear(Kept::Asked);
         for which in Which::ALL {
             if let Some(digest) = self.keepsakes.get(Kept::Seen, which.method().as_bytes()) {
                 self.lists.restore(which, digest);
@@ -200,18 +265,25 @@ impl Link<'_> {
     /// The generation is gone: what it asked the client is taken back.
     pub(super) fn cancel_asked(&mut self) {
         for id in self.asked.died() {
-            self.push(Output::ToClient(settle::cancel(&id, GONE)));
+            self.take_back(id);
         }
-        self.keepsakes.clear(Kept::Asked);
+        let generation = self.head.generation;
+        self.inflight.forget_settled(generation);
+    }
+
+    /// A successor takes it back once more, unless that has been written.
+    fn take_back(&mut self, id: Vec<u8>) {
+        self.push(Output::ToClient(settle::cancel(&id, GONE)));
+        self.taken_back.push(id);
     }
 
     /// All lines of the server have reached the client: what they answered is closed for good.
     pub fn delivered(&mut self) {
         self.inflight.delivered();
-        if core::mem::take(&mut self.greeting_routed) {
+        if core::mem::take(&mut self.on_way.greeting) {
             self.head.greeted = 1;
         }
-        if core::mem::take(&mut self.answer_routed) {
+        if core::mem::take(&mut self.on_way.answer) {
             self.head.served = 1;
         }
     }
@@ -219,7 +291,10 @@ impl Link<'_> {
     /// All lines of ours have reached the client: what they answered is closed.
     pub fn written(&mut self) {
         self.inflight.written();
-        if core::mem::take(&mut self.greeting_ours) {
+        for id in core::mem::take(&mut self.taken_back) {
+            self.keepsakes.remove(Kept::Asked, &id);
+        }
+        if core::mem::take(&mut self.on_way.greeting_of_ours) {
             self.head.greeted = 1;
         }
         // A long answer of the server's may have gone this way, too.
@@ -237,7 +312,7 @@ impl Link<'_> {
         }
     }
 
-    fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
+    pub(super) fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
         self.inflight
             .iter()
             .filter_map(|(id, entry)| Some((Token::new(id)?, entry.method, entry.generation)))

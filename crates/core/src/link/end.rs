@@ -189,7 +189,11 @@ impl Link<'_> {
 
     pub(super) fn stop(&mut self, now: Moment, cause: Cause) {
         let client_wants_more = match &cause {
-            Cause::ClientEof | Cause::Asked | Cause::ServerExit => true,
+            Cause::ClientEof
+            | Cause::Asked
+            | Cause::ServerExit
+            | Cause::Renewal(_)
+            | Cause::Differs => true,
             Cause::ClientGone
             | Cause::ClientDeaf
             | Cause::ShimSignal { .. }
@@ -197,7 +201,6 @@ impl Link<'_> {
             | Cause::KeeperSignal { .. }
             | Cause::StartFailed
             | Cause::KeeperLost => false,
-            Cause::Renewal(_) | Cause::Differs => true,
         };
         let goes_on = self.goes_on();
         match &mut self.life {
@@ -209,7 +212,7 @@ impl Link<'_> {
             Life::Up(up) => {
                 let server = up.left.take().map_or(Server::Up, Server::Left);
                 let because = Because::of(&cause);
-                let owing = cause == Cause::ClientEof && !self.inflight.is_empty();
+                let owing = cause == Cause::ClientEof && self.answers_due();
                 let standing = if owing { Standing::Owing } else { Standing::Up };
                 let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
                 self.close(now, TreeState::Descending(ladder), 0, because, server);
@@ -231,7 +234,7 @@ impl Link<'_> {
                     self.drop_client();
                 }
             }
-            Life::Swapping(_) => self.close_swapping(now, cause, client_wants_more),
+            Life::Swapping(_) => self.close_swapping(now, &cause, client_wants_more),
             Life::Absent { .. } | Life::Waiting { .. } | Life::Resting | Life::Abandoned(_) => {
                 // What was asked for is not wanted any more.
                 self.outputs.retain(|output| *output != Output::Spawn);
@@ -248,7 +251,7 @@ impl Link<'_> {
     }
 
     /// The link ends while a generation is on its way down: that way becomes the link's own.
-    fn close_swapping(&mut self, now: Moment, cause: Cause, client_wants_more: bool) {
+    fn close_swapping(&mut self, now: Moment, cause: &Cause, client_wants_more: bool) {
         let life = core::mem::replace(&mut self.life, Life::Resting);
         let Life::Swapping(swapping) = life else {
             self.life = life;
@@ -260,7 +263,7 @@ impl Link<'_> {
             server,
             ..
         } = swapping;
-        let because = Because::of(&cause);
+        let because = Because::of(cause);
         if let Server::Gone = server {
             // Nobody is left to answer what was kept.
             self.settle_all(&because);
@@ -329,8 +332,16 @@ impl Link<'_> {
         }
     }
 
+    /// Whether an answer is due that the client waits for; listening has none.
+    fn answers_due(&self) -> bool {
+        self.inflight
+            .iter()
+            .any(|(_, entry)| !entry.method.listens())
+    }
+
     pub(super) fn drained_if_answered(&mut self, now: Moment) {
-        if self.inflight.is_empty()
+        if let Life::Closing(_) = &self.life
+            && !self.answers_due()
             && let Life::Closing(closing) = &mut self.life
             && let TreeState::Descending(ladder) = &mut closing.tree
             && let Some(step) = ladder.drained(now)

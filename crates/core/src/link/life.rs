@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::io::Exited;
+use super::route::HELD;
 use super::state::{Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Swapping, Then, Up};
 use super::{Link, Output};
 use crate::clock::Moment;
@@ -12,6 +13,7 @@ use crate::event::{
     Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, What,
 };
 use crate::limits::{OPENING_TRIES, OPENING_WAIT_MS};
+use crate::message::inflight::{Entry, Tracked};
 use crate::message::settle;
 use crate::server::backoff::Next;
 use crate::server::health::Do;
@@ -90,7 +92,8 @@ impl Link<'_> {
             // It would not start the next time either: whoever has changed it is told at once.
             return Then::Abandon(self.given_up(now, 1, last, tail));
         }
-        match self.budget.died(now, up_ms) {
+        let served = self.served_by == self.head.generation;
+        match self.budget.died(now, up_ms, served) {
             Next::At(at) => Then::Respawn { at },
             Next::GiveUp => {
                 let deaths = self.budget.deaths();
@@ -117,9 +120,6 @@ impl Link<'_> {
             }
             None => self.after_death(now, 0, problem.into(), Vec::new()),
         };
-        if let Then::Abandon(given_up) = &then {
-            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
-        }
         self.proceed(now, then);
     }
 
@@ -220,7 +220,6 @@ impl Link<'_> {
                 let last = "it closed its end and could not be ended".to_string();
                 let deaths = trial.map_or(1, |trial| trial.deaths + 1);
                 let given_up = self.given_up(now, deaths, last, Vec::new());
-                self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
                 self.proceed(now, Then::Abandon(given_up));
             }
             Then::Respawn { at } if now >= at => self.spawn(None),
@@ -230,6 +229,8 @@ impl Link<'_> {
                 self.life = Life::Resting;
             }
             Then::Abandon(given_up) => {
+                // Not before: a server on its way down may still answer.
+                self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
                 self.tell(What::Abandoned(Abandoned {
                     deaths: given_up.deaths,
                     window_ms: given_up.window_ms,
@@ -324,9 +325,6 @@ impl Link<'_> {
                 Then::Respawn { at: now }
             }
         };
-        if let Then::Abandon(given_up) = &then {
-            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
-        }
         self.swap(now, Cause::Renewal(why), then);
     }
 
@@ -368,16 +366,22 @@ impl Link<'_> {
             }
             Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant | Stage::Serving => {}
         }
-        if let Silence::Since(asked) = up.silence
-            && now >= asked.after_ms(self.limits.opening_ms)
-        {
-            up.silence = Silence::Broken;
-            self.opening_silent(now.ms_since(asked));
+        // What is on its way to the client may be the very answer that we would give.
+        if self.head.server_mid_line == 0 {
+            if let Silence::Since(asked) = up.silence
+                && now >= asked.after_ms(self.limits.opening_ms)
+            {
+                up.silence = Silence::Broken;
+                self.opening_silent(now.ms_since(asked));
+            }
+            if self.instant_at().is_some_and(|at| now >= at) {
+                self.open_from_record(now);
+            }
+            if self.held_at().is_some_and(|at| now >= at) {
+                self.held_in_vain(now);
+            }
+            self.call_deadline(now);
         }
-        if self.instant_at().is_some_and(|at| now >= at) {
-            self.open_from_record(now);
-        }
-        self.call_deadline(now);
         self.give_way_if_drained(now);
         self.tick_health(now);
         let Life::Up(up) = &self.life else { return };
@@ -433,21 +437,30 @@ impl Link<'_> {
         if self.limits.call_deadline_ms == 0 {
             return None;
         }
-        let mut all = self.inflight.iter();
-        let (_, entry) = all.find(|(_, entry)| !entry.method.listens())?;
+        let (_, entry) = self.oldest_call()?;
         Some(entry.opened.after_ms(self.limits.call_deadline_ms))
+    }
+
+    /// The oldest request that a deadline holds for: listening has none, and an opening has its own and is never cancelled.
+    fn oldest_call(&self) -> Option<(&[u8], Entry)> {
+        let mut all = self.inflight.iter();
+        all.find(|(_, entry)| !entry.method.listens() && entry.method != Tracked::Initialize)
     }
 
     fn call_deadline(&mut self, now: Moment) {
         while self.deadline_at().is_some_and(|at| now >= at) {
-            let mut all = self.inflight.iter();
-            let oldest = all.find(|(_, entry)| !entry.method.listens());
+            let oldest = self.oldest_call();
             let Some((id, entry)) = oldest.map(|(id, entry)| (id.to_vec(), entry)) else {
                 return;
             };
-            drop(all);
             let ms = now.ms_since(entry.opened);
             let because = Because::Deadline { ms };
+            if entry.generation == HELD {
+                // No server has seen it.
+                self.let_go(&id);
+                self.answer(&id, entry.method, &because);
+                continue;
+            }
             let answer = settle::answer(
                 &id,
                 entry.method,

@@ -64,11 +64,12 @@ impl Link<'_> {
         } else {
             self.resume(now);
         }
+        self.busy_or_idle(now);
     }
 
     /// Whether the client has, or is about to have, the answer to its `initialize`.
     pub(super) fn greeted(&self) -> bool {
-        self.head.greeted != 0 || self.greeting_ours
+        self.head.greeted != 0 || self.on_way.greeting_of_ours
     }
 
     fn greet(&mut self, now: Moment) {
@@ -77,21 +78,15 @@ impl Link<'_> {
             .opening
             .get(..self.head.opening_len as usize)
             .unwrap_or_default();
-        match envelope::with_id(opening, &id) {
-            Some(line) => {
-                self.push(Output::ToServer(line));
-                self.set_stage(Stage::Greeting {
-                    until: now.after_ms(self.limits.opening_ms),
-                });
-            }
-            None => {
-                self.own.forget();
-                self.differs(
-                    "the client's opening was too long to be remembered, so it cannot be replayed"
-                        .into(),
-                );
-                self.resume(now);
-            }
+        if let Some(line) = envelope::with_id(opening, &id) {
+            self.push(Output::ToServer(line));
+            self.set_stage(Stage::Greeting {
+                until: now.after_ms(self.limits.opening_ms),
+            });
+        } else {
+            self.own.forget();
+            self.differs("the client's opening was too long to be replayed".into());
+            self.resume(now);
         }
     }
 
@@ -201,7 +196,14 @@ impl Link<'_> {
     pub(super) fn replay_silent(&mut self, now: Moment) {
         let Life::Up(up) = &mut self.life else { return };
         match up.stage {
-            Stage::Greeting { .. } => self.renew(now, Renewing::Opening),
+            Stage::Greeting { .. } => match &mut up.giving_way {
+                // It is to be replaced anyway.
+                Some(giving_way) => {
+                    giving_way.until = now;
+                    self.give_way_if_drained(now);
+                }
+                None => self.renew(now, Renewing::Opening),
+            },
             // It has opened: what it leaves unanswered is its own affair.
             Stage::Replaying { .. } => self.resume(now),
             Stage::Instant | Stage::Serving => {}
@@ -222,7 +224,7 @@ impl Link<'_> {
         let mut resent = 0;
         for (id, method) in self.unanswered_by_predecessors() {
             let line = match method {
-                Tracked::Initialize if !self.greeted() => {
+                Tracked::Initialize if !self.greeted() && self.is_opening(&id) => {
                     Some(self.opening[..self.head.opening_len as usize].to_vec())
                 }
                 Tracked::Listen => self.keepsakes.get(Kept::Listen, &id).map(<[u8]>::to_vec),
@@ -317,14 +319,11 @@ impl Link<'_> {
         match self.lists.check(which, page, line) {
             Check::Same => {}
             Check::More { cursor } => self.ask_list(which, page + 1, Some(&cursor)),
-            Check::Differs => {
-                self.lists.adopt(which);
-                self.tell_changed(alloc::vec![which]);
-            }
+            Check::Differs => self.tell_changed(alloc::vec![which]),
         }
     }
 
-    /// Tells the client that lists have changed, once each.
+    /// Tells the client that lists have changed, once each: what it has seen of them does not count any more.
     fn tell_changed(&mut self, all: Vec<Which>) {
         let mut told: Vec<&'static str> = Vec::new();
         for which in all {
@@ -333,6 +332,9 @@ impl Link<'_> {
                 continue;
             }
             told.push(method);
+            for which in Which::changed_by(method) {
+                self.lists.adopt(which);
+            }
             for line in self.change_lines(method) {
                 self.push(Output::ToClient(line));
             }

@@ -4,14 +4,14 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::own::{Own, Purpose};
-use super::state::{Because, Client, Closing, Life, Silence, Stage};
+use super::state::{Because, Closing, Life, Silence, Stage};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{Junk, What};
 use crate::limits::HELD_LINE_BYTES;
 use crate::message::asked::{Answered, Label};
 use crate::message::envelope::{self, Era, cancelled_id};
-use crate::message::frame::{Frame, Id, Kind};
+use crate::message::frame::{Frame, Id, Kind, Scanner};
 use crate::message::inflight::{Opened, Tracked};
 use crate::message::lists::Which;
 use crate::message::{batch, settle, token};
@@ -31,7 +31,7 @@ impl Link<'_> {
                 Stage::Serving => self.track(now, frame, line),
                 Stage::Instant => self.line_before_opening(now, frame, line),
                 Stage::Greeting { .. } | Stage::Replaying { .. } if up.trial.is_some() => {
-                    self.refuse(now, frame)
+                    self.refuse(now, frame, line)
                 }
                 Stage::Greeting { .. } | Stage::Replaying { .. } => Route::Hold,
             },
@@ -44,7 +44,7 @@ impl Link<'_> {
             }) => Route::Hold,
             Life::Resting => self.line_at_rest(now, frame, line),
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => {
-                let route = self.refuse(now, frame);
+                let route = self.refuse(now, frame, line);
                 self.finish_if_done();
                 route
             }
@@ -96,13 +96,13 @@ impl Link<'_> {
             self.life,
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished
         ) {
-            self.refuse(now, frame);
+            self.refuse(now, frame, b"");
             self.finish_if_done();
             return;
         }
         let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
         self.inflight.open(id, tracked, self.head.generation, now);
-        self.answer(&id.to_vec(), tracked, &Because::Lost);
+        self.answer(id, tracked, &Because::Lost);
     }
 
     /// Routes a whole line from the server.
@@ -117,7 +117,9 @@ impl Link<'_> {
                 up.health.heard(now);
                 self.knows_probes = up.health.knows();
             }
-            Life::Closing(closing) if closing.client == Client::Released => return Route::Drop,
+            // Whoever of its tree speaks after the server's end speaks for nobody: what it owed is settled.
+            Life::Closing(closing) if closing.is_over() => return Route::Drop,
+            Life::Swapping(swapping) if swapping.is_over() => return Route::Drop,
             Life::Closing(_) | Life::Swapping(_) => {}
             Life::Absent { .. }
             | Life::Waiting { .. }
@@ -166,9 +168,11 @@ impl Link<'_> {
     /// Learns what is known of a long line from the server before it is forwarded: may it go on?
     pub fn server_known(&mut self, frame: Option<&Frame<'_>>) -> Route {
         match &self.life {
-            Life::Up(_) | Life::Swapping(_) => {}
-            Life::Closing(closing) if closing.client == Client::Reading => {}
+            Life::Up(_) => {}
+            Life::Swapping(swapping) if !swapping.is_over() => {}
+            Life::Closing(closing) if !closing.is_over() => {}
             Life::Closing(_)
+            | Life::Swapping(_)
             | Life::Absent { .. }
             | Life::Waiting { .. }
             | Life::Resting
@@ -182,9 +186,8 @@ impl Link<'_> {
                 Id::Absent | Id::Null | Id::Token(_) | Id::TooLong => Route::Forward,
             },
             Some(frame) if frame.kind == Kind::Request && self.head.generation > 1 => self.gather(),
-            Some(_) => Route::Forward,
             None if self.must_see_any() => self.gather(),
-            None => Route::Forward,
+            Some(_) | None => Route::Forward,
         }
     }
 
@@ -283,13 +286,20 @@ impl Link<'_> {
             Kind::Notification => {
                 match frame.method.as_deref() {
                     Some("notifications/initialized") => self.head.initialized = 1,
-                    Some("notifications/cancelled") => self.client_cancels(line),
+                    Some("notifications/cancelled") if self.client_cancels(line) => {
+                        return Route::Drop;
+                    }
                     Some(_) | None => {}
                 }
                 self.busy_or_idle(now);
                 Route::Forward
             }
             Kind::Batch => {
+                let mut members = 0;
+                batch::each_member(line, |_| members += 1);
+                if members > self.inflight.room() {
+                    return Route::Hold;
+                }
                 self.head.spoken = 1;
                 batch::each_member(line, |member| {
                     if let (Kind::Request, Id::Token(id)) = (member.kind, member.id) {
@@ -351,7 +361,7 @@ impl Link<'_> {
         {
             self.head.modern = 1;
             if let Some(meta) = envelope::meta(line) {
-                self.keepsakes.put(Kept::Greeting, b"meta", meta);
+                self.keepsakes.put(Kept::Greeting, b"meta", &meta);
             }
         }
     }
@@ -366,12 +376,31 @@ impl Link<'_> {
             && !envelope::has_param(line, &["task", "inputResponses", "requestState"])
     }
 
-    fn client_cancels(&mut self, line: &[u8]) {
-        if let Some(id) = cancelled_id(line) {
-            self.inflight.close(id);
-            self.again.forget(id);
-            self.stop_listening(id);
+    /// The client takes a request back; whether no server has seen it yet.
+    fn client_cancels(&mut self, line: &[u8]) -> bool {
+        let Some(id) = cancelled_id(line) else {
+            return false;
+        };
+        let entry = self.inflight.close(id);
+        self.again.forget(id);
+        self.stop_listening(id);
+        let held = entry.is_some_and(|entry| entry.generation == HELD);
+        if held {
+            self.let_go(id);
         }
+        held
+    }
+
+    /// Forgets a request that waits within us: it has its answer, or needs none.
+    pub(super) fn let_go(&mut self, id: &[u8]) {
+        self.held.retain(|line| {
+            let mut scanner = Scanner::new();
+            scanner.feed(line);
+            let frame = scanner.frame();
+            let same = matches!(frame.id, Id::Token(held) if token::same(held, id));
+            !(frame.kind == Kind::Request && same)
+        });
+        self.held_bytes = self.held.iter().map(Vec::len).sum();
     }
 
     fn stop_listening(&mut self, id: &[u8]) {
@@ -386,7 +415,6 @@ impl Link<'_> {
         };
         self.keepsakes.remove(Kept::Asked, id);
         match self.asked.answered(id) {
-            Answered::Forward => Route::Forward,
             Answered::Relabel(own) => match envelope::with_id(line, &own) {
                 Some(line) => {
                     self.push(Output::ToServer(line));
@@ -396,7 +424,7 @@ impl Link<'_> {
             },
             Answered::Swallow => Route::Drop,
             Answered::Unknown if self.head.generation > 1 => Route::Drop,
-            Answered::Unknown => Route::Forward,
+            Answered::Forward | Answered::Unknown => Route::Forward,
         }
     }
 
@@ -405,7 +433,7 @@ impl Link<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
-        // A call that has led to a question is not sent again: the question would be asked twice.
+        self.forget_calls();
         match self.asked.open(self.head.generation, id) {
             Label::Same => {
                 self.keepsakes.put(Kept::Asked, id, b"");
@@ -427,10 +455,22 @@ impl Link<'_> {
         }
     }
 
+    /// A call that has led to a question is not sent again: the question would be asked twice. Which one has is not told, so
+    /// it may be any.
+    fn forget_calls(&mut self) {
+        for (id, entry) in self.inflight.iter() {
+            if entry.method == Tracked::ToolsCall {
+                self.again.forget(id);
+            }
+        }
+    }
+
     fn notified(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
         let method = frame.method.as_deref().unwrap_or_default();
         match method {
-            "notifications/progress" if !self.again.may_progress(line) => Route::Drop,
+            "notifications/progress" if self.replaying() || !self.again.may_progress(line) => {
+                Route::Drop
+            }
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
             _ => {
@@ -599,7 +639,8 @@ impl Link<'_> {
         let Some(entry) = self.inflight.answered(id) else {
             return Route::Forward;
         };
-        self.answer_routed = true;
+        self.on_way.answer = true;
+        self.served_by = self.head.generation;
         if frame.kind == Kind::Response {
             self.learn(id, entry.method, line);
         }
@@ -615,10 +656,8 @@ impl Link<'_> {
         match self.own.close(id) {
             Some(Purpose::Opening) => self.greeted_again(now, frame, line),
             Some(Purpose::Replay) => self.replay_answered(now, frame),
-            Some(Purpose::List { which, page }) => {
-                if frame.kind == Kind::Response {
-                    self.list_checked(which, page, line);
-                }
+            Some(Purpose::List { which, page }) if frame.kind == Kind::Response => {
+                self.list_checked(which, page, line);
             }
             Some(Purpose::Probe { n }) => {
                 if let Life::Up(up) = &mut self.life {
@@ -626,7 +665,7 @@ impl Link<'_> {
                     self.knows_probes = up.health.knows();
                 }
             }
-            None => {}
+            Some(Purpose::List { .. }) | None => {}
         }
     }
 
@@ -634,7 +673,7 @@ impl Link<'_> {
     fn learn(&mut self, id: &[u8], method: Tracked, line: &[u8]) {
         match method {
             Tracked::Initialize => {
-                self.greeting_routed = true;
+                self.on_way.greeting = true;
                 self.keepsakes.put(Kept::Greeting, b"", line);
                 self.learn_opening(line);
             }
@@ -677,13 +716,27 @@ impl Link<'_> {
             || self.keepsakes.each(Kept::Listen).next().is_some()
     }
 
+    /// Whether the server is being told what its predecessor knew.
+    fn replaying(&self) -> bool {
+        match &self.life {
+            Life::Up(up) => matches!(up.stage, Stage::Greeting { .. } | Stage::Replaying { .. }),
+            Life::Absent { .. }
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Closing(_)
+            | Life::Finished => false,
+        }
+    }
+
     /// Tells the health whether the server has work.
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
-        // Nothing of ours may reach a server before it has answered the client's own opening.
-        let opened = self.opened() || self.answer_routed;
+        // A message of ours before the opening would fix the era, and a server that is not open yet may be slow.
+        let opened = self.opened() || self.on_way.answer || self.on_way.greeting_of_ours;
         if let Life::Up(up) = &mut self.life {
-            let serving = matches!(up.stage, Stage::Serving) && opened;
+            let serving = opened && matches!(up.stage, Stage::Serving);
             if busy || !serving {
                 up.health.busy(now);
             } else {

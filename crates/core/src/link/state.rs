@@ -126,6 +126,20 @@ pub(super) struct Closing {
     pub server: Server,
 }
 
+impl Swapping {
+    /// Whether nothing that the generation says reaches the client any more.
+    pub fn is_over(&self) -> bool {
+        matches!(self.server, Server::Gone)
+    }
+}
+
+impl Closing {
+    /// The same.
+    pub fn is_over(&self) -> bool {
+        self.client == Client::Released || matches!(self.server, Server::Gone)
+    }
+}
+
 /// Why requests are answered by us.
 #[derive(Debug)]
 pub(super) enum Because {

@@ -103,10 +103,23 @@ pub fn uri(line: &[u8]) -> Option<Cow<'_, str>> {
     Members::of_line(line)?.object("params")?.text("uri")
 }
 
-/// The `_meta` of a request, raw.
-pub fn meta(line: &[u8]) -> Option<&[u8]> {
+/// The `_meta` of a request, raw, for requests of ours: without the progress token, which belongs to that one request.
+pub fn meta(line: &[u8]) -> Option<Vec<u8>> {
     let params = Members::of_line(line)?.object("params")?;
-    Some(params.get("_meta")?.get().as_bytes())
+    let mut meta = b"{".to_vec();
+    for (key, value) in params.object("_meta")?.0 {
+        if key == "progressToken" {
+            continue;
+        }
+        if meta.len() > 1 {
+            meta.push(b',');
+        }
+        meta.extend(serde_json::to_vec(&key).ok()?);
+        meta.push(b':');
+        meta.extend_from_slice(value.get().as_bytes());
+    }
+    meta.push(b'}');
+    Some(meta)
 }
 
 /// Whether the parameters of a request have one of these members.
@@ -356,7 +369,7 @@ mod tests {
         let call = br#"{"id":1,"method":"m","params":{"uri":"a:\u002f","task":{},"_meta":{"progressToken":"t"}}}"#;
         assert_eq!(progress_token(call), Some(&b"\"t\""[..]));
         assert_eq!(uri(call).as_deref(), Some("a:/"));
-        assert_eq!(meta(call), Some(&br#"{"progressToken":"t"}"#[..]));
+        assert_eq!(meta(call).as_deref(), Some(&b"{}"[..]));
         assert!(has_param(call, &["x", "task"]) && !has_param(call, &["x"]));
         let note =
             br#"{"method":"notifications/progress","params":{"progressToken":7,"progress":0.5}}"#;

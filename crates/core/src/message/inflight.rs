@@ -52,6 +52,8 @@ pub struct Inflight<S> {
     unwritten: Vec<Spot>,
     /// The same for answers of our own, which go another way.
     unwritten_ours: Vec<Spot>,
+    /// The same for those whose server may answer all the same.
+    settling: Vec<Spot>,
     sequence: u64,
 }
 
@@ -86,6 +88,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             settled: 0,
             unwritten: Vec::new(),
             unwritten_ours: Vec::new(),
+            settling: Vec::new(),
             sequence: 0,
         };
         table.rebuild();
@@ -117,7 +120,10 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 self.settled -= 1;
                 (slot, Opened::New)
             }
-            Some((slot, State::Answered)) => (slot, Opened::New),
+            Some((slot, State::Answered)) => {
+                self.stop_settling(slot);
+                (slot, Opened::New)
+            }
             None => {
                 let Some(slot) = self.take() else {
                     return Opened::Full;
@@ -172,23 +178,33 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         while let Some(spot) = self.unwritten_ours.pop() {
             self.release_answered(spot);
         }
+        while let Some(spot) = self.settling.pop() {
+            self.slots.as_mut()[spot.slot as usize].settle();
+        }
     }
 
-    /// We answered it ourselves: nobody waits any more, and the server's late answer is to be swallowed. Whether
-    /// somebody waited.
+    /// An answer of our own is on its way to the client: nobody waits any more, and the server's late answer is to be
+    /// swallowed. The entry of an answer that is never [`written`](Self::written) is open for a successor. Whether somebody
+    /// waited.
     pub fn settle(&mut self, id: &[u8]) -> bool {
-        let Some((slot, State::Open)) = self.find(token::hash(id), id) else {
+        let Some((spot, _)) = self.take_answer(id) else {
             return false;
         };
-        self.unlink(slot);
-        self.slots.as_mut()[slot as usize].settle();
+        self.settling.push(spot);
         self.settled += 1;
         true
     }
 
     /// Whether we answered it ourselves.
     pub fn is_settled(&self, id: &[u8]) -> bool {
-        self.settled != 0 && matches!(self.find(token::hash(id), id), Some((_, State::Settled)))
+        if self.settled == 0 {
+            return false;
+        }
+        match self.find(token::hash(id), id) {
+            Some((_, State::Settled)) => true,
+            Some((slot, State::Answered)) => self.settling.iter().any(|spot| spot.slot == slot),
+            Some((_, State::Open)) | None => false,
+        }
     }
 
     /// A late answer came: true if we had answered it ourselves. It is forgotten with this, as an answer comes once.
@@ -197,8 +213,12 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             return false;
         }
         if let Some(spot) = self.spot(id) {
-            self.settled -= 1;
-            self.release(spot);
+            if self.stop_settling(spot.slot) {
+                self.unwritten_ours.push(spot);
+            } else {
+                self.settled -= 1;
+                self.release(spot);
+            }
         }
         true
     }
@@ -208,6 +228,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         if self.settled == 0 {
             return;
         }
+        self.settled -= self.settling.len();
+        self.unwritten_ours.append(&mut self.settling);
         for slot in 0..self.order.len() as u32 {
             let Some((State::Settled, id, entry)) = self.slots.as_ref()[slot as usize].read()
             else {
@@ -224,6 +246,12 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     /// How many wait.
     pub fn len(&self) -> usize {
         self.open
+    }
+
+    /// How many more can be opened.
+    pub fn room(&self) -> usize {
+        let all = self.slots.as_ref().len().min(IN_FLIGHT_MAX);
+        all.saturating_sub(self.index.len())
     }
 
     /// Whether nobody waits.
@@ -367,6 +395,16 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         self.unlink(spot.slot);
         self.slots.as_mut()[spot.slot as usize].answered();
         Some((spot, entry))
+    }
+
+    /// No late answer is waited for any more; whether one was, while ours is on its way.
+    fn stop_settling(&mut self, slot: u32) -> bool {
+        let Some(at) = self.settling.iter().position(|spot| spot.slot == slot) else {
+            return false;
+        };
+        self.settling.swap_remove(at);
+        self.settled -= 1;
+        true
     }
 
     /// An answered slot keeps its id, and so its hash, until it is released here or opened again.

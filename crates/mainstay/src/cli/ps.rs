@@ -277,7 +277,7 @@ mod tests {
             state: "ready".into(),
             generation: 1,
             client: Some(crate::samples::seen(4000, "claude")),
-            tier: Tier::Subreaper,
+            tier: Some(Tier::Subreaper),
             why_not: Vec::new(),
             pid: Some(4711),
             keeper: Some(4700),

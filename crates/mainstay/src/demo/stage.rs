@@ -7,13 +7,14 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use mainstay_core::clock::Moment;
-use mainstay_core::event::Seen;
+use mainstay_core::event::{Seen, What};
 use mainstay_core::ids::Identity;
 use mainstay_os::census::{self, Stat};
 use mainstay_os::identity::Handle;
@@ -25,6 +26,7 @@ use super::roll::Roll;
 use super::watch::{Trouble, Watch};
 use super::wire::Wire;
 use crate::exit::Exit;
+use crate::ledger::read::{Events, Filter};
 use crate::paths::{DIRECTORY_MODE, Paths};
 use crate::registry::card::Card;
 use crate::registry::list::list;
@@ -98,6 +100,21 @@ impl Stage {
             .filter_map(|listed| listed.card)
             .find(|card| card.name == name)
             .ok_or_else(|| Trouble::Failed(format!("no link has the name {name}")))
+    }
+
+    /// How often a server of this name was started so far, as `mainstay events` would tell it.
+    pub fn starts(&self, name: &str) -> Result<u32, Trouble> {
+        let filter = Filter {
+            server: Some(name.into()),
+            ..Filter::default()
+        };
+        let mut starts = 0;
+        // Nothing breaks it off.
+        let _all: ControlFlow<()> = Events::open(&self.paths, filter).read(|event, _line| {
+            starts += u32::from(matches!(event.what, What::Start(_)));
+            ControlFlow::Continue(())
+        })?;
+        Ok(starts)
     }
 
     /// Waits until all of these have ended; whether they have.

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout};
 use mainstay_core::clock::Moment;
 use serde_json::{Value, json};
 
+use super::act::server::Memory;
 use super::watch::{Trouble, Watch};
 
 /// The protocol version that the demo's client asks for.
@@ -54,6 +55,42 @@ impl Wire {
     /// Calls a tool; the id of the request.
     pub fn call(&mut self, tool: &str) -> io::Result<u64> {
         self.request("tools/call", &json!({ "name": tool, "arguments": {} }))
+    }
+
+    /// Sets the log level and subscribes to these resources; waits until the server has taken it.
+    pub fn teach(
+        &mut self,
+        watch: &Watch,
+        level: &str,
+        uris: &[&str],
+        limit: Moment,
+    ) -> Result<(), Trouble> {
+        let mut ids = vec![self.request("logging/setLevel", &json!({ "level": level }))?];
+        for uri in uris {
+            ids.push(self.request("resources/subscribe", &json!({ "uri": uri }))?);
+        }
+        for id in ids {
+            self.answer(watch, id, limit)?;
+        }
+        Ok(())
+    }
+
+    /// What the server says that it remembers.
+    pub fn recall(&mut self, watch: &Watch, limit: Moment) -> Result<Memory, Trouble> {
+        let id = self.call("recall")?;
+        let answer = self.answer(watch, id, limit)?;
+        serde_json::from_str(text(&answer))
+            .map_err(|error| Trouble::Failed(format!("the server remembers nothing: {error}")))
+    }
+
+    /// Waits until the other side has closed the pipe; whether it has.
+    pub fn closed(&mut self, watch: &Watch, limit: Moment) -> Result<bool, Trouble> {
+        while watch.wait(&[self.from.as_fd()], limit)? == [true] {
+            if self.take()? == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Waits for the answer to a request.

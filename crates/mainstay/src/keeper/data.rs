@@ -47,16 +47,14 @@ impl Keeper<'_> {
                 step |= self.perform(cx);
             }
             step |= self.write_client(cx);
-            let mid_line = self.down.mid_line() || self.down.torn();
-            if self.link.mid_line().to_client() != mid_line {
-                self.link.mid_line().set_to_client(mid_line);
-            }
             moved |= step;
         }
         if moved && self.note_at.is_none() {
             self.note_at = Some(self.noted_at.after_ms(NOTE_AGAIN_MS));
         }
+        // What waits behind lines of ours is routed in its turn, and the end comes after it.
         if self.down.ended()
+            && (self.to_client.is_empty() || self.client_out.is_none())
             && let Some(server) = &mut self.server
             && server.stdout.take().is_some()
         {
@@ -65,6 +63,8 @@ impl Keeper<'_> {
             } = self;
             down.finish(&mut |show| route_down(link, *now, show));
             self.write_client(cx);
+            // Its stdin is about to be closed, and with it goes what it has not read.
+            self.unread = self.unread_lines();
             let tree_empty = self.tree_is_empty();
             self.handle(Input::StdoutClosed { tree_empty });
             return true;
@@ -81,7 +81,14 @@ impl Keeper<'_> {
             return false;
         };
         let mut moved = false;
-        let mut result = self.down.drain(out, cx).map(|drained| moved |= drained);
+        if !self.down.flushed() || !self.to_client.is_empty() {
+            // Noted before it is so: whoever takes over then writes a newline too many, which harms less than half a line.
+            self.link.mid_line().set_to_client(true);
+        }
+        let mut result = self
+            .down
+            .drain(out, cx, |_| ())
+            .map(|drained| moved |= drained);
         if moved && self.down.flushed() {
             self.link.delivered();
         }
@@ -93,7 +100,7 @@ impl Keeper<'_> {
             match out.poll_write(cx, self.to_client.make_contiguous()) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
-                    self.to_client.drain(..len);
+                    self.ours_torn = self.to_client.drain(..len).next_back() != Some(b'\n');
                     moved = true;
                     if self.to_client.is_empty() {
                         self.link.written();
@@ -101,6 +108,10 @@ impl Keeper<'_> {
                 }
                 Poll::Ready(Err(error)) => result = Err(error),
             }
+        }
+        let mid_line = self.down.mid_line() || self.down.torn() || self.ours_torn;
+        if self.link.mid_line().to_client() != mid_line {
+            self.link.mid_line().set_to_client(mid_line);
         }
         if result.is_err() {
             // Nobody reads our stdout any more.
@@ -188,7 +199,8 @@ impl Keeper<'_> {
         };
         let mut moved = false;
         let mut broken = false;
-        match self.up.drain(stdin, cx) {
+        let sent = &mut self.sent;
+        match self.up.drain(stdin, cx, |bytes| sent.add(bytes)) {
             Ok(drained) => moved |= drained,
             Err(_) => broken = true,
         }
@@ -197,14 +209,21 @@ impl Keeper<'_> {
             match stdin.poll_write(cx, self.to_server.make_contiguous()) {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(len)) => {
+                    self.sent.add(&self.to_server.make_contiguous()[..len]);
                     self.to_server.drain(..len);
                     moved = true;
                 }
                 Poll::Ready(Err(_)) => broken = true,
             }
         }
+        if broken && !server.stdin_closing {
+            self.unread = self.unread_lines();
+        }
+        let Some(server) = &mut self.server else {
+            return moved;
+        };
         if broken || (server.stdin_closing && self.up.flushed() && self.to_server.is_empty()) {
-            server.stdin = None;
+            server.close_stdin();
         }
         if broken {
             // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.

@@ -47,7 +47,8 @@ impl Keeper<'_> {
 
     /// Once all that the dead server wrote has been passed on, the link is told of its end; then of the empty tree.
     pub(super) fn tell_exit(&mut self) {
-        let dry = self.down.ended()
+        let read = |server: &Running| server.stdout.is_none();
+        let dry = self.server.as_ref().is_some_and(read)
             || (self.down.dry() && self.to_client.is_empty())
             || self.client_out.is_none();
         let grace = self.plan.limits.grace_term_ms;
@@ -65,6 +66,7 @@ impl Keeper<'_> {
             let tree_empty = self.tree_is_empty();
             if !served_on {
                 self.end_torn_line();
+                self.give_unread();
             }
             let stderr_tail = self.stderr.tail();
             let out_of_memory = self.out_of_memory(status);
@@ -128,6 +130,8 @@ impl Keeper<'_> {
         self.now = clock::now();
         self.drain_last_words();
         self.tell_last_exit();
+        // Whoever served on after the server's own end is gone, too.
+        self.end_torn_line();
         self.handle(Input::TreeEmpty { ended: count, left });
     }
 
@@ -147,6 +151,7 @@ impl Keeper<'_> {
         ended.told = true;
         let (pid, Ended { status, usage, .. }) = (who.pid, *ended);
         self.end_torn_line();
+        self.give_unread();
         let stderr_tail = self.stderr.tail();
         let out_of_memory = self.out_of_memory(status);
         let gone = Exited {
@@ -159,6 +164,26 @@ impl Keeper<'_> {
             tree_empty: true,
         };
         self.handle(Input::Exited(gone));
+    }
+
+    /// The lines that the server has not read, and that nobody else can read any more.
+    pub(super) fn unread_lines(&self) -> Vec<u8> {
+        let Some(unread) = self.server.as_ref().and_then(Running::unread_bytes) else {
+            return Vec::new();
+        };
+        let mut lines = self.sent.lines(unread);
+        lines.extend_from_slice(self.up.unsent());
+        lines
+    }
+
+    /// What the dead server has not read is the link's again, before it hears of the death.
+    fn give_unread(&mut self) {
+        let lines = if self.unread.is_empty() {
+            self.unread_lines()
+        } else {
+            std::mem::take(&mut self.unread)
+        };
+        self.link.unread(&lines);
     }
 
     /// Whether memory had run out when the server was killed, by the counters of its leaf or of the machine.

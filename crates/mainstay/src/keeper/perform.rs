@@ -53,6 +53,8 @@ impl Keeper<'_> {
         // What was meant for the last generation, or half said by it, is void.
         self.up.sink_lost();
         self.to_server.clear();
+        self.sent.clear();
+        self.unread.clear();
         self.down.source_lost();
         let next = self.link.generation() + 1;
         if Container::of(&self.plan.argv, Path::new(""), next).is_some() {
@@ -111,7 +113,7 @@ impl Keeper<'_> {
 
     /// The guard may go on to what can wait until a server runs, and holds the link's lock, too.
     fn tell_guard(&mut self) {
-        if std::mem::replace(&mut self.guard_told, true) {
+        if std::mem::replace(&mut self.upkeep.guard_told, true) {
             return;
         }
         let lock = self.entry.as_ref().map(Entry::lent);
@@ -225,7 +227,7 @@ impl Keeper<'_> {
     }
 
     /// The card as it is now.
-    pub(super) fn card(&self) -> Option<Card> {
+    pub(super) fn card(&self) -> Card {
         let server = self.server.as_ref();
         let seen = |pid: i32| {
             census::stat(pid).ok().map(|stat| Seen {
@@ -236,7 +238,7 @@ impl Keeper<'_> {
         let guard = self.side_guard.unwrap_or(self.watcher.guard().pid);
         let limits = &self.plan.limits;
         let ladder_ms = 2 * limits.grace_eof_ms + limits.grace_term_ms + limits.kill_confirm_ms;
-        Some(Card {
+        Card {
             v: card::VERSION,
             id: self.plan.id,
             name: self.plan.name.clone(),
@@ -260,14 +262,14 @@ impl Keeper<'_> {
             ladder_ms,
             restart_ms: limits.drain_ms + ladder_ms + limits.opening_ms,
             members: Vec::new(),
-        })
+        }
     }
 
     pub(super) fn write_card(&mut self) {
         self.shown = self.link.word();
-        if let (Some(card), Some(entry)) = (self.card(), &self.entry) {
+        if let Some(entry) = &self.entry {
             // Best effort: `ps` shows an older state.
-            drop(entry.write(&card));
+            drop(entry.write(&self.card()));
         }
     }
 
@@ -282,12 +284,7 @@ impl Keeper<'_> {
             Outcome::Nothing => false,
             Outcome::Busy => true,
             Outcome::Status(who) => {
-                let answer = match self.card() {
-                    Some(card) => Answer::Status(Box::new(card)),
-                    None => Answer::Refused {
-                        error: "no server was started".into(),
-                    },
-                };
+                let answer = Answer::Status(Box::new(self.card()));
                 self.control.answer(who, &answer);
                 true
             }

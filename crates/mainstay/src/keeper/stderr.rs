@@ -43,8 +43,9 @@ impl Stderr {
         }
     }
 
-    /// A new generation's stderr.
+    /// A new generation's stderr. The last words of its predecessor are not its own.
     pub fn attach(&mut self, from: Port) {
+        self.tail.clear();
         self.from = Some(from);
     }
 
@@ -141,6 +142,12 @@ struct Tail {
 }
 
 impl Tail {
+    fn clear(&mut self) {
+        self.lines.clear();
+        self.partial.clear();
+        self.held = 0;
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|&b| b == b'\n') {
             let room = self.max.1.saturating_sub(self.partial.len());
@@ -198,6 +205,9 @@ mod tests {
         by_lines.push(b"one\ntw");
         by_lines.push(b"o\nthree\nfo");
         assert_eq!(by_lines.lines(), ["two", "three", "fo"]);
+        by_lines.clear();
+        by_lines.push(b"anew\n");
+        assert_eq!(by_lines.lines(), ["anew"]);
         let mut by_bytes = tail(10, 8);
         by_bytes.push(b"12345\n67890\nabcdefghijklmnop\n");
         assert_eq!(by_bytes.lines(), ["abcdefgh"]);

@@ -26,6 +26,8 @@ pub struct Upkeep {
     record: Option<Recollection>,
     /// The generation that somebody wants to see replaced.
     replacing: Option<u32>,
+    /// The guard has been told that it may go on.
+    pub guard_told: bool,
 }
 
 impl Upkeep {

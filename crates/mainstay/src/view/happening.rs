@@ -124,11 +124,12 @@ fn told_of_life(what: &What) -> Told {
             } else {
                 "to be replaced"
             };
-            let mut text = format!("generation {} {rest}: {}", renewal.generation, renewal.why);
-            if renewal.in_flight > 0 {
-                let requests = count(renewal.in_flight, "request");
-                text.push_str(&format!(", {requests} may still be answered"));
-            }
+            let unanswered = match renewal.in_flight {
+                0 => String::new(),
+                number => format!(", {} may still be answered", count(number, "request")),
+            };
+            let (generation, why) = (renewal.generation, &renewal.why);
+            let text = format!("generation {generation} {rest}: {why}{unanswered}");
             (Tone::Plain, text)
         }
         What::Replayed(replayed) => (Tone::Good, told_replayed(replayed)),
@@ -422,6 +423,14 @@ mod tests {
 22:31:07.123  playwright  junk  3 lines on stdout so far that are no messages, the first: Listening on stdio
 22:31:07.123  playwright  stderr_dropped  96 MiB so far, because the client does not read it
 22:31:07.123  playwright  opening_silent  no answer to the opening request for 55.00 s; the server is left running
+22:31:07.123  playwright  renewal  generation 2 to be replaced: src/server.py has changed, 1 request may still be answered
+22:31:07.123  playwright  replayed  generation 3 is ready after 180 ms with log level, 2 subscriptions, 1 request
+22:31:07.123  playwright  differs  generation 3: it has lost prompts
+22:31:07.123  playwright  abandoned  5 deaths within 1m00s, last: exit code 1, tried again every 1m00s
+22:31:07.123  playwright  list_changed  the client was told that its tools have changed
+22:31:07.123  playwright  instant  initialize was answered from the record after 300 ms
+22:31:07.123  playwright  probes_unanswered  3 questions unanswered; the server does not know them and is not asked any more
+22:31:07.123  playwright  call_deadline  tools/call was answered with an error after 1m00s
 "
         );
     }

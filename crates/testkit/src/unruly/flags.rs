@@ -70,6 +70,32 @@ pub struct Flags {
     pub replay: Option<PathBuf>,
     /// `--start-and-idle COMMAND…`: starts it with our own stdio, then lives on and never waits for anybody: a bad init.
     pub start_and_idle: Vec<OsString>,
+    /// `--generations FILE`: counts the starts there, so that a server knows which generation it is.
+    pub generations: Option<PathBuf>,
+    /// Which one it is; 0 if nobody counts.
+    pub generation: u32,
+    /// `--dies-of WORD`: ends with `--exit-code` (or 1) when this method or tool comes.
+    pub dies_of: Vec<String>,
+    /// `--start-when FILE`: does nothing before there is this file.
+    pub start_when: Option<PathBuf>,
+    /// `--version VERSION`: the protocol version that it answers with, if not the client's.
+    pub version: Option<String>,
+    /// `--capabilities JSON`: what it says of itself, `{"tools":{}}` unless told.
+    pub capabilities: Option<String>,
+    /// `--extra-tool NAME`: one more tool in the list.
+    pub extra_tool: Vec<String>,
+    /// `--extra-prompt NAME`: one more prompt in the list.
+    pub extra_prompt: Vec<String>,
+    /// `--big-list BYTES`: one more tool, whose description has that many.
+    pub big_list: u64,
+    /// `--refuses METHOD`: answers it with an error.
+    pub refuses: Vec<String>,
+    /// `--modern`: of the era without `initialize`.
+    pub modern: bool,
+    /// `--grants KEY,KEY`: what a listening request is granted at most.
+    pub grants: Option<String>,
+    /// `--in 2 WORDS`, `--in 2.. WORDS`, `--in 1..3 WORDS`: flags of these generations only.
+    within: Vec<(OsString, OsString)>,
     args: Vec<OsString>,
 }
 
@@ -126,11 +152,38 @@ impl Flags {
                 "--keep-fds" => flags.keep_fds = true,
                 "--record" => flags.record = Some(value()?.into()),
                 "--replay" => flags.replay = Some(value()?.into()),
+                "--generations" => flags.generations = Some(value()?.into()),
+                "--in" => flags.within.push((value()?, value()?)),
+                "--dies-of" => flags.dies_of.push(text(value()?)?),
+                "--start-when" => flags.start_when = Some(value()?.into()),
+                "--version" => flags.version = Some(text(value()?)?),
+                "--capabilities" => flags.capabilities = Some(text(value()?)?),
+                "--extra-tool" => flags.extra_tool.push(text(value()?)?),
+                "--extra-prompt" => flags.extra_prompt.push(text(value()?)?),
+                "--big-list" => flags.big_list = number(value()?)?,
+                "--refuses" => flags.refuses.push(text(value()?)?),
+                "--modern" => flags.modern = true,
+                "--grants" => flags.grants = Some(text(value()?)?),
                 "--start-and-idle" => flags.start_and_idle = args.by_ref().collect(),
                 unknown => return Err(FlagError(format!("unknown flag {unknown}"))),
             }
         }
         Ok(flags)
+    }
+
+    /// These flags and those of this generation.
+    pub fn in_generation(&self, generation: u32) -> Result<Self, FlagError> {
+        let mut args = self.args.clone();
+        for (range, words) in &self.within {
+            if holds(&text(range.clone())?, generation)? {
+                let words = text(words.clone())?;
+                args.extend(words.split_whitespace().map(Into::into));
+            }
+        }
+        Ok(Self {
+            generation,
+            ..Self::parse(args)?
+        })
     }
 
     /// The arguments of the next launcher, or of the server itself when none is left.
@@ -141,6 +194,16 @@ impl Flags {
         }
         args
     }
+}
+
+/// Whether a generation is in `2`, `2..` or `1..3`, both ends included.
+fn holds(range: &str, generation: u32) -> Result<bool, FlagError> {
+    let number = |word: &str| number::<u32>(word.into());
+    Ok(match range.split_once("..") {
+        Some((first, "")) => generation >= number(first)?,
+        Some((first, last)) => (number(first)?..=number(last)?).contains(&generation),
+        None => generation == number(range)?,
+    })
 }
 
 fn text(value: OsString) -> Result<String, FlagError> {
@@ -192,6 +255,25 @@ mod tests {
         let flags = parse("--mark abc --launcher 2 --grandchild").unwrap();
         let next = Flags::parse(flags.relaunch(1)).unwrap();
         assert_eq!((next.launcher, next.grandchild), (1, true));
+    }
+
+    #[test]
+    fn each_generation_has_flags_of_its_own() {
+        let args = ["--in", "2..3", "--silent --tree 4", "--in", "3..", "--deaf"];
+        let flags = Flags::parse(args.map(Into::into).into()).unwrap();
+        let habits = [1, 2, 3, 4].map(|generation| {
+            let flags = flags.in_generation(generation).unwrap();
+            (flags.generation, flags.silent, flags.tree, flags.deaf)
+        });
+        assert_eq!(
+            habits,
+            [
+                (1, false, 0, false),
+                (2, true, 4, false),
+                (3, true, 4, true),
+                (4, false, 0, true)
+            ]
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod breed;
 mod flags;
+mod hold;
 mod serve;
 mod tools;
 
@@ -18,7 +19,7 @@ pub use flags::{FlagError, Flags};
 pub use tools::{notification, numbered};
 
 use crate::fork::{expire_after, ignore};
-use crate::wait::{idle, poll_for, span};
+use crate::wait::{idle, poll_for, span, until};
 use breed::Breed;
 
 /// After this many seconds nobody made here lives any more.
@@ -56,6 +57,13 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     if flags.launcher > 0 {
         return launch(&flags);
     }
+    let flags = match counted(&flags) {
+        Ok(flags) => flags,
+        Err(error) => {
+            complain(&format!("unruly: {error}"));
+            return ExitCode::from(2);
+        }
+    };
     match live(&flags) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -63,6 +71,18 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             ExitCode::from(70)
         }
     }
+}
+
+/// The flags of this generation, if generations are counted.
+fn counted(flags: &Flags) -> io::Result<Flags> {
+    let Some(file) = &flags.generations else {
+        return Ok(flags.clone());
+    };
+    let mut count = fs::File::options().create(true).append(true).open(file)?;
+    count.write_all(b".")?;
+    let generation = count.metadata()?.len() as u32;
+    let flags = flags.in_generation(generation);
+    flags.map_err(|error| io::Error::other(error.to_string()))
 }
 
 fn live(flags: &Flags) -> io::Result<u8> {
@@ -73,6 +93,11 @@ fn live(flags: &Flags) -> io::Result<u8> {
         complain(&format!("fds {:?}", tools::open_fds()));
     }
     flood(flags.stderr_flood)?;
+    if let Some(file) = &flags.start_when {
+        until(&format!("a file {}", file.display()), || {
+            file.exists().then_some(())
+        });
+    }
     if flags.exit_after_start {
         return Ok(flags.exit_code.unwrap_or(1));
     }

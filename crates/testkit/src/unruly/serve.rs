@@ -13,8 +13,10 @@ use rustix::process::{Signal, getpid, kill_process};
 use rustix::stdio::{stdin, stdout};
 use serde_json::{Value, json};
 
+use super::hold::Hold;
 use super::linger;
 use super::tools::{self, Outcome};
+use crate::fork::leave;
 use crate::unruly::Flags;
 use crate::wait::{poll_for, span};
 
@@ -28,6 +30,8 @@ pub fn serve(flags: &Flags) -> io::Result<()> {
         heard: false,
         calls: 0,
         counted: Counted::default(),
+        hold: Hold::default(),
+        mute: false,
     }
     .run()
 }
@@ -40,6 +44,9 @@ struct Server<'a> {
     heard: bool,
     calls: u64,
     counted: Counted,
+    hold: Hold,
+    /// Told to answer nothing any more.
+    mute: bool,
 }
 
 /// How many numbered notifications came, and whether each was the one that was due.
@@ -109,6 +116,7 @@ impl Server<'_> {
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
             return Ok(());
         };
+        self.hold.hear(line);
         if let Value::Array(batch) = message {
             batch.iter().try_for_each(|one| self.message(one))
         } else {
@@ -117,35 +125,87 @@ impl Server<'_> {
     }
 
     fn message(&mut self, message: &Value) -> io::Result<()> {
-        let (Some(id), Some(method)) = (message.get("id"), message.get("method")) else {
-            return Ok(());
-        };
-        if self.flags.silent {
-            return Ok(());
-        }
         let none = Value::Null;
         let params = message.get("params").unwrap_or(&none);
-        let result = match method.as_str().unwrap_or_default() {
-            "initialize" => Ok(json!({
-                "protocolVersion": params.get("protocolVersion").unwrap_or(&json!("2025-11-25")),
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "unruly", "version": "1"},
-            })),
-            "ping" => Ok(json!({})),
-            "tools/list" => Ok(json!({"tools": tools::list()})),
-            "tools/call" => return self.call(id, params),
-            unknown => {
-                Err(json!({"code": -32601, "message": format!("method not found: {unknown}")}))
+        let Some(method) = message.get("method").and_then(Value::as_str) else {
+            return match self.hold.answered(message) {
+                Some(call) => self.content(&call, &json!({"said": message})),
+                None => Ok(()),
+            };
+        };
+        let tool = params.get("name").and_then(Value::as_str);
+        if [Some(method), tool].iter().flatten().any(|word| {
+            let mut deadly = self.flags.dies_of.iter();
+            deadly.any(|deadly| deadly == word)
+        }) {
+            leave(i32::from(self.flags.exit_code.unwrap_or(1)));
+        }
+        if method == "notifications/cancelled" {
+            self.hold.cancelled(params);
+        }
+        match message.get("id") {
+            Some(id) if !self.flags.silent && (!self.mute || method == SYNC) => {
+                self.request(id, method, params)
             }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn request(&mut self, id: &Value, method: &str, params: &Value) -> io::Result<()> {
+        let flags = self.flags;
+        let unknown =
+            || Err(json!({"code": -32601, "message": format!("method not found: {method}")}));
+        let result = match method {
+            _ if flags.refuses.iter().any(|refused| refused == method) => {
+                Err(json!({"code": -32602, "message": format!("refused: {method}")}))
+            }
+            "initialize" if flags.modern => Err(json!({
+                "code": -32022,
+                "message": "Unsupported protocol version",
+                "data": {"supported": [MODERN]},
+            })),
+            "initialize" => Ok(opening(flags, params)),
+            "server/discover" if flags.modern => Ok(json!({
+                "supportedVersions": [MODERN],
+                "capabilities": capabilities(flags),
+                "ttlMs": 0,
+                "cacheScope": "private",
+            })),
+            "subscriptions/listen" if flags.modern => {
+                let granted = self.hold.listen(id, params, flags.grants.as_deref());
+                return self.answer(&granted);
+            }
+            "ping" if !flags.modern => Ok(json!({})),
+            "tools/list" => Ok(json!({"tools": tools::list(flags)})),
+            "prompts/list" => Ok(json!({"prompts": tools::prompts(flags)})),
+            "resources/list" => Ok(json!({"resources": []})),
+            "resources/read" => Ok(json!({"contents": [{
+                "uri": params.get("uri"),
+                "text": format!("generation {}", flags.generation),
+            }]})),
+            "logging/setLevel" => Ok(self.hold.set_level(params)),
+            "resources/subscribe" => Ok(self.hold.subscribe(params)),
+            "resources/unsubscribe" => Ok(self.hold.unsubscribe(params)),
+            "tools/call" => return self.call(id, params),
+            _ => unknown(),
         };
         self.answer(&match result {
-            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Ok(mut result) => {
+                if let (true, Some(result)) = (flags.modern, result.as_object_mut()) {
+                    result.insert("resultType".into(), "complete".into());
+                }
+                json!({"jsonrpc": "2.0", "id": id, "result": result})
+            }
             Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
         })?;
         if self.flags.deaf {
             linger();
         }
         Ok(())
+    }
+
+    fn content(&self, id: &Value, content: &Value) -> io::Result<()> {
+        self.answer(&said(id, content))
     }
 
     fn call(&mut self, id: &Value, params: &Value) -> io::Result<()> {
@@ -156,17 +216,11 @@ impl Server<'_> {
             )?;
             kill_process(getpid(), Signal::KILL)?;
         }
-        let message = |content: Value| {
-            json!({"jsonrpc": "2.0", "id": id, "result": {
-                "content": [{"type": "text", "text": content.to_string()}],
-                "structuredContent": content,
-            }})
-        };
         match tools::call(self.flags, params, self.calls, self.counted)? {
-            Outcome::Now(content) => self.answer(&message(content)),
+            Outcome::Now(content) => self.content(id, &content),
             Outcome::After(time, content) => {
                 let at = clock::now().after_ms(time.as_millis() as u64);
-                self.due.push((at, message(content)));
+                self.due.push((at, said(id, &content)));
                 Ok(())
             }
             Outcome::Notify(count) => {
@@ -179,9 +233,47 @@ impl Server<'_> {
                     }
                 }
                 write(lines.as_bytes())?;
-                self.answer(&message(json!({"done": true})))
+                self.content(id, &json!({"done": true}))
             }
-            Outcome::Big(bytes) => big(id, bytes),
+            Outcome::Big(bytes, die_after) => big(id, bytes, die_after),
+            Outcome::Mute => {
+                self.content(id, &json!({"mute": true}))?;
+                self.mute = true;
+                Ok(())
+            }
+            Outcome::Held => self.content(id, &self.hold.all(self.flags.generation)),
+            Outcome::Ask { method, wait } => {
+                let waits = wait.then(|| id.clone());
+                let question = self.hold.ask(&method, &json!({}), waits);
+                self.answer(&question)?;
+                if wait {
+                    Ok(())
+                } else {
+                    self.content(id, &json!({"asked": question["id"]}))
+                }
+            }
+            Outcome::News(method) => {
+                let mut all = self.hold.news(&method);
+                if !self.flags.modern {
+                    all.push(json!({"jsonrpc": "2.0", "method": method}));
+                }
+                all.iter().try_for_each(|one| self.answer(one))?;
+                self.content(id, &json!({"told": all.len()}))
+            }
+            Outcome::Steps { count, die_after } => {
+                let token = params.pointer("/_meta/progressToken");
+                for step in 1..=count {
+                    self.answer(&json!({
+                        "jsonrpc": "2.0",
+                        "method": "notifications/progress",
+                        "params": {"progressToken": token, "progress": step, "total": count},
+                    }))?;
+                    if die_after == Some(step) && self.flags.generation <= 1 {
+                        kill_process(getpid(), Signal::KILL)?;
+                    }
+                }
+                self.content(id, &json!({"steps": count}))
+            }
             Outcome::Unknown(what) => self.answer(&json!({"jsonrpc": "2.0", "id": id, "result": {
                 "content": [{"type": "text", "text": what}], "isError": true,
             }})),
@@ -221,18 +313,52 @@ impl Server<'_> {
     }
 }
 
+/// The one request that a mute server answers still: whoever has the answer knows that everything before it was read.
+const SYNC: &str = "unruly/sync";
+
+const MODERN: &str = "2026-07-28";
+
+fn said(id: &Value, content: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": {
+        "content": [{"type": "text", "text": content.to_string()}],
+        "structuredContent": content,
+    }})
+}
+
+fn opening(flags: &Flags, params: &Value) -> Value {
+    let version = match (&flags.version, params.get("protocolVersion")) {
+        (Some(version), _) => json!(version),
+        (None, Some(offered)) => offered.clone(),
+        (None, None) => json!("2025-11-25"),
+    };
+    json!({
+        "protocolVersion": version,
+        "capabilities": capabilities(flags),
+        "serverInfo": {"name": "unruly", "version": "1"},
+    })
+}
+
+fn capabilities(flags: &Flags) -> Value {
+    let told = flags.capabilities.as_deref();
+    told.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_else(|| json!({"tools": {}}))
+}
+
 /// A result of that many bytes, made as it is written: a big line needs no big server.
-fn big(id: &Value, bytes: u64) -> io::Result<()> {
+fn big(id: &Value, bytes: u64, die_after: Option<u64>) -> io::Result<()> {
     write(
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#)
             .as_bytes(),
     )?;
     let chunk = vec![b'x'; 64 * 1024];
-    let mut left = bytes as usize;
+    let mut left = die_after.unwrap_or(bytes) as usize;
     while left > 0 {
         let part = left.min(chunk.len());
         write(&chunk[..part])?;
         left -= part;
+    }
+    if die_after.is_some() {
+        kill_process(getpid(), Signal::KILL)?;
     }
     write(b"\"}]}}\n")
 }

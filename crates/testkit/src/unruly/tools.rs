@@ -26,8 +26,28 @@ pub enum Outcome {
     After(Duration, Value),
     /// So many numbered notifications, then an answer.
     Notify(u64),
-    /// A text of that many bytes.
-    Big(u64),
+    /// A text of that many bytes; it dies after so many of them.
+    Big(u64, Option<u64>),
+    /// Everything that is held in memory.
+    Held,
+    /// The last answer.
+    Mute,
+    /// A question to the client; the answer waits for the client's, or not.
+    Ask {
+        /// What is asked.
+        method: String,
+        /// Whether the call waits.
+        wait: bool,
+    },
+    /// A notification to everybody who listens.
+    News(String),
+    /// So many steps of progress; the first generation dies after some of them.
+    Steps {
+        /// How many.
+        count: u64,
+        /// After which the first generation dies.
+        die_after: Option<u64>,
+    },
     /// There is no such tool.
     Unknown(String),
 }
@@ -35,11 +55,11 @@ pub enum Outcome {
 /// How long stdout must take nothing before [`push`] calls it blocked.
 const STALL: Duration = Duration::from_millis(300);
 
-const TOOLS: [(&str, &str); 12] = [
+const TOOLS: [(&str, &str); 20] = [
     ("echo", "says what it was told"),
     ("pid", "who the server is"),
     ("sleep", "answers after {ms}"),
-    ("big", "a text of {bytes}"),
+    ("big", "a text of {bytes}; dies after {die_after} of them"),
     (
         "env",
         "arguments, environment, directory, umask, signals, descriptors",
@@ -57,15 +77,51 @@ const TOOLS: [(&str, &str); 12] = [
         "push",
         "sends notifications until {bytes} are out or nobody takes them; tells the marker which",
     ),
+    ("held", "everything that this generation holds in memory"),
+    (
+        "ask",
+        "asks the client {method}, and waits for it if {wait}",
+    ),
+    ("mute", "goes on reading, and answers unruly/sync only"),
+    ("news", "sends {method} to whoever listens"),
+    (
+        "steps",
+        "{n} steps of progress; the first generation dies after {die_after}",
+    ),
+    ("look", "which generation this is; annotated as read-only"),
+    ("put", "the same, annotated as idempotent"),
+    ("add", "the same, not annotated"),
 ];
 
 /// What `tools/list` says.
-pub fn list() -> Vec<Value> {
+pub fn list(flags: &Flags) -> Vec<Value> {
+    let extra = flags.extra_tool.iter().map(|name| (name.as_str(), "extra"));
+    let pad = "x".repeat(flags.big_list as usize);
+    let big = (flags.big_list > 0).then_some(("long", pad.as_str()));
     TOOLS
         .iter()
+        .copied()
+        .chain(extra)
+        .chain(big)
         .map(|(name, description)| {
-            json!({"name": name, "description": description, "inputSchema": {"type": "object"}})
+            let mut tool = json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
+            match name {
+                "look" | "steps" | "ask" => tool["annotations"] = json!({"readOnlyHint": true}),
+                "put" => tool["annotations"] = json!({"idempotentHint": true}),
+                _ => {}
+            }
+            tool
         })
+        .collect()
+}
+
+/// What `prompts/list` says.
+pub fn prompts(flags: &Flags) -> Vec<Value> {
+    let extra = flags.extra_prompt.iter().map(String::as_str);
+    ["greet"]
+        .into_iter()
+        .chain(extra)
+        .map(|name| json!({"name": name}))
         .collect()
 }
 
@@ -74,6 +130,10 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
     let none = json!({});
     let arguments = params.get("arguments").unwrap_or(&none);
     let number = |name: &str| arguments.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let word = |name: &str| {
+        let word = arguments.get(name).and_then(Value::as_str);
+        word.unwrap_or_default().to_owned()
+    };
     Ok(
         match params
             .get("name")
@@ -97,7 +157,10 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
                 Duration::from_millis(number("ms")),
                 json!({"slept": number("ms")}),
             ),
-            "big" => Outcome::Big(number("bytes")),
+            "big" => Outcome::Big(
+                number("bytes"),
+                arguments.get("die_after").and_then(Value::as_u64),
+            ),
             "env" => Outcome::Now(surroundings()?),
             "crash" => crash(
                 arguments.get("signal").and_then(Value::as_i64),
@@ -127,6 +190,18 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
                 "out_of_order": counted.out_of_order,
             })),
             "push" => Outcome::Now(push(flags, number("bytes"))?),
+            "held" => Outcome::Held,
+            "mute" => Outcome::Mute,
+            "ask" => Outcome::Ask {
+                method: word("method"),
+                wait: arguments.get("wait") == Some(&json!(true)),
+            },
+            "news" => Outcome::News(word("method")),
+            "steps" => Outcome::Steps {
+                count: number("n"),
+                die_after: arguments.get("die_after").and_then(Value::as_u64),
+            },
+            "look" | "put" | "add" => Outcome::Now(json!({"generation": flags.generation})),
             unknown => Outcome::Unknown(format!("no tool is called {unknown}")),
         },
     )

@@ -320,3 +320,31 @@ fn a_slow_server_is_opened_from_the_record_and_compared_later() {
     assert!(sent[2].contains("tools/list"), "{sent:?}");
     assert_eq!(world.server(&answer("3")), Route::Forward);
 }
+
+#[test]
+fn what_the_dead_server_had_not_read_is_asked_for_the_first_time() {
+    let policy = Policy {
+        retry: Retry::Never,
+        ..safe()
+    };
+    let mut world = World::met(Limits::default(), policy);
+    for id in [2, 3, 4] {
+        assert_eq!(world.client(&call(id, "x")), Route::Forward);
+    }
+    // The third was answered, the second read and not answered, the others are still in the pipe.
+    world.server(&answer("4"));
+    let unread = format!(
+        "{}\n{INITIALIZED}\n{}\n{}",
+        call(3, "x"),
+        call(4, "x"),
+        "{\"cut"
+    );
+    world.link.unread(unread.as_bytes());
+    let told = world.dies_and_returns("1");
+    assert_eq!(told, ["result for 2", "tell exit", "spawn"]);
+    let sent = world.drain();
+    let calls: Vec<&String> = sent.iter().filter(|line| line.contains("call")).collect();
+    assert_eq!(calls, [&format!("to server {}", call(3, "x"))]);
+    assert_eq!(world.server(&answer("3")), Route::Forward);
+    assert_eq!(world.link.in_flight(), 0);
+}

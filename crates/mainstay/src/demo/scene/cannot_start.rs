@@ -1,4 +1,5 @@
-//! Servers that cannot start: what the client reads, instead of a pipe that closes without a word.
+//! Servers that cannot start: what the client reads, instead of a pipe that closes without a word. A command that is not
+//! there is not tried again; a server that dies of its opening is, and the client waits for the verdict.
 
 use std::ffi::OsString;
 
@@ -22,6 +23,8 @@ pub const SCENE: Scene = Scene {
     play,
 };
 
+const NAME: &str = "weather";
+
 /// What came out.
 #[derive(Debug, Serialize)]
 struct Facts {
@@ -39,30 +42,55 @@ struct Row {
     /// How `mainstay run` ended.
     exit_code: Option<i32>,
     expected_code: i32,
+    /// How often the server was started before the client was told.
+    starts: u32,
+    expected_starts: u32,
+}
+
+/// What is asked for, and what must come of it.
+struct Case {
+    wrong: &'static str,
+    server: Vec<OsString>,
+    expected: &'static str,
+    expected_code: i32,
+    expected_starts: u32,
 }
 
 fn play(stage: &mut Stage, screen: &mut Screen) -> Result<Outcome, Trouble> {
     screen.progress("starting what cannot be started");
     let missing: Vec<OsString> = vec!["weather-mcp".into(), "--stdio".into()];
-    let broken = door::words(Act::BrokenServer, "weather")?;
+    let broken = door::words(Act::BrokenServer, NAME)?;
     let facts = Facts {
         servers: vec![
-            ask(stage, "no such command", missing, "command not found", 127)?,
-            ask(stage, "it gives up", broken, "WEATHER_API_KEY", 1)?,
+            ask(
+                stage,
+                Case {
+                    wrong: "no such command",
+                    server: missing,
+                    expected: "command not found",
+                    expected_code: 127,
+                    expected_starts: 0,
+                },
+            )?,
+            ask(
+                stage,
+                Case {
+                    wrong: "it gives up",
+                    server: broken,
+                    expected: "WEATHER_API_KEY",
+                    expected_code: 1,
+                    expected_starts: 3,
+                },
+            )?,
         ],
     };
     Outcome::of(facts.held(), &facts, facts.lines())
 }
 
 /// Opens a session with something that cannot serve.
-fn ask(
-    stage: &Stage,
-    wrong: &'static str,
-    server: Vec<OsString>,
-    expected: &'static str,
-    expected_code: i32,
-) -> Result<Row, Trouble> {
-    let words = door::through_mainstay("weather", server)?;
+fn ask(stage: &Stage, case: Case) -> Result<Row, Trouble> {
+    let before = stage.starts(NAME)?;
+    let words = door::through_mainstay(NAME, case.server)?;
     let (mut child, mut wire) = stage.serve(&words)?;
     let limit = Stage::limit();
     let answer = wire.open(&stage.watch, limit)?;
@@ -70,11 +98,13 @@ fn ask(
     let shim = Handle::open(identity::of(child.id() as i32)?)?;
     stage.ended(&[&shim], limit)?;
     Ok(Row {
-        wrong,
-        expected,
+        wrong: case.wrong,
+        expected: case.expected,
         answer,
         exit_code: child.try_wait()?.and_then(|status| status.code()),
-        expected_code,
+        expected_code: case.expected_code,
+        starts: stage.starts(NAME)? - before,
+        expected_starts: case.expected_starts,
     })
 }
 
@@ -87,7 +117,9 @@ impl Row {
     }
 
     fn held(&self) -> bool {
-        self.message().contains(self.expected) && self.exit_code == Some(self.expected_code)
+        self.message().contains(self.expected)
+            && self.exit_code == Some(self.expected_code)
+            && self.starts == self.expected_starts
     }
 }
 
@@ -103,8 +135,13 @@ impl Facts {
                 let code = row
                     .exit_code
                     .map_or("no exit code".into(), |code| format!("exit code {code}"));
-                let mut lines =
-                    vec![Line::new(Tone::Plain, row.wrong).and(Tone::Faint, format!(" ({code}):"))];
+                let starts = match row.starts {
+                    0 => "never started".into(),
+                    1 => "started once".into(),
+                    n => format!("started {n} times"),
+                };
+                let facts = format!(" ({starts}, {code}):");
+                let mut lines = vec![Line::new(Tone::Plain, row.wrong).and(Tone::Faint, facts)];
                 lines.extend(quote(row.message()));
                 lines
             })

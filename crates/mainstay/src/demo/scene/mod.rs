@@ -3,6 +3,7 @@
 mod cannot_start;
 mod client_killed;
 mod keeper_killed;
+mod server_killed;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -12,8 +13,9 @@ use super::stage::Stage;
 use super::watch::Trouble;
 
 /// All of them.
-pub static SCENES: [Scene; 3] = [
+pub static SCENES: [Scene; 4] = [
     client_killed::SCENE,
+    server_killed::SCENE,
     keeper_killed::SCENE,
     cannot_start::SCENE,
 ];

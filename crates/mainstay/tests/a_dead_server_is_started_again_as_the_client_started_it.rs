@@ -1,0 +1,98 @@
+//! A server that dies while its client lives is started again with the same arguments, environment, directory and umask,
+//! however it died; the client's pipe stays open and the next call is served.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+
+use std::ffi::OsString;
+use std::fs;
+
+use mainstay_core::ids::TAG_VARIABLE;
+use mainstay_testkit::stage::Stage;
+use scene::{Scene, argv, trouble};
+use serde_json::{Value, json};
+
+/// What must be equal in every generation.
+fn world(mut given: Value) -> Value {
+    for own in ["pid", "session", "pgrp"] {
+        given.as_object_mut().unwrap().remove(own);
+    }
+    let environment = given["env"].as_object_mut().unwrap();
+    environment
+        .remove(TAG_VARIABLE)
+        .expect("the tree is tagged");
+    // Pipes have numbers of their own.
+    let fds = given["fds"].as_array().unwrap();
+    let numbers: Vec<Value> = fds.iter().map(|fd| fd[0].clone()).collect();
+    given["fds"] = json!(numbers);
+    given
+}
+
+#[test]
+fn with_the_same_world() {
+    let stage = Stage::new();
+    fs::create_dir(stage.path("a project")).unwrap();
+    let mut words: Vec<OsString> = ["/bin/sh", "-c", "umask 0027; exec \"$@\"", "sh"]
+        .iter()
+        .map(Into::into)
+        .collect();
+    words.extend(argv(
+        &stage,
+        &[],
+        &["--stderr", "two words \"quoted\" $HOME *"],
+    ));
+    let client = mainstay_testkit::client::Launch::new(&stage, &words)
+        .with(|command| {
+            command
+                .current_dir(stage.path("a project"))
+                .env("GREETING", "grüß\tGott=1")
+                .env("EMPTY", "")
+        })
+        .start();
+    let mut scene = Scene { client, stage };
+    scene.client.wire.initialize().unwrap();
+    let first = world(scene.call("env", &json!({})));
+    assert_eq!(first["umask"], "0027");
+    assert_eq!(first["cwd"], json!(scene.stage.path("a project")));
+    for generation in 1..=3 {
+        scene.kill(generation);
+        scene.replayed(generation + 1);
+        assert_eq!(world(scene.call("env", &json!({}))), first);
+    }
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+#[test]
+fn by_whatever_it_died() {
+    let mut scene = Scene::open(&["--restart-budget", "100"], &[]);
+    let ways = [
+        (json!({"code": 0}), json!({"code": 0})),
+        (json!({"code": 42}), json!({"code": 42})),
+        (
+            json!({"signal": 6}),
+            json!({"signal": {"number": 6, "core": false}}),
+        ),
+        (
+            json!({"signal": 9}),
+            json!({"signal": {"number": 9, "core": false}}),
+        ),
+    ];
+    for (generation, (how, status)) in (1..).zip(&ways) {
+        // The call that it died of is answered, and the next one by the next generation.
+        let id = scene.ask_call("crash", how);
+        let answer = scene.client.wire.answer(id).unwrap();
+        let words = trouble(&answer).to_owned();
+        assert!(words.contains("it is started again"), "{words}");
+        let exit = scene.exit(generation);
+        let mut ended = exit["status"].clone();
+        // Whether a core is dumped is this machine's affair.
+        if let Some(core) = ended.pointer_mut("/signal/core") {
+            *core = json!(false);
+        }
+        assert_eq!(&ended, status);
+        assert_eq!(exit["in_flight"], 1);
+        let next = scene.call("look", &json!({}));
+        assert_eq!(next["generation"], generation + 1);
+    }
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}

@@ -1,0 +1,87 @@
+//! A server that dies too often is given up: every request, pending or later, is answered at once with how it ended, its
+//! last words and the next step; the client's pipe stays open.
+
+mod scene;
+
+use scene::{Scene, answers, trouble};
+use serde_json::{Value, json};
+
+fn check(answer: &Value) {
+    let words = trouble(answer);
+    for part in [
+        "'unruly' is not running",
+        "ended 2 times within 60 s",
+        "exit code 7",
+        "mainstay restart unruly",
+        "mainstay events --server unruly",
+        "fatal: the disk is full",
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+}
+
+#[test]
+fn every_request_at_once() {
+    let mut scene = Scene::open(
+        &["--restart-budget", "2"],
+        &[
+            "--stderr",
+            "fatal: the disk is full",
+            "--exit-code",
+            "7",
+            "--dies-of",
+            "add",
+        ],
+    );
+    let first = scene.call("add", &json!({}));
+    assert!(trouble(&first).contains("it is started again"), "{first}");
+    scene.replayed(2);
+    // Pending at the last death: none of them is sent to anybody any more.
+    let mut pending = vec![scene.ask_call("sleep", &json!({"ms": 3_600_000}))];
+    pending.push(scene.ask_call("add", &json!({})));
+    let wire = &mut scene.client.wire;
+    pending.push(wire.ask("tools/list", &json!({})).unwrap());
+    pending.push(wire.ask("custom/method", &json!({})).unwrap());
+    let all = scene.read_answers(&pending);
+    assert_eq!(all.len(), pending.len());
+    for id in &pending {
+        check(answers(&all, *id)[0]);
+    }
+    let abandoned = scene.stage.event("abandoned");
+    assert_eq!(abandoned["deaths"], 2);
+    scene.state("abandoned");
+    // Later ones.
+    let later: Vec<i64> = (0..200)
+        .map(|n| match n % 4 {
+            0 => scene.ask_call("look", &json!({})),
+            1 => scene.client.wire.ask("tools/list", &json!({})).unwrap(),
+            2 => scene.client.wire.ask("ping", &json!({})).unwrap(),
+            _ => scene
+                .client
+                .wire
+                .ask("resources/subscribe", &json!({"uri": "x:y"}))
+                .unwrap(),
+        })
+        .collect();
+    let all = scene.read_answers(&later);
+    assert_eq!(all.len(), later.len());
+    let mut order = all.iter().map(|answer| answer["id"].as_i64().unwrap());
+    assert!(later.iter().all(|id| order.next() == Some(*id)));
+    for answer in &all {
+        check(answer);
+        if let Some(error) = answer.get("error") {
+            assert_eq!(error["code"], -32603);
+            assert_eq!(error["data"]["reason"], "abandoned");
+            assert_eq!(error["data"]["safeToRetry"], true);
+            assert_eq!(error["data"]["stderr"], json!(["fatal: the disk is full"]));
+        }
+    }
+    assert_eq!(scene.stage.events("start").len(), 2);
+    // A request that is too long to be held is answered, too.
+    let long = scene.ask_call("look", &json!({"pad": "x".repeat(1 << 20)}));
+    let answer = scene.client.wire.answer(long).unwrap();
+    check(&answer);
+    let (status, rest) = scene.client.finish();
+    assert_eq!((status.code(), rest), (Some(7), Vec::new()));
+    scene.stage.census.assert_empty();
+}

@@ -1,0 +1,25 @@
+// Inspector's command line: each request is a run of its own, from connect to close; see play.mjs.
+
+import { spawnSync } from 'node:child_process';
+import { play, told } from './play.mjs';
+
+const pairs = (option, values = {}) => Object.entries(values).flatMap(([name, value]) => [option, `${name}=${value}`]);
+const options = {
+  'tools/call': ({ name, arguments: input }) => ['--tool-name', name, ...pairs('--tool-arg', input)],
+  'resources/read': ({ uri }) => ['--uri', uri],
+  'prompts/get': ({ name, arguments: input }) => ['--prompt-name', name, ...pairs('--prompt-args', input)],
+  'logging/setLevel': ({ level }) => ['--log-level', level],
+};
+
+await play({
+  connect: () => ({}),
+  ask: (method, params) => {
+    const asked = ['--protocol-era', told.era, '--method', method, ...(options[method]?.(params) ?? [])];
+    // The server's command line has a `--` of its own, so it comes last.
+    const ran = spawnSync(told.node, [told.inspector, '--cli', ...asked, '--', told.command, ...told.args], { encoding: 'utf8' });
+    process.stderr.write(ran.stderr);
+    if (ran.status !== 0 && ran.stdout === '') throw new Error(`exit code ${ran.status}`);
+    return { status: ran.status, said: JSON.parse(ran.stdout) };
+  },
+  close: () => {},
+});

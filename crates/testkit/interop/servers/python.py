@@ -1,0 +1,62 @@
+"""A server on FastMCP: the one inside the Python SDK 1.x, or FastMCP 4 on the Python SDK 2.x, whichever is installed."""
+
+import asyncio
+
+try:
+    from fastmcp import Context, FastMCP
+
+    ARGUMENTS = {"show_banner": False}
+except ImportError:
+    from mcp.server.fastmcp import Context, FastMCP
+
+    ARGUMENTS = {}
+
+server = FastMCP("interop", instructions="Say something.")
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def echo(message: str) -> str:
+    """Gives back what it gets."""
+    return message
+
+
+@server.tool()
+def big(bytes: int) -> str:
+    """Much of the same."""
+    return "m" * bytes
+
+
+@server.tool()
+async def slow(seconds: float, steps: int, context: Context) -> str:
+    """Takes its time and says how far it is."""
+    for step in range(steps):
+        await context.report_progress(step, steps, f"step {step}")
+        await asyncio.sleep(seconds / steps)
+    return f"done in {steps} steps"
+
+
+@server.tool()
+def fail(why: str) -> str:
+    """Never works."""
+    raise ValueError(why)
+
+
+@server.resource("memo://greeting")
+def greeting() -> str:
+    """What to say first."""
+    return "hello, wörld"
+
+
+@server.resource("memo://greeting/{name}")
+def greeting_for(name: str) -> str:
+    """What to say to somebody."""
+    return f"hello, {name}"
+
+
+@server.prompt()
+def introduce(name: str) -> str:
+    """Who is it?"""
+    return f"This is {name}."
+
+
+server.run(**ARGUMENTS)

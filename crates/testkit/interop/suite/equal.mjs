@@ -1,0 +1,47 @@
+// Nothing is killed: a client must see the same server through mainstay as bare, and leave nobody behind.
+
+import { steps } from './cast.mjs';
+import { brief, difference } from './diff.mjs';
+import { Session } from './session.mjs';
+
+/** Plays the server's steps with the client twice; what did not hold, as texts. */
+export async function equal(at, client, server) {
+  const faults = [];
+  const bare = await transcript(client, server, server.command);
+  const kept = await transcript(client, server, [at.mainstay, 'run', '--name', server.id, '--', ...server.command]);
+  const differs = difference(bare.entries, kept.entries);
+  if (differs !== undefined) faults.push(`bare (-) and through mainstay (+) differ\n${differs}\nstderr: ${kept.stderr}`);
+  if (bare.entries.every(({ said }) => said.error !== undefined)) faults.push(`not one answer\nstderr: ${bare.stderr}`);
+  if (kept.left.length > 0) faults.push(`left after close():\n${kept.left.join('\n')}`);
+  return faults;
+}
+
+/** Kills the client in the middle of its session; what did not hold. */
+export async function abandoned(at, client, server) {
+  const session = new Session(client, [at.mainstay, 'run', '--name', server.id, '--', ...server.command]);
+  await session.connected();
+  await session.ask(server.steps[1]);
+  const lived = session.members;
+  const left = await session.kill();
+  // The client, shim, guard, keeper and the server.
+  if (lived < 5) return [`only ${lived} were there before the client was killed`];
+  return left.length > 0 ? [`left after SIGKILL of the client:\n${left.join('\n')}`] : [];
+}
+
+async function transcript(client, server, command) {
+  const session = new Session(client, command);
+  const entries = [];
+  const note = async (step, said) => entries.push({ step, said: brief(certain(await said)) });
+  try {
+    await note({ method: 'connect' }, session.connected());
+    for (const step of steps(client, server)) await note(step, session.ask(step));
+  } catch (error) {
+    entries.push({ step: { method: 'the end' }, said: error.message });
+  }
+  return { entries, left: await session.close(), stderr: session.stderr };
+}
+
+// A client that has the answer listens no more, so that the last progress, told just before, is a matter of luck.
+function certain({ progress, ...said }) {
+  return progress === undefined ? said : { progress: progress.filter((one) => one.progress !== one.total), ...said };
+}

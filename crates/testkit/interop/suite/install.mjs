@@ -1,0 +1,123 @@
+// Puts the pinned SDKs, clients and servers under `target/interop`, each part anew only when its lock file has changed.
+
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const HERE = dirname(dirname(fileURLToPath(import.meta.url)));
+const REPOSITORY = resolve(HERE, '../../..');
+const TARGET = resolve(process.env.CARGO_TARGET_DIR ?? join(REPOSITORY, 'target'));
+const ROOM = join(TARGET, 'interop');
+// Inspector needs it; whoever has an older Node gets this one from npm.
+const NODE_OF_INSPECTOR = 22;
+
+/** Paths of everything that is played with. All parts are installed at the same time: most of it is waiting. */
+export async function install() {
+  mkdirSync(ROOM, { recursive: true });
+  const parts = await Promise.allSettled([
+    packages(),
+    environment('python1'),
+    environment('python2'),
+    programs('rmcp', ['--manifest-path', join(HERE, 'rmcp/Cargo.toml'), '--target-dir', join(ROOM, 'rmcp')]),
+    process.env.MAINSTAY_UNDER_TEST ?? programs('mainstay', ['--release', '-p', 'mainstay']).then((built) => built.mainstay),
+  ]);
+  const failed = parts.find((one) => one.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
+  const [npm, python1, python2, rmcp, mainstay] = parts.map((one) => one.value);
+  for (const scripts of ['clients', 'servers']) {
+    // Beside node_modules, because Node looks for packages where a script is.
+    cpSync(join(HERE, scripts), join(npm, scripts), { recursive: true });
+  }
+  const modules = join(npm, 'node_modules');
+  const own = Number(process.versions.node.split('.')[0]) >= NODE_OF_INSPECTOR;
+  return {
+    mainstay: resolve(mainstay),
+    node: process.execPath,
+    nodeOfInspector: own ? process.execPath : join(modules, `node-linux-${process.arch}/bin/node`),
+    inspector: join(modules, '.bin/mcp-inspector'),
+    everything: join(modules, '@modelcontextprotocol/server-everything/dist/index.js'),
+    script: (name) => join(npm, name),
+    python1: join(python1, 'bin/python'),
+    time: join(python1, 'bin/mcp-server-time'),
+    python2: join(python2, 'bin/python'),
+    rmcpClient: rmcp.client,
+    rmcpServer: rmcp.server,
+  };
+}
+
+/** The versions that the lock files name, for the page. */
+export function versions() {
+  const npm = JSON.parse(readFileSync(join(HERE, 'package.json'), 'utf8')).dependencies;
+  const python = (file, name) => readFileSync(join(HERE, `${file}.txt`), 'utf8').match(new RegExp(`^${name}==(\\S+)`, 'm'))[1];
+  const rmcp = readFileSync(join(HERE, 'rmcp/Cargo.lock'), 'utf8').match(/name = "rmcp"\nversion = "(.+)"/)[1];
+  return {
+    typescript1: npm['@modelcontextprotocol/sdk'],
+    typescript2: npm['@modelcontextprotocol/client'],
+    inspector: npm['@modelcontextprotocol/inspector'],
+    everything: npm['@modelcontextprotocol/server-everything'],
+    python1: python('python1', 'mcp'),
+    time: python('python1', 'mcp-server-time'),
+    python2: python('python2', 'mcp'),
+    fastmcp: python('python2', 'fastmcp'),
+    rmcp,
+  };
+}
+
+/** Where the repository's page is. */
+export const PAGE = join(REPOSITORY, 'docs/interop.md');
+
+function packages() {
+  const locks = ['package.json', 'package-lock.json', '.npmrc'];
+  return part('npm', [...locks, `node ${process.version}`], async (room) => {
+    for (const lock of locks) cpSync(join(HERE, lock), join(room, lock));
+    await run(room, 'npm', 'ci', '--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error');
+  });
+}
+
+function environment(name) {
+  return part(name, [`${name}.txt`], async (room) => {
+    await run(room, 'python3', '-m', 'venv', '.');
+    await run(room, 'bin/pip', 'install', '--quiet', '--disable-pip-version-check', '--require-hashes', '-r', join(HERE, `${name}.txt`));
+  });
+}
+
+// A directory of `ROOM` that is as `make` left it when `sources` (files here, or words) were what they are now.
+async function part(name, sources, make) {
+  const room = join(ROOM, name);
+  const stamp = join(room, '.made-from');
+  const hash = createHash('sha256');
+  for (const source of sources) hash.update(existsSync(join(HERE, source)) ? readFileSync(join(HERE, source)) : source);
+  const wanted = hash.digest('hex');
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) return room;
+  rmSync(room, { recursive: true, force: true });
+  mkdirSync(room, { recursive: true });
+  await timed(name, () => make(room));
+  writeFileSync(stamp, wanted);
+  return room;
+}
+
+// Cargo itself knows whether there is something to do.
+async function programs(name, args) {
+  const lines = await timed(name, () => run(HERE, 'cargo', 'build', '--quiet', '--locked', '--message-format=json-render-diagnostics', ...args));
+  const built = lines.trim().split('\n').map((line) => JSON.parse(line)).filter((message) => message.executable);
+  return Object.fromEntries(built.map((message) => [message.target.name, message.executable]));
+}
+
+async function timed(name, act) {
+  const began = performance.now();
+  const made = await act();
+  process.stdout.write(`  ${name} is there after ${((performance.now() - began) / 1000).toFixed(0)} s\n`);
+  return made;
+}
+
+function run(cwd, program, ...args) {
+  return new Promise((done, failed) => {
+    const child = spawn(program, args, { cwd, stdio: ['ignore', 'pipe', 'inherit'] });
+    let said = '';
+    child.stdout.setEncoding('utf8').on('data', (text) => (said += text));
+    child.on('error', (error) => failed(new Error(`${program} is needed, and could not be started: ${error.message}`)));
+    child.on('close', (code) => (code === 0 ? done(said) : failed(new Error(`${[program, ...args].join(' ')} ended with ${code}\n${said}`))));
+  });
+}

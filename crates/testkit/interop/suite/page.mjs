@@ -1,0 +1,71 @@
+// docs/interop.md: what was tried, as a table. Written by `--bless`, else compared.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import { clients, servers } from './cast.mjs';
+import { PAGE } from './install.mjs';
+
+/** Writes the page. */
+export function write(at, results) {
+  writeFileSync(PAGE, page(at, results));
+  process.stdout.write('docs/interop.md is written\n');
+}
+
+/** Fails the run if the page says something else than what was tried. */
+export function check(at, results) {
+  if (readFileSync(PAGE, 'utf8') === page(at, results)) return;
+  process.stdout.write('docs/interop.md does not say what was tried: run again with --bless, and read the diff\n');
+  process.exitCode = 1;
+}
+
+function page(at, results) {
+  const [rows, columns] = [clients(at), servers(at)];
+  const row = (client) => `| ${[client.title, ...columns.map((server) => cell(results, client, server))].join(' | ')} |`;
+  return `<!-- Generated: \`node crates/testkit/interop/run.mjs --bless\`. -->
+
+# Real clients, real servers
+
+Clients (rows) and servers (columns) as they are published, at the versions that the lock files name, each pair bare and through \`mainstay run\`, on
+every run of CI.
+
+- **=**: the same transcript both times: connecting, lists, calls with results, errors, progress and a megabyte-sized answer, resources, prompts,
+  completion, log level, subscriptions, sampling asked for by the server, whatever the two have in common. Nobody is left after \`close()\`.
+- **N×**: in one session the server got SIGKILL N times, half of them between two calls and half in the middle of one. Every request was answered: the
+  call in the middle of which it happened with its result or with what happened, the next one with its result. The tools at the end were
+  those at the beginning, and nobody was left. **(N× keeper)**: the same with mainstay's own keeper.
+
+| client | ${columns.map((server) => server.title).join(' | ')} |
+|---|${columns.map(() => '---|').join('')}
+${rows.map(row).join('\n')}
+
+\`auto\`: the client looks for the modern era first (2026-07-28) and speaks it with FastMCP and rmcp. Each client but Inspector was also killed (SIGKILL)
+in the middle of a session with server-everything: nobody was left.
+
+## Run it
+
+\`\`\`sh
+node crates/testkit/interop/run.mjs
+\`\`\`
+
+It needs Rust, Node 20, Python 3.11 and the package registries of the three. Everything is installed under \`target/interop\`, and again only when a
+lock file has changed. Words choose: \`run.mjs ts1\` plays what has \`ts1\` in its name, \`run.mjs equal fastmcp\` what has both.
+\`MAINSTAY_UNDER_TEST=/path/to/mainstay\` takes an installed binary.
+
+| what | where, in \`crates/testkit/interop\` |
+|---|---|
+| versions | \`package.json\` and \`package-lock.json\`, \`python1.txt\`, \`python2.txt\` (with hashes), \`rmcp/Cargo.lock\` |
+| who plays with whom, and what is asked | \`suite/cast.mjs\` |
+| a client | \`clients/\`, \`rmcp/src/bin/client.rs\`; what goes in and out: \`clients/play.mjs\` |
+| a server of our own on an SDK | \`servers/\`, \`rmcp/src/bin/server.rs\` |
+`;
+}
+
+function cell(results, client, server) {
+  const here = results.filter((result) => result.client.id === client.id && result.server.id === server.id);
+  const kills = (victim) => here.find((result) => result.kind === 'kills' && result.often.victim === victim)?.often;
+  const times = ({ between, during }) => `${between + during}×`;
+  const said = [];
+  if (here.some((result) => result.kind === 'equal')) said.push('=');
+  if (kills('server')) said.push(times(kills('server')));
+  if (kills('keeper')) said.push(`(${times(kills('keeper'))} keeper)`);
+  return said.join(' ');
+}

@@ -1,0 +1,226 @@
+//! What is there beside the keeper: the clock, the client's pipes, the server's process with its tree, and whoever may
+//! kill the keeper.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mainstay_core::clock::Moment;
+use mainstay_core::event::{Seen, Status};
+use mainstay_core::ids::Identity;
+
+use super::dice::Dice;
+use super::pipe::Pipe;
+use super::watch::Watch;
+
+/// Whether the story is told as it goes.
+static ALOUD: AtomicBool = AtomicBool::new(false);
+
+/// From now on the story is told as it goes.
+pub fn tell_aloud() {
+    ALOUD.store(true, Ordering::Relaxed);
+}
+
+/// Why the keeper stops in the middle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// It was killed.
+    Killed,
+    /// A promise is broken: this one.
+    Broken(String),
+}
+
+/// A promise is broken.
+pub fn broken<T>(what: impl Into<String>) -> Result<T, Halt> {
+    Err(Halt::Broken(what.into()))
+}
+
+/// All that is not the keeper.
+#[derive(Debug)]
+pub struct Outside {
+    /// The time.
+    pub now: Moment,
+    /// Chance.
+    pub dice: Dice,
+    /// The client's stdin for us.
+    pub from_client: Pipe,
+    /// Our stdout.
+    pub to_client: Pipe,
+    /// The process that was started last.
+    pub process: Option<Process>,
+    /// How the next processes behave when they are ended.
+    pub manners: Manners,
+    /// Starts that fail, in a thousand.
+    pub start_fails: u64,
+    /// Steps of the keeper until it is killed.
+    pub fuse: Option<u32>,
+    /// The promises.
+    pub watch: Watch,
+    /// The story so far, if it is to be told.
+    pub trace: Option<Vec<String>>,
+}
+
+/// How a server and its tree take their end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    /// It ends so long after its stdin was closed.
+    pub eof_ms: Option<u64>,
+    /// It ends so long after SIGTERM.
+    pub term_ms: Option<u64>,
+    /// Others in its tree.
+    pub others: u32,
+    /// They end with it, or at SIGTERM.
+    pub others_obey: bool,
+    /// They hold its pipes and serve when it has left.
+    pub serve_on: bool,
+    /// Somebody survives the kill.
+    pub unkillable: bool,
+}
+
+/// A server process with its tree.
+#[derive(Debug)]
+pub struct Process {
+    /// Which generation it is.
+    pub generation: u32,
+    /// Its stdin.
+    pub stdin: Pipe,
+    /// Its stdout.
+    pub stdout: Pipe,
+    /// How and when the process that was started ended.
+    pub ended: Option<(Status, Moment)>,
+    /// When it got SIGTERM.
+    pub terminated: Option<Moment>,
+    /// Others in its tree that live.
+    pub others: u32,
+    /// How it takes its end.
+    pub manners: Manners,
+}
+
+impl Outside {
+    /// Notes a step of the story.
+    pub fn note(&mut self, what: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            let ms = self.now.0 / 1_000_000;
+            let line = format!("{ms:>8} ms  {}", what());
+            if ALOUD.load(Ordering::Relaxed) {
+                drop(writeln!(std::io::stderr(), "{line}"));
+            }
+            trace.push(line);
+        }
+    }
+
+    /// One more step of the keeper's; it may be the last.
+    pub fn step(&mut self) -> Result<(), Halt> {
+        match &mut self.fuse {
+            None => Ok(()),
+            Some(0) => Err(Halt::Killed),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts a process; false if that fails.
+    pub fn start(&mut self, generation: u32) -> Result<bool, Halt> {
+        if let Some(process) = &self.process
+            && !process.tree_empty()
+            && !process.manners.unkillable
+        {
+            return broken("a generation is started while the last one lives");
+        }
+        if self.dice.permille(self.start_fails) {
+            return Ok(false);
+        }
+        let room = self.dice.pick(&[16, 512, 4_096, 65_536]);
+        let manners = self.manners;
+        self.process = Some(Process {
+            generation,
+            stdin: Pipe::new(room),
+            stdout: Pipe::new(65_536),
+            ended: None,
+            terminated: None,
+            others: manners.others,
+            manners,
+        });
+        Ok(true)
+    }
+
+    /// The keeper was killed: its guard ends the tree.
+    pub fn end_tree_of_killed_keeper(&mut self) {
+        if let Some(process) = &mut self.process {
+            process.kill(self.now);
+        }
+        self.process = None;
+    }
+}
+
+impl Process {
+    /// The process that was started ends by itself, or by somebody else's hand.
+    pub fn end(&mut self, status: Status, now: Moment) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.ended = Some((status, now));
+        if self.manners.others_obey && !self.manners.serve_on {
+            self.others = 0;
+        }
+        self.let_go();
+    }
+
+    /// SIGTERM to everybody.
+    pub fn terminate(&mut self, now: Moment) {
+        self.terminated.get_or_insert(now);
+        if self.manners.others_obey {
+            self.others = 0;
+            self.let_go();
+        }
+    }
+
+    /// SIGKILL to everybody; who is left.
+    pub fn kill(&mut self, now: Moment) -> Vec<Seen> {
+        if self.manners.unkillable {
+            let who = Identity { pid: 7, start: 1 };
+            let comm = "stuck".into();
+            return vec![Seen { who, comm }];
+        }
+        let killed = Status::Signal {
+            number: 9,
+            core: false,
+        };
+        self.ended.get_or_insert((killed, now));
+        self.others = 0;
+        self.let_go();
+        Vec::new()
+    }
+
+    /// Whether nobody of the tree is left.
+    pub fn tree_empty(&self) -> bool {
+        self.ended.is_some() && self.others == 0
+    }
+
+    /// Whether somebody holds its pipes.
+    pub fn serves(&self) -> bool {
+        self.ended.is_none() || (self.manners.serve_on && self.others > 0)
+    }
+
+    fn let_go(&mut self) {
+        if !self.serves() {
+            self.stdin.reader_gone = true;
+            self.stdout.writer_gone = true;
+        }
+    }
+}
+
+/// Bytes for people.
+pub fn text(bytes: &[u8]) -> impl Display {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_end();
+    if text.len() > 300 {
+        let head: String = text.chars().take(120).collect();
+        let tail: Vec<char> = text.chars().rev().take(60).collect();
+        let tail: String = tail.into_iter().rev().collect();
+        return format!("{head} … {tail} ({} bytes)", bytes.len());
+    }
+    text.into()
+}

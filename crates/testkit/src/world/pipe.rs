@@ -1,0 +1,87 @@
+//! A pipe: bytes in order, a limited room, two ends that may go.
+
+use std::collections::VecDeque;
+
+/// One pipe.
+#[derive(Debug)]
+pub struct Pipe {
+    bytes: VecDeque<u8>,
+    room: usize,
+    /// Nobody writes any more.
+    pub writer_gone: bool,
+    /// Nobody reads any more.
+    pub reader_gone: bool,
+}
+
+/// What a reader finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Something.
+    Bytes(Vec<u8>),
+    /// Nothing yet.
+    Nothing,
+    /// Nothing ever.
+    End,
+}
+
+/// The reader is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+impl Pipe {
+    /// An empty one with so much room.
+    pub fn new(room: usize) -> Self {
+        Self {
+            bytes: VecDeque::new(),
+            room,
+            writer_gone: false,
+            reader_gone: false,
+        }
+    }
+
+    /// Writes as much as there is room for.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Broken> {
+        if self.reader_gone {
+            return Err(Broken);
+        }
+        let len = bytes.len().min(self.room - self.bytes.len());
+        self.bytes.extend(&bytes[..len]);
+        Ok(len)
+    }
+
+    /// Reads up to so many bytes.
+    pub fn read(&mut self, most: usize) -> Read {
+        if self.bytes.is_empty() {
+            return if self.writer_gone {
+                Read::End
+            } else {
+                Read::Nothing
+            };
+        }
+        let len = most.min(self.bytes.len());
+        Read::Bytes(self.bytes.drain(..len).collect())
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// Cuts a stream into lines.
+#[derive(Debug, Default)]
+pub struct Lines(Vec<u8>);
+
+impl Lines {
+    /// The lines that these bytes complete, each with its newline.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.0.extend_from_slice(piece);
+            if piece.ends_with(b"\n") {
+                lines.push(std::mem::take(&mut self.0));
+            }
+        }
+        lines
+    }
+}

@@ -1,0 +1,115 @@
+//! The command for wide sweeps: `sim --seeds 100000`, and `sim --seed N` to be told one story.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use super::{Told, outside, run as tell};
+
+/// Stories between two words about how far it has come.
+const WORD_EVERY: u64 = 10_000;
+
+const USAGE: &str = "usage: sim [--from N] --seeds COUNT [--keep-going] | sim --seed N [--trace]";
+
+#[derive(Debug, Default)]
+struct Wish {
+    seed: Option<u64>,
+    from: u64,
+    seeds: u64,
+    keep_going: bool,
+    trace: bool,
+}
+
+/// Does what the arguments say. All that it says goes to stderr.
+pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
+    let Some(wish) = read(arguments) else {
+        say(USAGE);
+        return ExitCode::from(2);
+    };
+    match wish.seed {
+        Some(seed) => one(seed, wish.trace),
+        None => many(&wish),
+    }
+}
+
+fn read(mut arguments: impl Iterator<Item = String>) -> Option<Wish> {
+    let mut wish = Wish::default();
+    while let Some(word) = arguments.next() {
+        let mut number = || arguments.next()?.parse().ok();
+        match word.as_str() {
+            "--seed" => wish.seed = Some(number()?),
+            "--from" => wish.from = number()?,
+            "--seeds" => wish.seeds = number()?,
+            "--keep-going" => wish.keep_going = true,
+            "--trace" => wish.trace = true,
+            _ => return None,
+        }
+    }
+    (wish.seed.is_some() || wish.seeds > 0).then_some(wish)
+}
+
+fn one(seed: u64, trace: bool) -> ExitCode {
+    if trace {
+        // A story that ends in a panic is told, too.
+        outside::tell_aloud();
+    }
+    match tell(seed, true) {
+        Ok(told) => {
+            say(&format!("seed {seed} holds: {told:?}"));
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            if !trace {
+                for line in &failure.trace {
+                    say(line);
+                }
+            }
+            say(&format!("seed {seed}: {}", failure.what));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn many(wish: &Wish) -> ExitCode {
+    let mut all = Told::default();
+    let mut failures: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for seed in wish.from..wish.from + wish.seeds {
+        super::now_telling(seed);
+        match tell(seed, false) {
+            Ok(told) => {
+                all.generations += told.generations;
+                all.killed += told.killed;
+                all.steps = all.steps.wrapping_add(told.steps);
+            }
+            Err(failure) => {
+                if !wish.keep_going {
+                    return one(seed, false);
+                }
+                let what = failure.what.split(": ").next().unwrap_or_default();
+                let kind = what.replace(|c: char| c.is_ascii_digit(), "");
+                failures.entry(kind).or_insert((seed, 0)).1 += 1;
+            }
+        }
+        if (seed + 1 - wish.from).is_multiple_of(WORD_EVERY) {
+            say(&format!(
+                "{} seeds, {} generations, {} killed keepers",
+                seed + 1 - wish.from,
+                all.generations,
+                all.killed
+            ));
+        }
+    }
+    for (what, (seed, times)) in &failures {
+        say(&format!("{times:>8} × {what} (first: seed {seed})"));
+    }
+    if failures.is_empty() {
+        say(&format!("{} seeds hold: {all:?}", wish.seeds));
+        return ExitCode::SUCCESS;
+    }
+    ExitCode::FAILURE
+}
+
+fn say(line: &str) {
+    // Nobody who reads is no reason to fail.
+    drop(writeln!(io::stderr(), "{line}"));
+}

@@ -1,0 +1,432 @@
+//! The promises: what is checked after each byte that passes and each input.
+//!
+//! It sees what the client sends, what reaches the client, what reaches each generation and what the link is told and
+//! asks for, and knows nothing of how the link comes to its decisions.
+
+mod answers;
+mod replay;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use mainstay_core::clock::Moment;
+use mainstay_core::event::{Cause, Renewing};
+use mainstay_core::limits::Limits;
+use mainstay_core::link::{Input, Output, Route};
+use mainstay_core::message::frame::Kind;
+use mainstay_core::policy::{Policy, Retry};
+
+use super::outside::{Halt, Outside, broken, text};
+use super::pipe::Lines;
+use super::pump::Show;
+use super::said::{Said, key_of};
+use replay::{Known, Met};
+
+/// How a line reached the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As the server wrote it.
+    Passed,
+    /// As a line of ours.
+    Ours,
+}
+
+/// Everything that was seen.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Only what any bytes must keep is checked.
+    pub lenient: bool,
+    /// Whether requests may have to wait for a free place for ever.
+    pub crowded: bool,
+    limits: Limits,
+    policy: Policy,
+    requests: BTreeMap<String, Request>,
+    questions: Vec<Question>,
+    labels: BTreeMap<String, usize>,
+    progress: BTreeMap<String, f64>,
+    /// Answers at the client that the link does not know to be there.
+    unconfirmed: Vec<(String, Way)>,
+    /// Requests that the link has seen, and that a successor would be shown again.
+    unmarked: Vec<String>,
+    known: Known,
+    met: Met,
+    generation: u32,
+    spoken: bool,
+    /// The end was asked for, and all the lateness since.
+    ending: Option<(Moment, u64)>,
+    finished: bool,
+    /// The client is told no more.
+    released: bool,
+    dropped: bool,
+    respawns: VecDeque<Moment>,
+    torn_allowed: bool,
+    keepers_killed: usize,
+    at_client: Lines,
+    at_server: Lines,
+}
+
+/// A request of the client's.
+#[derive(Debug, Default)]
+struct Request {
+    method: String,
+    /// It may be sent to a second generation.
+    repeatable: bool,
+    routed: bool,
+    cancelled: bool,
+    sent: Vec<u32>,
+    answers: u32,
+    /// Answers beyond the first that a killed keeper may cause.
+    allowance: u32,
+    /// Answers that each generation has written.
+    written: BTreeMap<u32, u32>,
+}
+
+/// A request of a server's.
+#[derive(Debug)]
+struct Question {
+    generation: u32,
+    n: u64,
+    token: String,
+    shown: bool,
+    answered: bool,
+    cancelled: bool,
+}
+
+impl Watch {
+    /// Nothing was seen yet.
+    pub fn new(limits: &Limits, policy: Policy) -> Self {
+        Self {
+            limits: limits.clone(),
+            policy,
+            ..Self::default()
+        }
+    }
+
+    /// The client is about to write this request.
+    pub fn client_asks(&mut self, said: &Said) {
+        let repeatable = match said.method.as_str() {
+            "tools/call" => {
+                let name = said.value["params"]["name"].as_str().unwrap_or_default();
+                let plain = said.value["params"].get("task").is_none();
+                self.policy.retry == Retry::Annotated && name.starts_with("ro") && plain
+            }
+            "initialize" | "subscriptions/listen" => true,
+            "tasks/cancel" | "vendor/odd" => false,
+            _ => self.policy.retry != Retry::Never,
+        };
+        self.known.client_asks(said);
+        let request = Request {
+            method: said.method.clone(),
+            repeatable,
+            ..Request::default()
+        };
+        self.requests.insert(said.key(), request);
+    }
+
+    /// The client is about to take a request back.
+    pub fn client_cancels(&mut self, key: &str) {
+        if let Some(request) = self.requests.get_mut(key) {
+            request.cancelled = true;
+        }
+    }
+
+    /// A server is about to write the answer to a request.
+    pub fn server_answers(&mut self, generation: u32, token: &str) {
+        if let Some(request) = self.requests.get_mut(&key_of(token)) {
+            *request.written.entry(generation).or_default() += 1;
+        }
+    }
+
+    /// A server is about to ask the client.
+    pub fn server_asks(&mut self, generation: u32, n: u64, token: &str) {
+        self.questions.push(Question {
+            generation,
+            n,
+            token: token.into(),
+            shown: false,
+            answered: false,
+            cancelled: false,
+        });
+    }
+
+    /// A server takes its question back.
+    pub fn server_cancels(&mut self, generation: u32, n: u64) {
+        let mut all = self.questions.iter_mut();
+        if let Some(question) = all.find(|q| q.generation == generation && q.n == n) {
+            question.cancelled = true;
+        }
+    }
+
+    /// The client is about to answer a question.
+    pub fn client_answers(&mut self, label: &str) {
+        if let Some(&at) = self.labels.get(label) {
+            self.questions[at].answered = true;
+        }
+    }
+
+    /// The keeper was killed.
+    pub fn keeper_killed(&mut self) {
+        for (key, _) in std::mem::take(&mut self.unconfirmed) {
+            self.allow(&key);
+        }
+        for key in std::mem::take(&mut self.unmarked) {
+            self.allow(&key);
+        }
+        self.torn_allowed = true;
+        self.keepers_killed += 1;
+        self.at_server = Lines::default();
+        self.respawns.clear();
+    }
+
+    fn allow(&mut self, key: &str) {
+        if let Some(request) = self.requests.get_mut(key) {
+            request.allowance += 1;
+        }
+    }
+
+    /// Everything late so far is no fault of the link's.
+    pub fn late(&mut self, ms: u64) {
+        if let Some((_, late)) = &mut self.ending {
+            *late += ms;
+        }
+    }
+
+    /// The link is told this.
+    pub fn told(&mut self, now: Moment, input: &Input) {
+        match input {
+            Input::ClientEof => self.ends(now),
+            Input::Stop(Cause::ServerExit) => {}
+            Input::Stop(cause) => {
+                self.dropped |= *cause == Cause::ClientDeaf;
+                self.ends(now);
+            }
+            Input::Renew(Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. }) => {
+                self.respawns.clear();
+            }
+            Input::Exited(_) | Input::StdoutClosed { .. } | Input::TreeEmpty { .. } => {
+                // A half forwarded line may have been ended by us.
+                self.torn_allowed = true;
+            }
+            Input::Started
+            | Input::StartFailed { .. }
+            | Input::Renew(_)
+            | Input::Measured { .. }
+            | Input::Tick => {}
+        }
+    }
+
+    fn ends(&mut self, now: Moment) {
+        self.ending.get_or_insert((now, 0));
+    }
+
+    /// The link asks for this.
+    pub fn asked_for(&mut self, now: Moment, output: &Output) -> Result<(), Halt> {
+        if self.finished {
+            return broken(format!("an output after the last: {output:?}"));
+        }
+        match output {
+            Output::Finish(_) => {
+                self.finished = true;
+                let Some((since, late)) = self.ending else {
+                    return Ok(());
+                };
+                let Limits {
+                    grace_eof_ms,
+                    grace_term_ms,
+                    ..
+                } = self.limits;
+                let most = 2 * grace_eof_ms + 2 * grace_term_ms + 2_100 + late;
+                let took = now.ms_since(since);
+                if took > most {
+                    return broken(format!("the end took {took} ms of {most}"));
+                }
+            }
+            Output::Spawn if self.ending.is_some() => {
+                return broken("a generation is started after the end has begun");
+            }
+            Output::DropClient => self.dropped = true,
+            Output::ReleaseClient => self.released = true,
+            Output::Spawn
+            | Output::ToClient(_)
+            | Output::ToServer(_)
+            | Output::Say(_)
+            | Output::Stop(_)
+            | Output::Measure
+            | Output::Tell(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The next generation is about to be started.
+    pub fn spawn(&mut self, now: Moment, generation: u32, before: &str) -> Result<(), Halt> {
+        self.generation = generation;
+        self.at_server = Lines::default();
+        self.met = self.known.at_start();
+        match before {
+            "resting" | "" => return Ok(()),
+            "abandoned" => {
+                self.respawns.clear();
+                return Ok(());
+            }
+            _ => {}
+        }
+        let window = self.limits.restart_window_ms;
+        self.respawns.retain(|at| now.ms_since(*at) < window);
+        self.respawns.push_back(now);
+        // Before it was ever opened, three tries are made that the budget does not count.
+        let most = self.limits.restart_budget + 3;
+        if !self.lenient && self.respawns.len() as u64 > most {
+            return broken(format!(
+                "{} respawns within {window} ms",
+                self.respawns.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// The link has seen a line of the client's, and this becomes of it.
+    pub fn routed(&mut self, show: Show<'_>, route: Route) {
+        let Show::Line(_, line) = show else {
+            if let Show::CutEnd(frame) | Show::DropEnd(frame) | Show::GatherEnd(frame) = show
+                && let mainstay_core::message::frame::Id::Token(id) = frame.id
+                && frame.kind == Kind::Request
+            {
+                let key = key_of(&String::from_utf8_lossy(id));
+                self.saw(key);
+            }
+            return;
+        };
+        if route == Route::Hold || self.lenient {
+            return;
+        }
+        for said in Said::read(line).unwrap_or_default() {
+            match said.kind {
+                Kind::Request => self.saw(said.key()),
+                Kind::Notification if said.method == "notifications/initialized" => {
+                    self.known.initialized = true;
+                }
+                Kind::Notification
+                | Kind::Response
+                | Kind::Error
+                | Kind::Batch
+                | Kind::Blank
+                | Kind::Junk => {}
+            }
+        }
+    }
+
+    fn saw(&mut self, key: String) {
+        self.spoken = true;
+        if let Some(request) = self.requests.get_mut(&key) {
+            request.routed |= !self.released;
+        }
+        self.unmarked.push(key);
+    }
+
+    /// What was seen so far is not shown to a successor.
+    pub fn marked(&mut self) {
+        self.unmarked.clear();
+    }
+
+    /// The link knows that all lines of the server are at the client.
+    pub fn delivered(&mut self) {
+        let confirmed = |&(_, way): &(String, Way)| way == Way::Passed;
+        let (done, rest) = std::mem::take(&mut self.unconfirmed)
+            .into_iter()
+            .partition(confirmed);
+        self.unconfirmed = rest;
+        self.confirm(done);
+    }
+
+    /// The link knows that all lines are at the client.
+    pub fn written(&mut self) {
+        let done = std::mem::take(&mut self.unconfirmed);
+        self.confirm(done);
+    }
+
+    fn confirm(&mut self, done: Vec<(String, Way)>) {
+        for (key, _) in done {
+            self.known.confirmed(&key);
+        }
+    }
+
+    /// While all is calm: nothing hangs. `silent` are the requests that the server that is up will never answer.
+    pub fn calm(&self, up: Option<u32>, silent: &BTreeSet<String>) -> Result<(), Halt> {
+        let unopened =
+            |key: &String| self.requests.get(key).map(|r| r.method.as_str()) == Some("initialize");
+        // A batch waits for the server's own answer to its opening.
+        let patient = self.crowded || silent.iter().any(unopened);
+        for (key, request) in &self.requests {
+            if request.answers > 0 || request.cancelled {
+                continue;
+            }
+            if !request.routed {
+                if !patient {
+                    return broken(format!("held for ever: {} {key}", request.method));
+                }
+                continue;
+            }
+            let waits = up.is_some_and(|up| request.sent.last() == Some(&up));
+            let listens = request.method == "subscriptions/listen";
+            if !waits || !(listens || silent.contains(key)) {
+                return broken(format!("a request hangs: {} {key}", request.method));
+            }
+        }
+        for question in &self.questions {
+            let dead = up != Some(question.generation);
+            if dead && question.shown && !question.answered && !question.cancelled {
+                return broken(format!(
+                    "a question is not taken back: {} of generation {}",
+                    question.n, question.generation
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// After the last output: everybody has an answer. `flushed`: the client has read what there was.
+    pub fn end(&self, flushed: bool) -> Result<(), Halt> {
+        if !self.finished {
+            return broken("the link does not end");
+        }
+        if self.dropped || !flushed {
+            return Ok(());
+        }
+        for (key, request) in &self.requests {
+            if request.routed && request.answers == 0 && !request.cancelled {
+                return broken(format!("never answered: {} {key}", request.method));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Outside {
+    /// Bytes have reached the client.
+    pub fn to_client_tap(&mut self, bytes: &[u8], way: Way) -> Result<(), Halt> {
+        for line in self.watch.at_client.feed(bytes) {
+            self.note(|| format!("at client: {}", text(&line)));
+            if !self.watch.lenient {
+                self.watch.client_gets(&line, way)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes to the server; none if nobody reads.
+    pub fn to_server(&mut self, bytes: &[u8]) -> Result<Option<usize>, Halt> {
+        let Some(process) = &mut self.process else {
+            return Ok(None);
+        };
+        let generation = process.generation;
+        let Ok(len) = process.stdin.write(bytes) else {
+            return Ok(None);
+        };
+        for line in self.watch.at_server.feed(&bytes[..len]) {
+            self.note(|| format!("at server {generation}: {}", text(&line)));
+            if !self.watch.lenient {
+                self.watch.server_gets(generation, &line)?;
+            }
+        }
+        Ok(Some(len))
+    }
+}

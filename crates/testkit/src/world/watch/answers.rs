@@ -1,0 +1,190 @@
+//! The promises about single messages: at the client, and at each generation.
+
+use mainstay_core::message::frame::Kind;
+
+use super::super::outside::{Halt, broken, text};
+use super::super::said::{Said, key};
+use super::{Watch, Way};
+
+impl Watch {
+    /// A line has reached the client.
+    pub(super) fn client_gets(&mut self, line: &[u8], way: Way) -> Result<(), Halt> {
+        let Some(all) = Said::read(line) else {
+            if self.torn_allowed {
+                self.torn_allowed = false;
+                return Ok(());
+            }
+            return broken(format!("the client gets half a line: {}", text(line)));
+        };
+        for said in all {
+            match said.kind {
+                Kind::Response | Kind::Error => self.client_gets_answer(&said, way)?,
+                Kind::Request => self.client_is_asked(&said)?,
+                Kind::Notification => self.client_is_told(&said)?,
+                Kind::Batch | Kind::Blank | Kind::Junk => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn client_gets_answer(&mut self, said: &Said, way: Way) -> Result<(), Halt> {
+        let id = said.key();
+        let by = said.by();
+        let Some(request) = self.requests.get_mut(&id) else {
+            if id.starts_with("\"stale-") {
+                return Ok(());
+            }
+            return broken(format!(
+                "the client gets an answer that it never asked for: {id}"
+            ));
+        };
+        if let (Some(by), Way::Passed) = (by, way)
+            && !request.sent.contains(&by)
+        {
+            return broken(format!("generation {by} answers {id}, which it never got"));
+        }
+        request.answers += 1;
+        if request.answers > 1 {
+            // A server that answers twice is passed on as it is.
+            let twice = by.is_some_and(|by| request.written.get(&by) > Some(&1));
+            if !twice {
+                if request.allowance == 0 {
+                    let method = &request.method;
+                    return broken(format!("a second answer: {method} {id}"));
+                }
+                request.allowance -= 1;
+            }
+        }
+        let (method, cancelled) = (request.method.clone(), request.cancelled);
+        self.known.answered(&id, &method, said, cancelled);
+        self.unconfirmed.push((id, way));
+        Ok(())
+    }
+
+    fn client_is_asked(&mut self, said: &Said) -> Result<(), Halt> {
+        let label = said.key();
+        if self.labels.contains_key(&label) {
+            return broken(format!("the client is asked twice under one id: {label}"));
+        }
+        let by = said.by().unwrap_or_default();
+        let n = said.value["params"]["n"].as_u64().unwrap_or_default();
+        let mut all = self.questions.iter();
+        let Some(at) = all.position(|q| q.generation == by && q.n == n) else {
+            return broken(format!("nobody asks this: {label}"));
+        };
+        self.questions[at].shown = true;
+        self.labels.insert(label, at);
+        Ok(())
+    }
+
+    fn client_is_told(&mut self, said: &Said) -> Result<(), Halt> {
+        let params = &said.value["params"];
+        match said.method.as_str() {
+            "notifications/progress" => {
+                let token = key(&params["progressToken"]);
+                let value = params["progress"].as_f64().unwrap_or_default();
+                let last = self.progress.insert(token.clone(), value);
+                if last.is_some_and(|last| value <= last) {
+                    return broken(format!("the progress of {token} does not rise"));
+                }
+            }
+            "notifications/cancelled" => {
+                if let Some(&at) = self.labels.get(&key(&params["requestId"])) {
+                    self.questions[at].cancelled = true;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A line has reached a generation.
+    pub(super) fn server_gets(&mut self, generation: u32, line: &[u8]) -> Result<(), Halt> {
+        let Some(all) = Said::read(line) else {
+            let junk = line.starts_with(b"junk") || line.trim_ascii().is_empty();
+            if junk {
+                return Ok(());
+            }
+            return broken(format!("the server gets half a line: {}", text(line)));
+        };
+        for said in all {
+            match said.kind {
+                Kind::Request => self.server_is_asked(generation, &said)?,
+                Kind::Response | Kind::Error => self.server_gets_answer(generation, &said)?,
+                Kind::Notification if said.method == "notifications/initialized" => {
+                    self.met.initialized = true;
+                }
+                Kind::Notification | Kind::Batch | Kind::Blank | Kind::Junk => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn server_is_asked(&mut self, generation: u32, said: &Said) -> Result<(), Halt> {
+        let id = said.key();
+        if id.starts_with("\"ms:own:") {
+            if !self.spoken {
+                return broken("a server gets a message of ours before the client has spoken");
+            }
+            return self.met.ours(said);
+        }
+        let Some(request) = self.requests.get_mut(&id) else {
+            return broken(format!("a server is asked what nobody asked: {id}"));
+        };
+        let method = request.method.clone();
+        // One that a killed keeper had seen and not yet marked is shown twice to its successor.
+        if request.sent.contains(&generation) && request.allowance == 0 {
+            return broken(format!(
+                "sent twice: {method} {id} to generation {generation}"
+            ));
+        }
+        if !request.sent.is_empty() && !request.repeatable {
+            return broken(format!("sent again: {method} {id}"));
+        }
+        request.sent.push(generation);
+        let most = match method.as_str() {
+            "subscriptions/listen" => usize::MAX,
+            // Before it was ever answered, each of three tries gets it, under each keeper.
+            "initialize" => 4 * (1 + self.keepers_killed),
+            _ => 2,
+        };
+        if request.sent.len() > most {
+            return broken(format!(
+                "sent too often: {method} {id} to {:?}",
+                request.sent
+            ));
+        }
+        if method == "initialize" {
+            // A second one, of a client that does not wait.
+            return Ok(());
+        }
+        self.met.client_traffic(&method)
+    }
+
+    fn server_gets_answer(&mut self, generation: u32, said: &Said) -> Result<(), Halt> {
+        let payload = match said.kind {
+            Kind::Error => &said.value["error"]["data"],
+            Kind::Response
+            | Kind::Request
+            | Kind::Notification
+            | Kind::Batch
+            | Kind::Blank
+            | Kind::Junk => &said.value["result"],
+        };
+        let by = payload["by"].as_u64().unwrap_or_default() as u32;
+        let n = payload["n"].as_u64().unwrap_or_default();
+        if by != generation {
+            return broken(format!("generation {generation} gets an answer for {by}"));
+        }
+        let mut all = self.questions.iter();
+        let asked = all.find(|q| q.generation == by && q.n == n);
+        let token = asked.map(|question| question.token.as_str());
+        if token != said.token.as_deref() {
+            return broken(format!(
+                "question {token:?} is answered as {:?}",
+                said.token
+            ));
+        }
+        self.met.client_traffic("an answer")
+    }
+}
