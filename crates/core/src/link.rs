@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 
 use crate::clock::Moment;
 use crate::event::{Lost, StartFailed, What};
-use crate::limits::Limits;
+use crate::limits::{EXPLAIN_MS, Limits};
 use crate::message::again::Again;
 use crate::message::asked::Asked;
 use crate::message::inflight::{Inflight, Slot, Token};
@@ -42,9 +42,6 @@ use crate::server::health::Knows;
 pub use io::{About, Exited, Input, Output, Reason, Route};
 use own::Own;
 use state::{Because, Closing, Life, Server, Silence, Stage, TreeState, Up};
-
-/// How long a link stays to explain a failed start to a client that goes on asking.
-const EXPLAIN_MS: u64 = 2_000;
 
 /// The machine.
 #[derive(Debug)]

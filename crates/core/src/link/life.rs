@@ -12,16 +12,12 @@ use crate::clock::Moment;
 use crate::event::{
     Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, What,
 };
+use crate::limits::{OPENING_TRIES, OPENING_WAIT_MS};
 use crate::message::inflight::{Entry, Tracked};
 use crate::message::settle;
 use crate::server::backoff::Next;
 use crate::server::health::Do;
 use crate::server::stop::{Ladder, Standing, Step};
-
-/// Generations that may die before the client has had any answer.
-const OPENING_TRIES: u32 = 3;
-/// How long the next one waits after each of these.
-const OPENING_WAIT_MS: u64 = 250;
 
 impl Link<'_> {
     /// Asks for the next generation.
@@ -250,10 +246,13 @@ impl Link<'_> {
 
     /// Somebody or something wants another generation, or none for now.
     pub(super) fn renew(&mut self, now: Moment, why: Renewing) {
-        let resting = matches!(why, Renewing::Idle { .. });
+        // The others are about the generation that is up.
+        let mended = matches!(why, Renewing::Asked | Renewing::Changed { .. });
+        let opened = self.opened();
         match &mut self.life {
             Life::Up(up) => {
-                if up.giving_way.is_some() {
+                let too_early = matches!(why, Renewing::Memory { .. }) && !opened;
+                if up.giving_way.is_some() || too_early {
                     return;
                 }
                 let at_once = match why {
@@ -281,7 +280,7 @@ impl Link<'_> {
             })
             | Life::Resting
                 if why != Renewing::Asked => {}
-            Life::Swapping(swapping) if !resting => {
+            Life::Swapping(swapping) if mended => {
                 // Whoever asked has mended it.
                 if matches!(swapping.then, Then::Abandon(_) | Then::Rest) {
                     self.budget.forgive();
@@ -289,7 +288,7 @@ impl Link<'_> {
                 swapping.then = Then::Respawn { at: now };
                 self.changed = why.changed();
             }
-            Life::Waiting { .. } | Life::Abandoned(_) | Life::Resting if !resting => {
+            Life::Waiting { .. } | Life::Abandoned(_) | Life::Resting if mended => {
                 self.budget.forgive();
                 self.changed = why.changed();
                 self.spawn(None);
@@ -316,11 +315,12 @@ impl Link<'_> {
         let why = giving_way.why.clone();
         let then = match &why {
             Renewing::Idle { .. } => Then::Rest,
-            Renewing::Unresponsive { .. } | Renewing::Opening => {
+            // A limit that it cannot live with must not have it restarted for ever.
+            Renewing::Unresponsive { .. } | Renewing::Opening | Renewing::Memory { .. } => {
                 let up_ms = now.ms_since(up.since);
                 self.after_death(now, up_ms, why.to_string(), Vec::new())
             }
-            Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. } => {
+            Renewing::Asked | Renewing::Changed { .. } => {
                 self.budget.forgive();
                 self.changed = why.changed();
                 Then::Respawn { at: now }

@@ -279,7 +279,7 @@ impl Why<'_> {
                     deaths => format!("{deaths} times"),
                 };
                 format!(
-                    "MCP server '{name}' is not running: it ended {times} within {}, last with {last}; {word} was not sent to it; \
+                    "MCP server '{name}' is not running: it ended {times} within {}, last: {last}; {word} was not sent to it; \
                      {again}; mend it, then `mainstay restart {name}` starts it at once; `mainstay events --server {name}` tells the whole \
                      story{quoted}",
                     time(window_ms)

@@ -6,12 +6,7 @@
 use alloc::collections::VecDeque;
 
 use crate::clock::Moment;
-use crate::limits::Limits;
-
-/// Waiting times after the first, second … death within a window.
-const STEPS_MS: [u64; 6] = [0, 250, 500, 1_000, 2_000, 4_000];
-/// A generation that lived this long, or has served, has shown that it can: the waiting begins anew, the budget does not.
-const STEADY_MS: u64 = 5_000;
+use crate::limits::{BACKOFF_MS, Limits, STEADY_MS};
 
 /// What follows a death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +50,8 @@ impl Budget {
         if self.deaths.len() >= self.most {
             return Next::GiveUp;
         }
-        let step = self.in_a_row.min(STEPS_MS.len()) - 1;
-        Next::At(now.after_ms(STEPS_MS[step]))
+        let step = self.in_a_row.min(BACKOFF_MS.len()) - 1;
+        Next::At(now.after_ms(BACKOFF_MS[step]))
     }
 
     /// Deaths within the window, as far as it was looked at.

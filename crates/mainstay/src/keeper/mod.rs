@@ -36,6 +36,7 @@ use mainstay_core::link::{Input, Link};
 use mainstay_core::message::remembered::Remembered;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
+use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::record::Region;
 use mainstay_os::signals::{ENDING, Signals};
 use mainstay_os::{clock, identity};
@@ -350,6 +351,10 @@ impl<'p> Keeper<'p> {
                 .collect();
             // Best effort: without it only the sweep after a double kill sees less.
             drop(entry.members(&members));
+        }
+        if let Some(server) = &mut self.server {
+            // Whoever the machine has killed before now is not ours.
+            server.oom_kills.1 = oom_kills_of_the_machine();
         }
         if let Some(stdout) = self
             .server
