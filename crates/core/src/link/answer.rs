@@ -14,7 +14,7 @@ use crate::message::again::Fate;
 use crate::message::frame::{Fed, Frame, Id, Kind, Scanner};
 use crate::message::inflight::{Token, Tracked};
 use crate::message::lists::Which;
-use crate::message::{batch, settle};
+use crate::message::{batch, settle, token};
 use crate::policy::Retry;
 
 impl Link<'_> {
@@ -102,6 +102,7 @@ impl Link<'_> {
                     status,
                     stderr_tail: stderr_tail.clone(),
                     restarted: true,
+                    tries: 0,
                 };
                 let poisoned = Because::Poisoned {
                     status,
@@ -131,7 +132,7 @@ impl Link<'_> {
 
     fn fate(&self, id: &[u8], method: Tracked) -> Fate {
         match method {
-            Tracked::Initialize if !self.greeted() && self.head.opening_len > 0 => Fate::Resend,
+            Tracked::Initialize if !self.greeted() && self.is_opening(id) => Fate::Resend,
             Tracked::Listen if self.keepsakes.get(Kept::Listen, id).is_some() => Fate::Resend,
             Tracked::Initialize
             | Tracked::Listen
@@ -194,6 +195,14 @@ impl Link<'_> {
         true
     }
 
+    /// Whether this is the id of the opening that is remembered: of two, only the last one is.
+    pub(super) fn is_opening(&self, id: &[u8]) -> bool {
+        let mut scanner = Scanner::new();
+        let opening = self.opening.get(..self.head.opening_len as usize);
+        scanner.feed(opening.unwrap_or_default());
+        matches!(scanner.frame().id, Id::Token(own) if token::same(own, id))
+    }
+
     /// The server has died of a `server/discover` before it was opened: it is a legacy one, and the answer of a legacy
     /// server is given on its behalf.
     pub(super) fn answer_discover(&mut self) {
@@ -216,7 +225,7 @@ impl Link<'_> {
         let mut settled = 0;
         for (id, method, _) in self.in_flight_now() {
             let keep = match method {
-                Tracked::Initialize => !self.greeted() && self.head.opening_len > 0,
+                Tracked::Initialize => !self.greeted() && self.is_opening(&id),
                 Tracked::Listen => self.keepsakes.get(Kept::Listen, &id).is_some(),
                 Tracked::Other
                 | Tracked::Discover

@@ -224,7 +224,7 @@ impl Link<'_> {
         let mut resent = 0;
         for (id, method) in self.unanswered_by_predecessors() {
             let line = match method {
-                Tracked::Initialize if !self.greeted() => {
+                Tracked::Initialize if !self.greeted() && self.is_opening(&id) => {
                     Some(self.opening[..self.head.opening_len as usize].to_vec())
                 }
                 Tracked::Listen => self.keepsakes.get(Kept::Listen, &id).map(<[u8]>::to_vec),

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::own::{Own, Purpose};
-use super::state::{Because, Client, Closing, Life, Silence, Stage};
+use super::state::{Because, Closing, Life, Silence, Stage};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{Junk, What};
@@ -117,7 +117,9 @@ impl Link<'_> {
                 up.health.heard(now);
                 self.knows_probes = up.health.knows();
             }
-            Life::Closing(closing) if closing.client == Client::Released => return Route::Drop,
+            // Whoever of its tree speaks after the server's end speaks for nobody: what it owed is settled.
+            Life::Closing(closing) if closing.is_over() => return Route::Drop,
+            Life::Swapping(swapping) if swapping.is_over() => return Route::Drop,
             Life::Closing(_) | Life::Swapping(_) => {}
             Life::Absent { .. }
             | Life::Waiting { .. }
@@ -127,6 +129,10 @@ impl Link<'_> {
         }
         if self.limits.hibernate_ms > 0 {
             self.tasks.seen(now, line);
+        }
+        if self.changed.is_some() && matches!(frame.kind, Kind::Response | Kind::Error) {
+            // It is up, be it good or bad.
+            self.changed = None;
         }
         let route = match frame.kind {
             Kind::Request => self.server_asks(frame, line),
@@ -162,9 +168,11 @@ impl Link<'_> {
     /// Learns what is known of a long line from the server before it is forwarded: may it go on?
     pub fn server_known(&mut self, frame: Option<&Frame<'_>>) -> Route {
         match &self.life {
-            Life::Up(_) | Life::Swapping(_) => {}
-            Life::Closing(closing) if closing.client == Client::Reading => {}
+            Life::Up(_) => {}
+            Life::Swapping(swapping) if !swapping.is_over() => {}
+            Life::Closing(closing) if !closing.is_over() => {}
             Life::Closing(_)
+            | Life::Swapping(_)
             | Life::Absent { .. }
             | Life::Waiting { .. }
             | Life::Resting
@@ -632,6 +640,7 @@ impl Link<'_> {
             return Route::Forward;
         };
         self.on_way.answer = true;
+        self.served_by = self.head.generation;
         if frame.kind == Kind::Response {
             self.learn(id, entry.method, line);
         }

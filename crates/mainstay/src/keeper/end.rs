@@ -4,6 +4,8 @@ use std::task::Context;
 
 use mainstay_core::event::{OutOfMemory, Status};
 use mainstay_core::link::{Exited, Input};
+use mainstay_core::server::oom::{self, Kills};
+use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::{clock, identity};
 
 use super::server::{Ended, Running};
@@ -128,6 +130,8 @@ impl Keeper<'_> {
         self.now = clock::now();
         self.drain_last_words();
         self.tell_last_exit();
+        // Whoever served on after the server's own end is gone, too.
+        self.end_torn_line();
         self.handle(Input::TreeEmpty { ended: count, left });
     }
 
@@ -185,16 +189,16 @@ impl Keeper<'_> {
     /// Whether memory had run out when the server was killed, by the counters of its leaf or of the machine.
     fn out_of_memory(&self, status: Status) -> Option<OutOfMemory> {
         let server = self.server.as_ref()?;
-        if !matches!(status, Status::Signal { number: 9, .. }) {
-            return None;
-        }
-        let rose = |before: Option<u64>, now: Option<u64>| now > before && before.is_some();
         let (leaf, machine) = server.oom_kills;
-        if rose(leaf, server.tree.oom_kills()) {
-            return Some(OutOfMemory::Tree);
-        }
-        (leaf.is_none() && rose(machine, mainstay_os::measure::oom_kills_of_the_machine()))
-            .then_some(OutOfMemory::Machine)
+        let leaf = Kills {
+            before: leaf,
+            now: server.tree.oom_kills(),
+        };
+        let machine = Kills {
+            before: machine,
+            now: oom_kills_of_the_machine(),
+        };
+        oom::verdict(status, self.link.descending(), leaf, machine)
     }
 
     /// What a killed server still had in its pipes.

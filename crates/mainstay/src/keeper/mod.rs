@@ -36,6 +36,7 @@ use mainstay_core::link::{Input, Link};
 use mainstay_core::message::remembered::Remembered;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
+use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::record::Region;
 use mainstay_os::signals::{ENDING, Signals};
 use mainstay_os::{clock, identity};
@@ -259,7 +260,10 @@ impl<'p> Keeper<'p> {
             let mut again = self.pump_down(cx);
             // What an answer has set free goes out before the client's next lines.
             again |= self.perform(cx);
+            let generation = self.link.generation();
             again |= self.pump_up(cx);
+            // A generation that was started meanwhile has not been looked at yet.
+            again |= generation != self.link.generation();
             // Answers of our own to what the client has just asked.
             again |= !self.to_client.is_empty() && self.write_client(cx);
             again |= self.stderr.poll(cx);
@@ -273,6 +277,10 @@ impl<'p> Keeper<'p> {
             again |= !self.to_client.is_empty() && self.write_client(cx);
             if self.shown != self.link.word() {
                 self.write_card();
+                if self.shown == "resting" {
+                    // What was needed for the server is not needed now.
+                    self.note_members();
+                }
             }
             if self.done() {
                 return Poll::Ready(Turn::Done);
@@ -343,6 +351,10 @@ impl<'p> Keeper<'p> {
                 .collect();
             // Best effort: without it only the sweep after a double kill sees less.
             drop(entry.members(&members));
+        }
+        if let Some(server) = &mut self.server {
+            // Whoever the machine has killed before now is not ours.
+            server.oom_kills.1 = oom_kills_of_the_machine();
         }
         if let Some(stdout) = self
             .server

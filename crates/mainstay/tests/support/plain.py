@@ -108,7 +108,7 @@ def call(tool, arguments):
         say({"id": "question", "method": "roots/list"})
     elif tool == "die":
         sys.exit(arguments.get("code", 1))
-    return {"pid": PID}
+    return {"pid": PID, "says": CODE.get("SAYS")}
 
 
 def result_of(method, params):
@@ -154,6 +154,9 @@ def handle(message):
         after(params["name"], params.get("arguments", {}))
 
 
+CODE = {}
+if os.path.exists("src/code.py"):
+    exec(compile(open("src/code.py").read(), "src/code.py", "exec"), CODE)
 note({"started": FLAGS})
 if "--gate" in FLAGS:
     wait_for(FLAGS[FLAGS.index("--gate") + 1])

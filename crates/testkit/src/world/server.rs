@@ -150,6 +150,8 @@ impl Server {
         let chance = dice.permille(temper.die);
         if deadly || chance {
             let torn = dice.permille(300).then(|| self.result(said, &token, "{}"));
+            // Others may serve on.
+            self.silent.insert(key_of(&token));
             later.push(Later::Die(torn));
             return;
         }

@@ -599,6 +599,7 @@ impl<'a> Shell<'a> {
             self.end_torn_line();
             self.handle(outside, exited(status, false, true))?;
         }
+        self.end_torn_line();
         self.handle(outside, Input::TreeEmpty { ended: 1, left })
     }
 

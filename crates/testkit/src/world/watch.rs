@@ -195,7 +195,10 @@ impl Watch {
         match input {
             Input::ClientEof => self.ends(now),
             Input::Stop(Cause::ServerExit) => {}
-            Input::Stop(_) => self.ends(now),
+            Input::Stop(cause) => {
+                self.dropped |= *cause == Cause::ClientDeaf;
+                self.ends(now);
+            }
             Input::Renew(Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. }) => {
                 self.respawns.clear();
             }
@@ -348,12 +351,16 @@ impl Watch {
 
     /// While all is calm: nothing hangs. `silent` are the requests that the server that is up will never answer.
     pub fn calm(&self, up: Option<u32>, silent: &BTreeSet<String>) -> Result<(), Halt> {
+        let unopened =
+            |key: &String| self.requests.get(key).map(|r| r.method.as_str()) == Some("initialize");
+        // A batch waits for the server's own answer to its opening.
+        let patient = self.crowded || silent.iter().any(unopened);
         for (key, request) in &self.requests {
             if request.answers > 0 || request.cancelled {
                 continue;
             }
             if !request.routed {
-                if !self.crowded {
+                if !patient {
                     return broken(format!("held for ever: {} {key}", request.method));
                 }
                 continue;
