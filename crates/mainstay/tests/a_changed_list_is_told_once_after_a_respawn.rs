@@ -2,6 +2,8 @@
 //! user wants it so; and not otherwise.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use std::fs;

@@ -1,6 +1,8 @@
 //! The client closes or is killed while nobody serves it: between two generations, in the middle of a replay, or after the server was
 //! given up. What it had asked is answered, and nobody is left.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use mainstay_testkit::puppet::{Plan, Puppet};

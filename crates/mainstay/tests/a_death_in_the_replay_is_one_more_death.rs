@@ -1,6 +1,8 @@
 //! A server that dies in the client's own opening, in the middle of the replay, or again and again: the next generation
 //! is told everything from the beginning, and what waits waits on.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use scene::{Scene, trouble};

@@ -1,6 +1,8 @@
 //! What cannot be hidden is told: a next generation with another protocol version ends the session, one that has lost a
 //! capability is named in an event, one that refuses what its predecessor took goes on.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use scene::{Scene, messages, trouble};

@@ -1,6 +1,8 @@
 //! Requests of the server's: every generation counts its ids from 0, the client never sees one id twice. At a death what is open
 //! is taken back, and an answer that comes all the same goes nowhere.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use scene::{Scene, content};

@@ -2,6 +2,8 @@
 //! what the server must be told, and the client's session goes on.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use mainstay_testkit::killers;

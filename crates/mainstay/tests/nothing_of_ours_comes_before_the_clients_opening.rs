@@ -1,6 +1,8 @@
 //! The first message fixes a server's era, so it is the client's: no probe, no opening of ours comes before it, also not after a
 //! restart; and after a death the next generation is opened in the era of the client.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use mainstay_testkit::wait::until;

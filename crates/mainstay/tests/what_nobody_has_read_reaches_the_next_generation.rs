@@ -1,6 +1,8 @@
 //! A request that a dead server never read cannot have taken effect: the next generation gets it, whatever it asks and whatever the
 //! user wants repeated; in the order of the client, and with the notifications between them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use scene::{Scene, content, heard_messages};
