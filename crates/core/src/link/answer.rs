@@ -12,7 +12,7 @@ use crate::clock::Moment;
 use crate::event::{OpeningSilent, Status, What};
 use crate::message::again::Fate;
 use crate::message::frame::{Fed, Frame, Id, Kind, Scanner};
-use crate::message::inflight::{Token, Tracked};
+use crate::message::inflight::{Opened, Token, Tracked};
 use crate::message::lists::Which;
 use crate::message::{batch, settle, token};
 use crate::policy::Retry;
@@ -72,7 +72,9 @@ impl Link<'_> {
             | Life::Finished => return Route::Drop,
         };
         let answer = settle::answer(id, tracked, self.head.modern != 0, &why);
-        self.inflight.open(id, tracked, self.head.generation, now);
+        if self.inflight.open(id, tracked, self.head.generation, now) == Opened::Full {
+            return Route::Hold;
+        }
         self.inflight.answered_by_us(id);
         self.outputs.push_back(Output::ToClient(answer));
         Route::Instead
@@ -256,6 +258,9 @@ impl Link<'_> {
             self.asked.restore_dead(&id);
             self.take_back(id);
         }
+        // Whoever owed a late answer is dead.
+        let generation = self.head.generation;
+        self.inflight.forget_settled(generation);
         for which in Which::ALL {
             if let Some(digest) = self.keepsakes.get(Kept::Seen, which.method().as_bytes()) {
                 self.lists.restore(which, digest);
@@ -305,7 +310,11 @@ impl Link<'_> {
     pub(super) fn opening_silent(&mut self, ms: u64) {
         self.tell(What::OpeningSilent(OpeningSilent { ms }));
         let because = Because::OpeningSilent { ms };
-        for (id, method, _) in self.in_flight_now() {
+        for (id, method, generation) in self.in_flight_now() {
+            if generation == HELD {
+                // It waits for the next one.
+                continue;
+            }
             let why = because.why(&self.about);
             let answer = settle::answer(&id, method, self.head.modern != 0, &why);
             self.push(Output::ToClient(answer));

@@ -178,6 +178,10 @@ impl Link<'_> {
             // Not even the kill ended it: what it owed will not come.
             self.settle_or_keep(&Because::Renewed(why.clone()), None);
         }
+        if let Server::Up = &swapping.server {
+            self.cancel_asked();
+            self.own.forget();
+        }
         self.proceed(now, swapping.then);
     }
 

@@ -212,10 +212,10 @@ impl Link<'_> {
                 Route::Drop
             }
             (Kind::Blank | Kind::Junk, _) => Route::Drop,
-            (Kind::Batch, _) => Route::Hold,
-            (Kind::Request | Kind::Notification | Kind::Response | Kind::Error, _) => {
-                self.hold_back(now, frame, line)
-            }
+            (
+                Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch,
+                _,
+            ) => self.hold_back(now, frame, line),
         }
     }
 

@@ -78,7 +78,7 @@ impl Link<'_> {
             .opening
             .get(..self.head.opening_len as usize)
             .unwrap_or_default();
-        if let Some(line) = envelope::with_id(opening, &id) {
+        if let Some(line) = envelope::with_id(&envelope::without_progress(opening), &id) {
             self.push(Output::ToServer(line));
             self.set_stage(Stage::Greeting {
                 until: now.after_ms(self.limits.opening_ms),

@@ -68,6 +68,8 @@ impl Keeper<'_> {
                 self.end_torn_line();
                 self.give_unread();
             }
+            // It may have said them after the last look at its stderr.
+            self.drain_last_words();
             let stderr_tail = self.stderr.tail();
             let out_of_memory = self.out_of_memory(status);
             self.handle(Input::Exited(Exited {

@@ -205,7 +205,12 @@ impl Client {
                 } else {
                     ""
                 };
-                let size = if dice.permille(20) { 70_000 } else { 0 };
+                // A batch that is longer than a buffer is not looked into.
+                let size = if lasting && dice.permille(20) {
+                    70_000
+                } else {
+                    0
+                };
                 let fill = "x".repeat(size);
                 (
                     "tools/call",

@@ -165,6 +165,10 @@ impl Watch {
 
     /// The keeper was killed.
     pub fn keeper_killed(&mut self) {
+        // All of a line but its newline may be there; the successor ends it.
+        for said in Said::read(self.at_client.rest()).unwrap_or_default() {
+            self.allow(&said.key());
+        }
         for (key, _) in std::mem::take(&mut self.unconfirmed) {
             self.allow(&key);
         }

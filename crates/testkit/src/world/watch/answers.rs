@@ -144,8 +144,8 @@ impl Watch {
         request.sent.push(generation);
         let most = match method.as_str() {
             "subscriptions/listen" => usize::MAX,
-            // Before it was ever answered, each of three tries gets it, under each keeper.
-            "initialize" => 4 * (1 + self.keepers_killed),
+            // It is sent to each generation until it has its answer: the budget bounds it.
+            "initialize" => 10 * (1 + self.keepers_killed),
             _ => 2,
         };
         if request.sent.len() > most {
