@@ -76,3 +76,42 @@ fn many_of_all_kinds() {
     }
     assert_eq!(scene.finish(), [json!(null); 0]);
 }
+
+#[test]
+fn members_of_a_batch_too() {
+    let mut scene = Scene::open(&[], &[]);
+    scene.mute();
+    let batch: Vec<Value> = ["tools/list", "custom/method", "ping"]
+        .iter()
+        .zip(100..)
+        .map(|(method, id)| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {}}))
+        .collect();
+    scene.client.wire.send(&json!(batch)).unwrap();
+    scene.sync();
+    scene.kill(1);
+    let all = scene.read_answers(&[100, 101, 102]);
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert_eq!(scene.call("look", &json!({}))["generation"], 2);
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+#[test]
+fn but_not_what_the_client_has_taken_back() {
+    let mut scene = Scene::open(&[], &[]);
+    scene.mute();
+    let wire = &mut scene.client.wire;
+    let cancelled = ["tools/list", "custom/method"].map(|method| {
+        let id = wire.ask(method, &json!({})).unwrap();
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+        wire.send(&cancel).unwrap();
+        id
+    });
+    let open = wire.ask("prompts/list", &json!({})).unwrap();
+    scene.sync();
+    scene.kill(1);
+    let all = scene.read_answers(&[open]);
+    assert_eq!(all.len(), 1, "{cancelled:?}: {all:?}");
+    let heard = scene.heard();
+    assert!(!heard.contains(&"tools/list".to_owned()), "{heard:?}");
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}

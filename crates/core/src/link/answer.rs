@@ -102,6 +102,7 @@ impl Link<'_> {
                     status,
                     stderr_tail: stderr_tail.clone(),
                     restarted: true,
+                    tries: 0,
                 };
                 let poisoned = Because::Poisoned {
                     status,

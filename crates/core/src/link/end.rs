@@ -99,6 +99,7 @@ impl Link<'_> {
             status,
             stderr_tail: exited.stderr_tail.clone(),
             restarted: false,
+            tries: if self.opened() { 0 } else { self.tries + 1 },
         };
         let in_flight = self.in_flight();
         self.tell_exit(now, since, exited, in_flight, 0);

@@ -179,6 +179,7 @@ impl Link<'_> {
                     status: exited.status,
                     stderr_tail: exited.stderr_tail.clone(),
                     restarted: true,
+                    tries: 0,
                 },
             };
             let in_flight = self.in_flight();

@@ -151,6 +151,7 @@ pub(super) enum Because {
         status: Status,
         stderr_tail: Vec<String>,
         restarted: bool,
+        tries: u32,
     },
     /// An earlier generation died with the same request.
     Poisoned {
@@ -214,12 +215,14 @@ impl Because {
                 status,
                 stderr_tail,
                 restarted,
+                tries,
             } => Why::ServerExit {
                 name,
                 status: *status,
                 stderr_tail,
                 restarted: *restarted,
                 poisoned: false,
+                tries: *tries,
             },
             Self::Poisoned {
                 status,
@@ -230,6 +233,7 @@ impl Because {
                 stderr_tail,
                 restarted: true,
                 poisoned: true,
+                tries: 0,
             },
             Self::Abandoned(given_up) => given_up.why(name),
             Self::Renewed(why) => Why::Renewed { name, why },

@@ -50,6 +50,8 @@ pub enum Why<'a> {
         restarted: bool,
         /// Whether an earlier generation died of this very request, too.
         poisoned: bool,
+        /// How often it was started before it was given up; 0 or 1 if that says nothing.
+        tries: u32,
     },
     /// The server has died too often.
     Abandoned {
@@ -221,13 +223,16 @@ impl Why<'_> {
                 stderr_tail,
                 restarted,
                 poisoned,
+                tries,
             } => {
+                let given_up = format!("it was started {tries} times and is not started again");
                 let next = match (restarted, poisoned) {
                     (true, true) => {
                         "an earlier generation had died with the same request, so it is not sent a third time; the server is started \
                          again, what it held in memory is lost"
                     }
                     (true, false) => "it is started again, what it held in memory is lost",
+                    (false, _) if tries > 1 => &given_up,
                     (false, _) => "it is not started again",
                 };
                 let effect = effect(method);
@@ -509,6 +514,7 @@ mod tests {
             stderr_tail: &[],
             restarted: true,
             poisoned: false,
+            tries: 0,
         };
         let text = "MCP server 'files' ended (SIGKILL) while handling tools/call; it is started again, what it held in memory is lost; \
                     the request may or may not have taken effect, so check before repeating it; `mainstay events --server files` tells the whole story";
@@ -535,6 +541,7 @@ mod tests {
             stderr_tail: &tail,
             restarted: false,
             poisoned: false,
+            tries: 0,
         };
         assert_eq!(
             told("1.0", Tracked::List, false, &why),
@@ -552,6 +559,7 @@ mod tests {
             stderr_tail: &[],
             restarted: true,
             poisoned: false,
+            tries: 0,
         };
         assert!(told("1", Tracked::Other, true, &why).ends_with(
             "\"data\":{\"proxy\":\"mainstay\",\"reason\":\"server_exit\",\"exit\":{\"signal\":9},\"restarted\":true,\"retried\":false,\"safeToRetry\":false}}}\n"
@@ -638,6 +646,7 @@ mod tests {
             stderr_tail: &tail,
             restarted: true,
             poisoned: false,
+            tries: 0,
         };
         let line = told("1", Tracked::ToolsCall, false, &why);
         assert_eq!(line.matches('\n').count(), 1);

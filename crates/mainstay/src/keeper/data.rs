@@ -175,11 +175,14 @@ impl Keeper<'_> {
         step || moved && self.up.full()
     }
 
-    /// A client that has left behind a full buffer: its EOF cannot be read before a server that does not read. As long
-    /// as the server takes something it is only slow; one that takes nothing for its grace must not hide the EOF.
+    /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be
+    /// reached before a server that does not read. As long as something is taken it is only slow; if nothing is for its
+    /// grace, that must not hide the EOF.
     fn left_unread(&mut self, moved: bool, cx: &mut Context<'_>) -> bool {
         let hung_up = |client: &Port| client.poll_hung_up(cx);
-        if moved || !self.up.full() || !self.client_in.as_ref().is_some_and(hung_up) {
+        let left = (self.up.ended() && self.up.holds())
+            || (self.up.full() && self.client_in.as_ref().is_some_and(hung_up));
+        if moved || !left {
             self.unread_until = None;
             return false;
         }

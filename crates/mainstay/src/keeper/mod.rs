@@ -277,6 +277,10 @@ impl<'p> Keeper<'p> {
             again |= !self.to_client.is_empty() && self.write_client(cx);
             if self.shown != self.link.word() {
                 self.write_card();
+                if self.shown == "resting" {
+                    // What was needed for the server is not needed now.
+                    self.note_members();
+                }
             }
             if self.done() {
                 return Poll::Ready(Turn::Done);

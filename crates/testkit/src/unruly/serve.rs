@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use mainstay_core::clock::Moment;
@@ -236,6 +237,15 @@ impl Server<'_> {
                 self.content(id, &json!({"done": true}))
             }
             Outcome::Big(bytes, die_after) => big(id, bytes, die_after),
+            Outcome::HangUp(end) => {
+                self.content(id, &json!({"without": end}))?;
+                let null = OwnedFd::from(File::open("/dev/null")?);
+                match end.as_str() {
+                    "stdin" => rustix::stdio::dup2_stdin(&null)?,
+                    _ => rustix::stdio::dup2_stdout(&null)?,
+                }
+                linger()
+            }
             Outcome::Mute => {
                 self.content(id, &json!({"mute": true}))?;
                 self.mute = true;

@@ -32,6 +32,8 @@ pub enum Outcome {
     Held,
     /// The last answer.
     Mute,
+    /// An answer, then nothing but living on without this end.
+    HangUp(String),
     /// A question to the client; the answer waits for the client's, or not.
     Ask {
         /// What is asked.
@@ -55,7 +57,7 @@ pub enum Outcome {
 /// How long stdout must take nothing before [`push`] calls it blocked.
 const STALL: Duration = Duration::from_millis(300);
 
-const TOOLS: [(&str, &str); 20] = [
+const TOOLS: [(&str, &str); 21] = [
     ("echo", "says what it was told"),
     ("pid", "who the server is"),
     ("sleep", "answers after {ms}"),
@@ -82,6 +84,7 @@ const TOOLS: [(&str, &str); 20] = [
         "ask",
         "asks the client {method}, and waits for it if {wait}",
     ),
+    ("hang_up", "closes its {end}, stdin or stdout, and lives on"),
     ("mute", "goes on reading, and answers unruly/sync only"),
     ("news", "sends {method} to whoever listens"),
     (
@@ -192,6 +195,7 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
             "push" => Outcome::Now(push(flags, number("bytes"))?),
             "held" => Outcome::Held,
             "mute" => Outcome::Mute,
+            "hang_up" => Outcome::HangUp(word("end")),
             "ask" => Outcome::Ask {
                 method: word("method"),
                 wait: arguments.get("wait") == Some(&json!(true)),
