@@ -1,7 +1,6 @@
 //! After a respawn the client is told once of each list that is not what it last saw, if it was promised to be told, or the
 //! user wants it so; and not otherwise.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 

@@ -1,7 +1,6 @@
 //! SIGKILL to the keeper between two generations, in the middle of a replay, or after the server was given up: the next keeper knows
 //! what the server must be told, and the client's session goes on.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 
