@@ -9,6 +9,7 @@ use std::time::Duration;
 use mainstay_testkit::card::Card;
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::{HANG_STOP, until};
+use serde_json::Value;
 
 use crate::watchdog::Watchdog;
 
@@ -110,6 +111,29 @@ impl<'p> Place<'p> {
             let cards = self.stage.cards();
             (cards.len() == links && cards.iter().all(noted)).then_some(())
         });
+    }
+
+    /// A step of a measurement is done that starts nobody and waits for nobody.
+    pub fn step(&self) {
+        self.watchdog.step();
+    }
+
+    /// Waits until so many links rest: their cards. A link at rest has no server.
+    pub fn resting(&self, links: usize) -> Vec<Card> {
+        until("the servers are put to rest", || {
+            self.watchdog.step();
+            let mut cards = self.stage.cards();
+            cards.retain(|card| card.json["state"] == "resting" && card.keeper.is_some());
+            (cards.len() == links).then_some(cards)
+        })
+    }
+
+    /// The last event of this kind that a link has told.
+    pub fn last_event(&self, kind: &str, id: &str) -> io::Result<Value> {
+        let mut told = self.stage.events(kind);
+        told.retain(|event| event["id"] == id);
+        told.pop()
+            .ok_or_else(|| io::Error::other(format!("no event `{kind}` of link {id} was written")))
     }
 
     /// Waits until nobody is left.

@@ -1,6 +1,8 @@
 //! What is measured, one file each.
 
+mod cradle;
 mod data;
+mod life;
 mod memory;
 mod scan;
 mod start;
@@ -24,7 +26,7 @@ pub struct Section {
 }
 
 /// All of them, in the order of the page.
-pub static ALL: [Section; 6] = [
+pub static ALL: [Section; 7] = [
     Section {
         name: "data",
         title: "Data path",
@@ -44,6 +46,11 @@ pub static ALL: [Section; 6] = [
         name: "zero",
         title: "Time to zero",
         run: zero::measure,
+    },
+    Section {
+        name: "life",
+        title: "Death of a server, rest, and replay",
+        run: life::measure,
     },
     Section {
         name: "successor",

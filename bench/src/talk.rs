@@ -27,25 +27,46 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// So many requests of `size` bytes each, newline included, that ask for answers of `answer` bytes.
+    /// So many calls of `size` bytes each, newline included, that ask for answers of `answer` bytes.
     pub fn new(count: usize, size: usize, answer: usize) -> Self {
-        let mut text = String::with_capacity(count * size);
-        for number in 0..count {
-            let start = text.len();
-            write!(
-                text,
-                r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"fill","arguments":{{"size":{answer},"pad":""#,
-                FIRST_ID + number
-            )
-            .ok();
+        let head = format!(
+            r#""method":"tools/call","params":{{"name":"fill","arguments":{{"size":{answer},"pad":""#
+        );
+        Self::made(count, |text, number, start| {
+            write!(text, r#"{{"jsonrpc":"2.0","id":{number},{head}"#).ok();
             let pad = size.saturating_sub(text.len() - start + "\"}}}\n".len());
             text.extend(std::iter::repeat_n('x', pad));
             text.push_str("\"}}}\n");
+        })
+    }
+
+    /// So many pings: requests that a death does not answer, because they can be sent again.
+    pub fn pings(count: usize) -> Self {
+        Self::made(count, |text, number, _| {
+            writeln!(text, r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#).ok();
+        })
+    }
+
+    /// So many subscriptions, each to a resource of its own.
+    pub fn subscriptions(count: usize) -> Self {
+        Self::made(count, |text, number, _| {
+            writeln!(
+                text,
+                r#"{{"jsonrpc":"2.0","id":{number},"method":"resources/subscribe","params":{{"uri":"note://bench/{number}"}}}}"#
+            )
+            .ok();
+        })
+    }
+
+    fn made(count: usize, one: impl Fn(&mut String, usize, usize)) -> Self {
+        let mut text = String::new();
+        for number in 0..count {
+            let start = text.len();
+            one(&mut text, FIRST_ID + number, start);
         }
-        let each = text.len() / count.max(1);
         Self {
+            each: text.len() / count.max(1),
             bytes: text.into_bytes(),
-            each,
             count,
         }
     }
@@ -209,6 +230,12 @@ mod tests {
             }
             assert_ne!(requests.one(0), requests.one(1));
             assert_eq!(requests.one(0), requests.one(3));
+        }
+        for requests in [Requests::pings(3), Requests::subscriptions(3)] {
+            for number in 0..3 {
+                assert!(requests.one(number).ends_with(b"}\n"));
+                assert!(requests.one(number).starts_with(b"{"));
+            }
         }
     }
 }

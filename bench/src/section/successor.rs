@@ -1,20 +1,16 @@
 //! From the death of a keeper to the next generation: its spawn, and the first answer.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::io;
 
 use mainstay_os::clock;
 use mainstay_os::identity::Handle;
-use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
+use super::cradle::Cradle;
 use super::{Block, Part, Target, tier};
 use crate::args::Effort;
 use crate::lane::Lane;
 use crate::place::Place;
-use crate::role;
 use crate::stats::{Series, ms};
 use crate::table::Table;
 use crate::talk::Requests;
@@ -29,10 +25,7 @@ struct Case {
 /// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let (tiers, missing) = tier::available(place)?;
-    let births = place.path("births");
-    mknodat(CWD, &births, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
-    // Opened for both ways, so that it never ends and never blocks a server's open.
-    let mut cradle = File::options().read(true).write(true).open(&births)?;
+    let mut cradle = Cradle::make(place)?;
     let mut cases = Vec::new();
     for tier in tiers {
         for size in [1, 30] {
@@ -46,7 +39,7 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     }
     for _ in 0..effort.pick(40, 2) {
         for case in &mut cases {
-            case.once(place, &births, &mut cradle)?;
+            case.once(place, &mut cradle)?;
         }
     }
     let mut table = Table::new(
@@ -94,43 +87,22 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
 }
 
 impl Case {
-    fn once(&mut self, place: &Place<'_>, births: &Path, cradle: &mut File) -> io::Result<()> {
-        let birth = [OsString::from("--birth"), births.into()];
-        let server = if self.size == 1 {
-            [OsString::from(role::SERVE)]
-                .into_iter()
-                .chain(birth)
-                .collect()
-        } else {
-            let members = (self.size - 1).to_string();
-            let tree = ["--mark", place.mark(), "--tree", &members].map(OsString::from);
-            [OsString::from(role::GROW)]
-                .into_iter()
-                .chain(birth)
-                .chain(tree)
-                .collect::<Vec<_>>()
-        };
+    fn once(&mut self, place: &Place<'_>, cradle: &mut Cradle) -> io::Result<()> {
+        let server = cradle.server(place, self.size);
         // The unruly server ignores EOF's friends, not EOF; its tree ignores everything, so no grace is wasted on it.
         let options = ["--tier", self.tier, "--grace-term", "0ms"];
-        let mut lane = Lane::of(place, &place.kept(&options, place.ours(server)))?;
+        let mut lane = Lane::of(place, &place.kept(&options, server))?;
         lane.talk.open()?;
-        born(cradle)?;
+        cradle.born()?;
         let keeper = lane.card(place).keeper.ok_or(io::ErrorKind::NotFound)?;
         let handle = Handle::open(keeper)?;
         let ping = Requests::new(1, 200, 200);
         let start = clock::now();
         handle.signal(Signal::KILL)?;
         let answered = lane.talk.ask(&ping)?;
-        self.born.push(born(cradle)?.saturating_sub(start.0));
+        self.born.push(cradle.born()?.saturating_sub(start.0));
         self.answered.push(answered);
         lane.end().ok();
         place.wait_empty()
     }
-}
-
-/// The next birth that is told.
-fn born(cradle: &mut File) -> io::Result<u64> {
-    let mut ns = [0; 8];
-    cradle.read_exact(&mut ns)?;
-    Ok(u64::from_ne_bytes(ns))
 }

@@ -26,12 +26,13 @@ use alloc::vec::Vec;
 
 use crate::clock::Moment;
 use crate::event::{Lost, StartFailed, What};
-use crate::limits::Limits;
+use crate::limits::{EXPLAIN_MS, Limits};
 use crate::message::again::Again;
 use crate::message::asked::Asked;
 use crate::message::inflight::{Inflight, Slot, Token};
 use crate::message::lists::{Lists, Which};
 use crate::message::remembered::Remembered;
+use crate::message::tasks::Tasks;
 use crate::policy::Policy;
 use crate::record::keepsakes::{Keepsakes, Kind as Kept};
 use crate::record::{Head, Phase, Record};
@@ -41,9 +42,6 @@ use crate::server::health::Knows;
 pub use io::{About, Exited, Input, Output, Reason, Route};
 use own::Own;
 use state::{Because, Closing, Life, Server, Silence, Stage, TreeState, Up};
-
-/// How long a link stays to explain a failed start to a client that goes on asking.
-const EXPLAIN_MS: u64 = 2_000;
 
 /// The machine.
 #[derive(Debug)]
@@ -62,6 +60,8 @@ pub struct Link<'a> {
     budget: Budget,
     /// Generations that died before the client had any answer.
     tries: u32,
+    /// The last generation that has answered the client.
+    served_by: u32,
     /// How the last generation ended, as an exit code.
     code: u8,
     /// Requests that can be sent once more.
@@ -70,6 +70,8 @@ pub struct Link<'a> {
     asked: Asked,
     /// What the client has seen of the server's lists.
     lists: Lists,
+    /// What the server works on after it has answered.
+    tasks: Tasks,
     /// Requests of ours at the server.
     own: Own,
     /// Client messages that wait within us, in order.
@@ -80,6 +82,8 @@ pub struct Link<'a> {
     /// A long line that we must see whole.
     gathered: Option<Vec<u8>>,
     knows_probes: Knows,
+    /// The change of a watched file that led to a generation which has not answered anything yet.
+    changed: Option<String>,
     /// What an earlier session of this configuration saw.
     remembered: Remembered,
     /// The client's `initialize` that the record has answered, until the server itself does.
@@ -134,16 +138,19 @@ impl<'a> Link<'a> {
             junk: 0,
             budget: Budget::new(&limits),
             tries: 0,
+            served_by: 0,
             code: 0,
             again: Again::new(limits.held_bytes as usize),
             asked: Asked::new(),
             lists: Lists::default(),
+            tasks: Tasks::default(),
             own: Own::default(),
             held: VecDeque::new(),
             held_bytes: 0,
             held_since: Moment::default(),
             gathered: None,
             knows_probes: Knows::Unknown,
+            changed: None,
             remembered,
             instant_id: None,
             lists_from_record: false,

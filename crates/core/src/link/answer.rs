@@ -1,15 +1,17 @@
 //! The answers that we give ourselves: at a death, after a killed keeper, to requests that no server will see.
 
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::own::Own;
 use super::route::HELD;
 use super::state::{Because, Client, Life, Then};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{OpeningSilent, Status, What};
 use crate::message::again::Fate;
-use crate::message::frame::{Frame, Id, Kind, Scanner};
+use crate::message::frame::{Fed, Frame, Id, Kind, Scanner};
 use crate::message::inflight::{Opened, Token, Tracked};
 use crate::message::lists::Which;
 use crate::message::{batch, settle, token};
@@ -105,6 +107,7 @@ impl Link<'_> {
                     status,
                     stderr_tail: stderr_tail.clone(),
                     restarted: true,
+                    tries: 0,
                 };
                 let poisoned = Because::Poisoned {
                     status,
@@ -153,6 +156,50 @@ impl Link<'_> {
         }
     }
 
+    /// A dead server has not read these lines: whatever they ask, the next generation can be asked it for the first time.
+    pub fn unread(&mut self, mut lines: &[u8]) {
+        let mut held = VecDeque::new();
+        let mut scanner = Scanner::new();
+        while let Fed::Line { used } = scanner.feed(lines) {
+            let (line, rest) = lines.split_at(used);
+            let frame = scanner.frame();
+            let again = match (frame.kind, frame.id, frame.method.as_deref()) {
+                (Kind::Request, Id::Token(id), Some(method)) if !Own::is(id) => {
+                    self.untouched(id, Tracked::of(method))
+                }
+                // That one is said again with the opening.
+                (Kind::Notification, _, method) => method != Some("notifications/initialized"),
+                (
+                    Kind::Request
+                    | Kind::Response
+                    | Kind::Error
+                    | Kind::Batch
+                    | Kind::Blank
+                    | Kind::Junk,
+                    _,
+                    _,
+                ) => false,
+            };
+            if again {
+                self.held_bytes += line.len();
+                held.push_back(line.to_vec());
+            }
+            lines = rest;
+        }
+        held.append(&mut self.held);
+        self.held = held;
+    }
+
+    /// A request in flight that no server has seen waits within us again.
+    fn untouched(&mut self, id: &[u8], method: Tracked) -> bool {
+        let Some(entry) = self.inflight.get(id) else {
+            return false;
+        };
+        self.inflight.open(id, method, HELD, entry.opened);
+        self.again.forget(id);
+        true
+    }
+
     /// Whether this is the id of the opening that is remembered: of two, only the last one is.
     pub(super) fn is_opening(&self, id: &[u8]) -> bool {
         let mut scanner = Scanner::new();
@@ -167,8 +214,8 @@ impl Link<'_> {
         if self.opened() {
             return;
         }
-        for (id, method, _) in self.in_flight_now() {
-            if method == Tracked::Discover {
+        for (id, method, generation) in self.in_flight_now() {
+            if method == Tracked::Discover && generation != HELD {
                 self.discover_killed = true;
                 let answer = settle::method_not_found(&id, method.word());
                 self.push(Output::ToClient(answer));

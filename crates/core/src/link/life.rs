@@ -12,16 +12,12 @@ use crate::clock::Moment;
 use crate::event::{
     Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, What,
 };
+use crate::limits::{OPENING_TRIES, OPENING_WAIT_MS};
 use crate::message::inflight::{Entry, Tracked};
 use crate::message::settle;
 use crate::server::backoff::Next;
 use crate::server::health::Do;
 use crate::server::stop::{Ladder, Standing, Step};
-
-/// Generations that may die before the client has had any answer.
-const OPENING_TRIES: u32 = 3;
-/// How long the next one waits after each of these.
-const OPENING_WAIT_MS: u64 = 250;
 
 impl Link<'_> {
     /// Asks for the next generation.
@@ -92,7 +88,12 @@ impl Link<'_> {
                 at: now.after_ms(wait),
             };
         }
-        match self.budget.died(now, up_ms) {
+        if self.changed.is_some() {
+            // It would not start the next time either: whoever has changed it is told at once.
+            return Then::Abandon(self.given_up(now, 1, last, tail));
+        }
+        let served = self.served_by == self.head.generation;
+        match self.budget.died(now, up_ms, served) {
             Next::At(at) => Then::Respawn { at },
             Next::GiveUp => {
                 let deaths = self.budget.deaths();
@@ -135,6 +136,7 @@ impl Link<'_> {
             window_ms: self.limits.restart_window_ms,
             last,
             stderr_tail,
+            changed: self.changed.clone(),
             probe_ms,
             probe_at: (probe_ms > 0).then(|| now.after_ms(probe_ms)),
         }
@@ -177,6 +179,7 @@ impl Link<'_> {
                     status: exited.status,
                     stderr_tail: exited.stderr_tail.clone(),
                     restarted: true,
+                    tries: 0,
                 },
             };
             let in_flight = self.in_flight();
@@ -233,6 +236,7 @@ impl Link<'_> {
                     deaths: given_up.deaths,
                     window_ms: given_up.window_ms,
                     last: given_up.last.clone(),
+                    changed: given_up.changed.clone(),
                     probe_ms: given_up.probe_ms,
                 }));
                 self.life = Life::Abandoned(given_up);
@@ -242,10 +246,13 @@ impl Link<'_> {
 
     /// Somebody or something wants another generation, or none for now.
     pub(super) fn renew(&mut self, now: Moment, why: Renewing) {
-        let resting = matches!(why, Renewing::Idle { .. });
+        // The others are about the generation that is up.
+        let mended = matches!(why, Renewing::Asked | Renewing::Changed { .. });
+        let opened = self.opened();
         match &mut self.life {
             Life::Up(up) => {
-                if up.giving_way.is_some() {
+                let too_early = matches!(why, Renewing::Memory { .. }) && !opened;
+                if up.giving_way.is_some() || too_early {
                     return;
                 }
                 let at_once = match why {
@@ -267,15 +274,23 @@ impl Link<'_> {
                 }));
                 self.give_way_if_drained(now);
             }
-            Life::Swapping(swapping) if !resting => {
+            // The next request starts what is there then.
+            Life::Swapping(Swapping {
+                then: Then::Rest, ..
+            })
+            | Life::Resting
+                if why != Renewing::Asked => {}
+            Life::Swapping(swapping) if mended => {
                 // Whoever asked has mended it.
                 if matches!(swapping.then, Then::Abandon(_) | Then::Rest) {
                     self.budget.forgive();
                 }
                 swapping.then = Then::Respawn { at: now };
+                self.changed = why.changed();
             }
-            Life::Waiting { .. } | Life::Abandoned(_) | Life::Resting if !resting => {
+            Life::Waiting { .. } | Life::Abandoned(_) | Life::Resting if mended => {
                 self.budget.forgive();
+                self.changed = why.changed();
                 self.spawn(None);
             }
             Life::Absent { .. }
@@ -300,12 +315,14 @@ impl Link<'_> {
         let why = giving_way.why.clone();
         let then = match &why {
             Renewing::Idle { .. } => Then::Rest,
-            Renewing::Unresponsive { .. } | Renewing::Opening => {
+            // A limit that it cannot live with must not have it restarted for ever.
+            Renewing::Unresponsive { .. } | Renewing::Opening | Renewing::Memory { .. } => {
                 let up_ms = now.ms_since(up.since);
                 self.after_death(now, up_ms, why.to_string(), Vec::new())
             }
-            Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. } => {
+            Renewing::Asked | Renewing::Changed { .. } => {
                 self.budget.forgive();
+                self.changed = why.changed();
                 Then::Respawn { at: now }
             }
         };
@@ -410,9 +427,10 @@ impl Link<'_> {
             || !self.opened()
             || !self.inflight.is_empty()
             || self.asked.pending() > 0
-            || !self.own.is_empty()
+            || self.own.wants_more()
             || self.subscribed();
-        (!awake).then(|| up.used.after_ms(self.limits.hibernate_ms))
+        let idle = up.used.after_ms(self.limits.hibernate_ms);
+        (!awake).then(|| idle.max(self.tasks.until().unwrap_or(idle)))
     }
 
     /// When the oldest request has taken too long.

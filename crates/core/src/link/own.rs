@@ -53,6 +53,15 @@ impl Own {
         self.unanswered.clear();
     }
 
+    /// Whether an answer that tells more than that somebody is there is still to come.
+    pub fn wants_more(&self) -> bool {
+        let mut all = self.unanswered.values();
+        all.any(|purpose| match purpose {
+            Purpose::Opening | Purpose::Replay | Purpose::List { .. } => true,
+            Purpose::Probe { .. } => false,
+        })
+    }
+
     /// Whether none is unanswered.
     pub fn is_empty(&self) -> bool {
         self.unanswered.is_empty()
@@ -68,10 +77,13 @@ mod tests {
         let mut own = Own::default();
         let a = own.open(Purpose::Opening);
         let b = own.open(Purpose::Probe { n: 3 });
-        assert!(Own::is(&a) && Own::is(&b) && a != b);
+        assert!(Own::is(&a) && Own::is(&b) && a != b && own.wants_more());
         assert_eq!(own.close(&b), Some(Purpose::Probe { n: 3 }));
         assert_eq!(own.close(&b), None);
         assert_eq!(own.close(b"\"ms:own:x\""), None);
+        own.forget();
+        own.open(Purpose::Probe { n: 4 });
+        assert!(!own.wants_more() && !own.is_empty());
         own.forget();
         assert_eq!((own.close(&a), own.is_empty()), (None, true));
         assert!(!Own::is(b"7"));

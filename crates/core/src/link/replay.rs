@@ -17,6 +17,7 @@ use crate::message::envelope;
 use crate::message::frame::{Frame, Kind, Scanner};
 use crate::message::inflight::{Token, Tracked};
 use crate::message::lists::{self, Check, Which};
+use crate::message::tasks::Tasks;
 use crate::record::Phase;
 use crate::server::health::Health;
 
@@ -38,6 +39,8 @@ impl Link<'_> {
         };
         self.head.generation += 1;
         self.head.set_phase(Phase::Serving);
+        // They lived in the memory of the last one.
+        self.tasks = Tasks::default();
         let on_trial = trial.is_some();
         self.life = Life::Up(Up {
             since: now,
@@ -316,14 +319,11 @@ impl Link<'_> {
         match self.lists.check(which, page, line) {
             Check::Same => {}
             Check::More { cursor } => self.ask_list(which, page + 1, Some(&cursor)),
-            Check::Differs => {
-                self.lists.adopt(which);
-                self.tell_changed(alloc::vec![which]);
-            }
+            Check::Differs => self.tell_changed(alloc::vec![which]),
         }
     }
 
-    /// Tells the client that lists have changed, once each.
+    /// Tells the client that lists have changed, once each: what it has seen of them does not count any more.
     fn tell_changed(&mut self, all: Vec<Which>) {
         let mut told: Vec<&'static str> = Vec::new();
         for which in all {
@@ -332,6 +332,9 @@ impl Link<'_> {
                 continue;
             }
             told.push(method);
+            for which in Which::changed_by(method) {
+                self.lists.adopt(which);
+            }
             for line in self.change_lines(method) {
                 self.push(Output::ToClient(line));
             }

@@ -114,7 +114,10 @@ impl Link<'_> {
         match &mut self.life {
             Life::Up(up) => {
                 up.silence = Silence::Broken;
-                up.used = now;
+                // An answer to a question of our own is of use to nobody else.
+                if !matches!(frame.id, Id::Token(id) if Own::is(id)) {
+                    up.used = now;
+                }
                 up.health.heard(now);
                 self.knows_probes = up.health.knows();
             }
@@ -127,6 +130,13 @@ impl Link<'_> {
             | Life::Resting
             | Life::Abandoned(_)
             | Life::Finished => return Route::Drop,
+        }
+        if self.limits.hibernate_ms > 0 {
+            self.tasks.seen(now, line);
+        }
+        if self.changed.is_some() && matches!(frame.kind, Kind::Response | Kind::Error) {
+            // It is up, be it good or bad.
+            self.changed = None;
         }
         let route = match frame.kind {
             Kind::Request => self.server_asks(frame, line),
@@ -150,6 +160,13 @@ impl Link<'_> {
         self.give_way_if_drained(now);
         self.busy_or_idle(now);
         route
+    }
+
+    /// The server wrote something, be it a part of a line: it is there.
+    pub fn server_wrote(&mut self, now: Moment) {
+        if let Life::Up(up) = &mut self.life {
+            up.health.heard(now);
+        }
     }
 
     /// Learns what is known of a long line from the server before it is forwarded: may it go on?
@@ -417,7 +434,7 @@ impl Link<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
-        // A call that has led to a question is not sent again: the question would be asked twice.
+        self.forget_calls();
         match self.asked.open(self.head.generation, id) {
             Label::Same => {
                 self.keepsakes.put(Kept::Asked, id, b"");
@@ -435,6 +452,16 @@ impl Link<'_> {
                 let answer = settle::error(id, "too many requests wait for the client", "{}");
                 self.push(Output::ToServer(answer));
                 Route::Drop
+            }
+        }
+    }
+
+    /// A call that has led to a question is not sent again: the question would be asked twice. Which one has is not told, so
+    /// it may be any.
+    fn forget_calls(&mut self) {
+        for (id, entry) in self.inflight.iter() {
+            if entry.method == Tracked::ToolsCall {
+                self.again.forget(id);
             }
         }
     }
@@ -628,6 +655,7 @@ impl Link<'_> {
             return Route::Forward;
         };
         self.on_way.answer = true;
+        self.served_by = self.head.generation;
         if frame.kind == Kind::Response {
             self.learn(id, entry.method, line);
         }

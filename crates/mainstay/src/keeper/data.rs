@@ -26,7 +26,10 @@ impl Keeper<'_> {
                 .and_then(|server| server.stdout.as_ref())
             {
                 // A broken pipe on our reading side is an end like any other.
-                step |= self.down.fill(stdout, cx).unwrap_or(true);
+                if self.down.fill(stdout, cx).unwrap_or(true) {
+                    self.link.server_wrote(self.now);
+                    step = true;
+                }
             }
             let Self {
                 down,
@@ -60,6 +63,8 @@ impl Keeper<'_> {
             } = self;
             down.finish(&mut |show| route_down(link, *now, show));
             self.write_client(cx);
+            // Its stdin is about to be closed, and with it goes what it has not read.
+            self.unread = self.unread_lines();
             let tree_empty = self.tree_is_empty();
             self.handle(Input::StdoutClosed { tree_empty });
             return true;
@@ -80,7 +85,10 @@ impl Keeper<'_> {
             // Noted before it is so: whoever takes over then writes a newline too many, which harms less than half a line.
             self.link.mid_line().set_to_client(true);
         }
-        let mut result = self.down.drain(out, cx).map(|drained| moved |= drained);
+        let mut result = self
+            .down
+            .drain(out, cx, |_| ())
+            .map(|drained| moved |= drained);
         if moved && self.down.flushed() {
             self.link.delivered();
         }
@@ -92,7 +100,7 @@ impl Keeper<'_> {
             match out.poll_write(cx, self.to_client.make_contiguous()) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
-                    self.ours_torn = self.to_client.drain(..len).last() != Some(b'\n');
+                    self.ours_torn = self.to_client.drain(..len).next_back() != Some(b'\n');
                     moved = true;
                     if self.to_client.is_empty() {
                         self.link.written();
@@ -167,11 +175,14 @@ impl Keeper<'_> {
         step || moved && self.up.full()
     }
 
-    /// A client that has left behind a full buffer: its EOF cannot be read before a server that does not read. As long
-    /// as the server takes something it is only slow; one that takes nothing for its grace must not hide the EOF.
+    /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be
+    /// reached before a server that does not read. As long as something is taken it is only slow; if nothing is for its
+    /// grace, that must not hide the EOF.
     fn left_unread(&mut self, moved: bool, cx: &mut Context<'_>) -> bool {
         let hung_up = |client: &Port| client.poll_hung_up(cx);
-        if moved || !self.up.full() || !self.client_in.as_ref().is_some_and(hung_up) {
+        let left = (self.up.ended() && self.up.holds())
+            || (self.up.full() && self.client_in.as_ref().is_some_and(hung_up));
+        if moved || !left {
             self.unread_until = None;
             return false;
         }
@@ -191,7 +202,8 @@ impl Keeper<'_> {
         };
         let mut moved = false;
         let mut broken = false;
-        match self.up.drain(stdin, cx) {
+        let sent = &mut self.sent;
+        match self.up.drain(stdin, cx, |bytes| sent.add(bytes)) {
             Ok(drained) => moved |= drained,
             Err(_) => broken = true,
         }
@@ -200,14 +212,21 @@ impl Keeper<'_> {
             match stdin.poll_write(cx, self.to_server.make_contiguous()) {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(len)) => {
+                    self.sent.add(&self.to_server.make_contiguous()[..len]);
                     self.to_server.drain(..len);
                     moved = true;
                 }
                 Poll::Ready(Err(_)) => broken = true,
             }
         }
+        if broken && !server.stdin_closing {
+            self.unread = self.unread_lines();
+        }
+        let Some(server) = &mut self.server else {
+            return moved;
+        };
         if broken || (server.stdin_closing && self.up.flushed() && self.to_server.is_empty()) {
-            server.stdin = None;
+            server.close_stdin();
         }
         if broken {
             // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.

@@ -4,6 +4,8 @@ use std::task::Context;
 
 use mainstay_core::event::{OutOfMemory, Status};
 use mainstay_core::link::{Exited, Input};
+use mainstay_core::server::oom::{self, Kills};
+use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::{clock, identity};
 
 use super::server::{Ended, Running};
@@ -64,7 +66,10 @@ impl Keeper<'_> {
             let tree_empty = self.tree_is_empty();
             if !served_on {
                 self.end_torn_line();
+                self.give_unread();
             }
+            // It may have said them after the last look at its stderr.
+            self.drain_last_words();
             let stderr_tail = self.stderr.tail();
             let out_of_memory = self.out_of_memory(status);
             self.handle(Input::Exited(Exited {
@@ -148,6 +153,7 @@ impl Keeper<'_> {
         ended.told = true;
         let (pid, Ended { status, usage, .. }) = (who.pid, *ended);
         self.end_torn_line();
+        self.give_unread();
         let stderr_tail = self.stderr.tail();
         let out_of_memory = self.out_of_memory(status);
         let gone = Exited {
@@ -162,19 +168,39 @@ impl Keeper<'_> {
         self.handle(Input::Exited(gone));
     }
 
+    /// The lines that the server has not read, and that nobody else can read any more.
+    pub(super) fn unread_lines(&self) -> Vec<u8> {
+        let Some(unread) = self.server.as_ref().and_then(Running::unread_bytes) else {
+            return Vec::new();
+        };
+        let mut lines = self.sent.lines(unread);
+        lines.extend_from_slice(self.up.unsent());
+        lines
+    }
+
+    /// What the dead server has not read is the link's again, before it hears of the death.
+    fn give_unread(&mut self) {
+        let lines = if self.unread.is_empty() {
+            self.unread_lines()
+        } else {
+            std::mem::take(&mut self.unread)
+        };
+        self.link.unread(&lines);
+    }
+
     /// Whether memory had run out when the server was killed, by the counters of its leaf or of the machine.
     fn out_of_memory(&self, status: Status) -> Option<OutOfMemory> {
         let server = self.server.as_ref()?;
-        if !matches!(status, Status::Signal { number: 9, .. }) {
-            return None;
-        }
-        let rose = |before: Option<u64>, now: Option<u64>| now > before && before.is_some();
         let (leaf, machine) = server.oom_kills;
-        if rose(leaf, server.tree.oom_kills()) {
-            return Some(OutOfMemory::Tree);
-        }
-        (leaf.is_none() && rose(machine, mainstay_os::measure::oom_kills_of_the_machine()))
-            .then_some(OutOfMemory::Machine)
+        let leaf = Kills {
+            before: leaf,
+            now: server.tree.oom_kills(),
+        };
+        let machine = Kills {
+            before: machine,
+            now: oom_kills_of_the_machine(),
+        };
+        oom::verdict(status, self.link.descending(), leaf, machine)
     }
 
     /// What a killed server still had in its pipes.

@@ -14,6 +14,7 @@ mod perform;
 pub mod plan;
 mod port;
 mod pump;
+mod sent;
 mod server;
 pub mod session;
 mod stderr;
@@ -35,6 +36,7 @@ use mainstay_core::link::{Input, Link};
 use mainstay_core::message::remembered::Remembered;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
+use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::record::Region;
 use mainstay_os::signals::{ENDING, Signals};
 use mainstay_os::{clock, identity};
@@ -47,6 +49,7 @@ use control::Control;
 use plan::Plan;
 use port::{Port, Way};
 use pump::Pump;
+use sent::Sent;
 use server::Running;
 use stderr::Stderr;
 use upkeep::Upkeep;
@@ -120,6 +123,10 @@ struct Keeper<'p> {
     /// The client has a part of the first line of these.
     ours_torn: bool,
     to_server: VecDeque<u8>,
+    /// What went into the server's stdin last.
+    sent: Sent,
+    /// Lines that a server which reads no more has not read.
+    unread: Vec<u8>,
     server: Option<Running>,
     /// The state that the card shows.
     shown: &'static str,
@@ -136,8 +143,6 @@ struct Keeper<'p> {
     client: Option<Identity>,
     control: Control,
     upkeep: Upkeep,
-    /// The guard has been told that it may go on.
-    guard_told: bool,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
     timer_at: Option<Moment>,
@@ -204,6 +209,8 @@ impl<'p> Keeper<'p> {
             to_client: VecDeque::new(),
             ours_torn: false,
             to_server: VecDeque::new(),
+            sent: Sent::new(),
+            unread: Vec::new(),
             server: None,
             shown: "",
             releasing: false,
@@ -217,7 +224,6 @@ impl<'p> Keeper<'p> {
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
             upkeep: Upkeep::new(plan),
-            guard_told: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
             note_at: None,
@@ -254,7 +260,10 @@ impl<'p> Keeper<'p> {
             let mut again = self.pump_down(cx);
             // What an answer has set free goes out before the client's next lines.
             again |= self.perform(cx);
+            let generation = self.link.generation();
             again |= self.pump_up(cx);
+            // A generation that was started meanwhile has not been looked at yet.
+            again |= generation != self.link.generation();
             // Answers of our own to what the client has just asked.
             again |= !self.to_client.is_empty() && self.write_client(cx);
             again |= self.stderr.poll(cx);
@@ -268,6 +277,10 @@ impl<'p> Keeper<'p> {
             again |= !self.to_client.is_empty() && self.write_client(cx);
             if self.shown != self.link.word() {
                 self.write_card();
+                if self.shown == "resting" {
+                    // What was needed for the server is not needed now.
+                    self.note_members();
+                }
             }
             if self.done() {
                 return Poll::Ready(Turn::Done);
@@ -313,9 +326,9 @@ impl<'p> Keeper<'p> {
             self.unread_until,
         ];
         let due = due.into_iter().flatten().min();
-        // A timer that is set and not yet due needs no look: it wakes us.
+        // A timer that wakes us too early costs one look; one that is set anew for each message costs more.
         if let Some(at) = due
-            && (self.timer_at != due || self.now >= at)
+            && self.timer_at.is_none_or(|set| at < set || self.now >= set)
         {
             let wait = Duration::from_nanos(at - self.now);
             let deadline = tokio::time::Instant::now() + wait;
@@ -339,6 +352,10 @@ impl<'p> Keeper<'p> {
             // Best effort: without it only the sweep after a double kill sees less.
             drop(entry.members(&members));
         }
+        if let Some(server) = &mut self.server {
+            // Whoever the machine has killed before now is not ours.
+            server.oom_kills.1 = oom_kills_of_the_machine();
+        }
         if let Some(stdout) = self
             .server
             .as_ref()
@@ -349,6 +366,9 @@ impl<'p> Keeper<'p> {
         self.remember();
         self.up.give_back();
         self.down.give_back();
+        if self.link.in_flight() == 0 {
+            self.sent.give_back();
+        }
         mainstay_os::memory::trim();
     }
 

@@ -53,6 +53,8 @@ impl Keeper<'_> {
         // What was meant for the last generation, or half said by it, is void.
         self.up.sink_lost();
         self.to_server.clear();
+        self.sent.clear();
+        self.unread.clear();
         self.down.source_lost();
         let next = self.link.generation() + 1;
         if Container::of(&self.plan.argv, Path::new(""), next).is_some() {
@@ -111,7 +113,7 @@ impl Keeper<'_> {
 
     /// The guard may go on to what can wait until a server runs, and holds the link's lock, too.
     fn tell_guard(&mut self) {
-        if std::mem::replace(&mut self.guard_told, true) {
+        if std::mem::replace(&mut self.upkeep.guard_told, true) {
             return;
         }
         let lock = self.entry.as_ref().map(Entry::lent);

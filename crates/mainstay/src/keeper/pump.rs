@@ -235,8 +235,13 @@ impl Pump {
         self.route(decide);
     }
 
-    /// Writes what was routed, until nothing is left or the sink is full; whether anything moved.
-    pub fn drain(&mut self, to: &Port, cx: &mut Context<'_>) -> io::Result<bool> {
+    /// Writes what was routed, until nothing is left or the sink is full, and shows what was written; whether anything moved.
+    pub fn drain(
+        &mut self,
+        to: &Port,
+        cx: &mut Context<'_>,
+        mut written: impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
         let mut moved = false;
         while self.at.start < self.at.routed {
             let (start, routed) = (self.at.start as usize, self.at.routed as usize);
@@ -244,18 +249,21 @@ impl Pump {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
                     moved = true;
+                    written(&self.room.bytes()[start..start + len]);
                     self.at.start += len as u32;
                 }
-                Poll::Ready(Err(error)) => {
-                    self.discard_routed();
-                    return Err(error);
-                }
+                Poll::Ready(Err(error)) => return Err(error),
             }
         }
         if moved {
             self.make_room();
         }
         Ok(moved)
+    }
+
+    /// What was routed and not written yet.
+    pub fn unsent(&self) -> &[u8] {
+        &self.room.bytes()[self.at.start as usize..self.at.routed as usize]
     }
 
     /// Forgets what was routed: the sink is gone.

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use mainstay_core::clock::Moment;
@@ -31,6 +32,7 @@ pub fn serve(flags: &Flags) -> io::Result<()> {
         calls: 0,
         counted: Counted::default(),
         hold: Hold::default(),
+        mute: false,
     }
     .run()
 }
@@ -44,6 +46,8 @@ struct Server<'a> {
     calls: u64,
     counted: Counted,
     hold: Hold,
+    /// Told to answer nothing any more.
+    mute: bool,
 }
 
 /// How many numbered notifications came, and whether each was the one that was due.
@@ -141,7 +145,9 @@ impl Server<'_> {
             self.hold.cancelled(params);
         }
         match message.get("id") {
-            Some(id) if !self.flags.silent => self.request(id, method, params),
+            Some(id) if !self.flags.silent && (!self.mute || method == SYNC) => {
+                self.request(id, method, params)
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -230,15 +236,30 @@ impl Server<'_> {
                 write(lines.as_bytes())?;
                 self.content(id, &json!({"done": true}))
             }
-            Outcome::Big(bytes) => big(id, bytes),
+            Outcome::Big(bytes, die_after) => big(id, bytes, die_after),
+            Outcome::HangUp(end) => {
+                self.content(id, &json!({"without": end}))?;
+                let null = OwnedFd::from(File::open("/dev/null")?);
+                match end.as_str() {
+                    "stdin" => rustix::stdio::dup2_stdin(&null)?,
+                    _ => rustix::stdio::dup2_stdout(&null)?,
+                }
+                linger()
+            }
+            Outcome::Mute => {
+                self.content(id, &json!({"mute": true}))?;
+                self.mute = true;
+                Ok(())
+            }
             Outcome::Held => self.content(id, &self.hold.all(self.flags.generation)),
             Outcome::Ask { method, wait } => {
                 let waits = wait.then(|| id.clone());
                 let question = self.hold.ask(&method, &json!({}), waits);
                 self.answer(&question)?;
-                match wait {
-                    true => Ok(()),
-                    false => self.content(id, &json!({"asked": question["id"]})),
+                if wait {
+                    Ok(())
+                } else {
+                    self.content(id, &json!({"asked": question["id"]}))
                 }
             }
             Outcome::News(method) => {
@@ -302,6 +323,9 @@ impl Server<'_> {
     }
 }
 
+/// The one request that a mute server answers still: whoever has the answer knows that everything before it was read.
+const SYNC: &str = "unruly/sync";
+
 const MODERN: &str = "2026-07-28";
 
 fn said(id: &Value, content: &Value) -> Value {
@@ -331,17 +355,20 @@ fn capabilities(flags: &Flags) -> Value {
 }
 
 /// A result of that many bytes, made as it is written: a big line needs no big server.
-fn big(id: &Value, bytes: u64) -> io::Result<()> {
+fn big(id: &Value, bytes: u64, die_after: Option<u64>) -> io::Result<()> {
     write(
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#)
             .as_bytes(),
     )?;
     let chunk = vec![b'x'; 64 * 1024];
-    let mut left = bytes as usize;
+    let mut left = die_after.unwrap_or(bytes) as usize;
     while left > 0 {
         let part = left.min(chunk.len());
         write(&chunk[..part])?;
         left -= part;
+    }
+    if die_after.is_some() {
+        kill_process(getpid(), Signal::KILL)?;
     }
     write(b"\"}]}}\n")
 }

@@ -26,10 +26,14 @@ pub enum Outcome {
     After(Duration, Value),
     /// So many numbered notifications, then an answer.
     Notify(u64),
-    /// A text of that many bytes.
-    Big(u64),
+    /// A text of that many bytes; it dies after so many of them.
+    Big(u64, Option<u64>),
     /// Everything that is held in memory.
     Held,
+    /// The last answer.
+    Mute,
+    /// An answer, then nothing but living on without this end.
+    HangUp(String),
     /// A question to the client; the answer waits for the client's, or not.
     Ask {
         /// What is asked.
@@ -53,11 +57,11 @@ pub enum Outcome {
 /// How long stdout must take nothing before [`push`] calls it blocked.
 const STALL: Duration = Duration::from_millis(300);
 
-const TOOLS: [(&str, &str); 19] = [
+const TOOLS: [(&str, &str); 21] = [
     ("echo", "says what it was told"),
     ("pid", "who the server is"),
     ("sleep", "answers after {ms}"),
-    ("big", "a text of {bytes}"),
+    ("big", "a text of {bytes}; dies after {die_after} of them"),
     (
         "env",
         "arguments, environment, directory, umask, signals, descriptors",
@@ -80,6 +84,8 @@ const TOOLS: [(&str, &str); 19] = [
         "ask",
         "asks the client {method}, and waits for it if {wait}",
     ),
+    ("hang_up", "closes its {end}, stdin or stdout, and lives on"),
+    ("mute", "goes on reading, and answers unruly/sync only"),
     ("news", "sends {method} to whoever listens"),
     (
         "steps",
@@ -103,7 +109,7 @@ pub fn list(flags: &Flags) -> Vec<Value> {
         .map(|(name, description)| {
             let mut tool = json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
             match name {
-                "look" | "steps" => tool["annotations"] = json!({"readOnlyHint": true}),
+                "look" | "steps" | "ask" => tool["annotations"] = json!({"readOnlyHint": true}),
                 "put" => tool["annotations"] = json!({"idempotentHint": true}),
                 _ => {}
             }
@@ -154,7 +160,10 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
                 Duration::from_millis(number("ms")),
                 json!({"slept": number("ms")}),
             ),
-            "big" => Outcome::Big(number("bytes")),
+            "big" => Outcome::Big(
+                number("bytes"),
+                arguments.get("die_after").and_then(Value::as_u64),
+            ),
             "env" => Outcome::Now(surroundings()?),
             "crash" => crash(
                 arguments.get("signal").and_then(Value::as_i64),
@@ -185,6 +194,8 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
             })),
             "push" => Outcome::Now(push(flags, number("bytes"))?),
             "held" => Outcome::Held,
+            "mute" => Outcome::Mute,
+            "hang_up" => Outcome::HangUp(word("end")),
             "ask" => Outcome::Ask {
                 method: word("method"),
                 wait: arguments.get("wait") == Some(&json!(true)),

@@ -119,10 +119,9 @@ impl Client {
         match self.opening {
             Opening::Unsent => self.open(outside),
             Opening::Sent if self.hasty && self.left > 0 => self.ask_anything(outside),
-            Opening::Sent => {}
             Opening::Done if self.left > 0 => self.ask_anything(outside),
             Opening::Failed if self.tries < 3 => self.open(outside),
-            Opening::Done | Opening::Failed => {}
+            Opening::Sent | Opening::Done | Opening::Failed => {}
         }
     }
 

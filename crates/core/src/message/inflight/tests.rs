@@ -255,6 +255,7 @@ proptest! {
                     let at = model.open.iter().position(|(held, _)| *held == id);
                     let entry = at.and_then(|at| model.open.remove(at));
                     prop_assert_eq!(table.settle(id.as_bytes()), entry.is_some());
+                    table.written();
                     model.settled.extend(entry.map(|(id, entry)| (id, entry.generation)));
                 }
                 Step::Swallow(id) => {

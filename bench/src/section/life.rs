@@ -1,0 +1,29 @@
+//! What a death, a rest and a replay cost: everything that a client would notice of them, and does not.
+
+mod death;
+mod replay;
+mod rest;
+
+use std::io;
+
+use super::cradle::Cradle;
+use super::{Part, tier};
+use crate::args::Effort;
+use crate::place::Place;
+
+/// Measures.
+pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
+    let (tiers, missing) = tier::available(place)?;
+    let mut cradle = Cradle::make(place)?;
+    let mut part = Part::new(Vec::new(), Vec::new());
+    for next in [
+        death::measure(place, effort, &mut cradle, &tiers)?,
+        replay::measure(place, effort, &mut cradle)?,
+        rest::measure(place, effort)?,
+    ] {
+        part.blocks.extend(next.blocks);
+        part.targets.extend(next.targets);
+    }
+    part.blocks.extend(missing.map(Into::into));
+    Ok(part)
+}
