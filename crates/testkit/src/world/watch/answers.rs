@@ -9,6 +9,7 @@ use super::{Watch, Way};
 impl Watch {
     /// A line has reached the client.
     pub(super) fn client_gets(&mut self, line: &[u8], way: Way) -> Result<(), Halt> {
+        let half_told = std::mem::take(&mut self.half_told);
         let Some(all) = Said::read(line) else {
             if self.torn_allowed {
                 self.torn_allowed = false;
@@ -18,7 +19,7 @@ impl Watch {
         };
         for said in all {
             match said.kind {
-                Kind::Response | Kind::Error => self.client_gets_answer(&said, way)?,
+                Kind::Response | Kind::Error => self.client_gets_answer(&said, way, half_told)?,
                 Kind::Request => self.client_is_asked(&said)?,
                 Kind::Notification => self.client_is_told(&said)?,
                 Kind::Batch | Kind::Blank | Kind::Junk => {}
@@ -27,7 +28,7 @@ impl Watch {
         Ok(())
     }
 
-    fn client_gets_answer(&mut self, said: &Said, way: Way) -> Result<(), Halt> {
+    fn client_gets_answer(&mut self, said: &Said, way: Way, half_told: bool) -> Result<(), Halt> {
         let id = said.key();
         let by = said.by();
         let Some(request) = self.requests.get_mut(&id) else {
@@ -57,7 +58,9 @@ impl Watch {
         }
         let (method, cancelled) = (request.method.clone(), request.cancelled);
         self.known.answered(&id, &method, said, cancelled);
-        self.unconfirmed.push((id, way));
+        if !half_told {
+            self.unconfirmed.push((id, way));
+        }
         Ok(())
     }
 
