@@ -4,7 +4,7 @@ use mainstay_core::message::frame::Kind;
 
 use super::super::outside::{Halt, broken, text};
 use super::super::said::{Said, key};
-use super::{Watch, Way};
+use super::{Request, Watch, Way};
 
 impl Watch {
     /// A line has reached the client.
@@ -87,9 +87,10 @@ impl Watch {
                 let token = key(&params["progressToken"]);
                 let value = params["progress"].as_f64().unwrap_or_default();
                 let last = self.progress.insert(token.clone(), value);
-                // Of a request that was taken back nobody keeps account.
+                // Of a request that was taken back or has its answer nobody keeps account.
                 let mut all = self.requests.values();
-                let wanted = !all.any(|request| request.token == token && request.cancelled);
+                let over = |request: &Request| request.cancelled || request.answers > 0;
+                let wanted = !all.any(|request| request.token == token && over(request));
                 if wanted && last.is_some_and(|last| value <= last) {
                     return broken(format!("the progress of {token} does not rise"));
                 }
