@@ -169,7 +169,10 @@ impl<'a> Link<'a> {
             self.tell(What::KeeperLost(Lost { settled, ..lost }));
         }
         match self.head.phase() {
-            Phase::Fresh if self.policy.lazy => self.life = Life::Resting,
+            // What is kept for a first generation wants one.
+            Phase::Fresh if self.policy.lazy && self.inflight.is_empty() => {
+                self.life = Life::Resting;
+            }
             Phase::Fresh | Phase::Serving => self.push(Output::Spawn),
             // The killed keeper was on its way down, and its guard has finished the descent.
             Phase::Stopping | Phase::Finished => {

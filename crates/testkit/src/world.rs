@@ -9,9 +9,11 @@
 
 pub mod client;
 pub mod dice;
+pub mod matrix;
 pub mod outside;
 pub mod pipe;
 pub mod pump;
+pub mod raw;
 pub mod said;
 pub mod server;
 pub mod shell;

@@ -241,6 +241,13 @@ impl Link<'_> {
                     self.drop_client();
                 }
             }
+            // It concerns a generation that is on its way down, or gone.
+            Life::Swapping(_)
+            | Life::Absent { .. }
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+                if cause == Cause::ServerExit => {}
             Life::Swapping(_) => self.close_swapping(now, &cause, client_wants_more),
             Life::Absent { .. } | Life::Waiting { .. } | Life::Resting | Life::Abandoned(_) => {
                 // What was asked for is not wanted any more.

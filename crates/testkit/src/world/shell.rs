@@ -50,6 +50,17 @@ impl Memory {
             inbox: Vec::new(),
         }
     }
+
+    /// All of it but what was read.
+    pub fn record(&mut self) -> Record<'_> {
+        Record {
+            head: &mut self.head,
+            opening: &mut self.opening,
+            slots: &mut self.slots,
+            board: &self.board,
+            keepsakes: &mut self.keepsakes,
+        }
+    }
 }
 
 /// What is known before the first fork.

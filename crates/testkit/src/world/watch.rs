@@ -9,7 +9,7 @@ mod replay;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mainstay_core::clock::Moment;
-use mainstay_core::event::{Cause, Renewing};
+use mainstay_core::event::{Cause, Renewing, What};
 use mainstay_core::limits::Limits;
 use mainstay_core::link::{Input, Output, Route};
 use mainstay_core::message::frame::Kind;
@@ -53,6 +53,10 @@ pub struct Watch {
     spoken: bool,
     /// The end was asked for, and all the lateness since.
     ending: Option<(Moment, u64)>,
+    /// The client has had an answer of a server's, and the link knows it.
+    served: bool,
+    /// A generation was not what its predecessor was.
+    differs: bool,
     finished: bool,
     /// The client is told no more.
     released: bool,
@@ -237,6 +241,13 @@ impl Watch {
             Output::Finish(_) => {
                 self.finished = true;
                 let Some((since, late)) = self.ending else {
+                    if self.served
+                        && !self.differs
+                        && self.limits.restart_budget > 0
+                        && !self.lenient
+                    {
+                        return broken("the link ends by itself");
+                    }
                     return Ok(());
                 };
                 let Limits {
@@ -254,6 +265,7 @@ impl Watch {
                 return broken("a generation is started after the end has begun");
             }
             Output::DropClient => self.dropped = true,
+            Output::Tell(What::Differs(_)) => self.differs = true,
             Output::ReleaseClient => self.released = true,
             Output::Spawn
             | Output::ToClient(_)
@@ -366,7 +378,8 @@ impl Watch {
     }
 
     fn confirm(&mut self, done: Vec<(String, Way)>) {
-        for (key, _) in done {
+        for (key, way) in done {
+            self.served |= way == Way::Passed;
             self.known.confirmed(&key);
         }
     }

@@ -8,7 +8,7 @@ use super::{Request, Watch, Way};
 
 impl Watch {
     /// A line has reached the client.
-    pub(super) fn client_gets(&mut self, line: &[u8], way: Way) -> Result<(), Halt> {
+    pub fn client_gets(&mut self, line: &[u8], way: Way) -> Result<(), Halt> {
         let half_told = std::mem::take(&mut self.half_told);
         let Some(all) = Said::read(line) else {
             if self.torn_allowed {
@@ -106,7 +106,7 @@ impl Watch {
     }
 
     /// A line has reached a generation.
-    pub(super) fn server_gets(&mut self, generation: u32, line: &[u8]) -> Result<(), Halt> {
+    pub fn server_gets(&mut self, generation: u32, line: &[u8]) -> Result<(), Halt> {
         let Some(all) = Said::read(line) else {
             let junk = line.starts_with(b"junk") || line.trim_ascii().is_empty();
             if junk {

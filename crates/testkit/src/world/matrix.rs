@@ -1,0 +1,458 @@
+//! Every state of the link, and what each event makes of it: the table in `docs/reference/life-matrix.md`.
+
+use std::fmt::Write;
+
+use mainstay_core::clock::Moment;
+use mainstay_core::event::{Cause, Renewing, Status, Usage};
+use mainstay_core::limits::Limits;
+use mainstay_core::link::{About, Exited, Input, Link, Output, Route};
+use mainstay_core::message::frame::Scanner;
+use mainstay_core::message::remembered::Remembered;
+use mainstay_core::policy::Policy;
+use mainstay_core::server::stop::Step;
+use serde_json::Value;
+
+use super::shell::Memory;
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const OPENED: &str =
+    r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}"#;
+const CALL: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#;
+
+/// A state: its word, what it means, and how it is reached.
+struct State {
+    word: &'static str,
+    meaning: &'static str,
+    reach: fn(&mut Desk<'_>),
+}
+
+const STATES: [State; 13] = [
+    State {
+        word: "starting",
+        meaning: "the first generation is asked for",
+        reach: |_| {},
+    },
+    State {
+        word: "opening",
+        meaning: "a server is up, and the client has had no answer yet; `initialize` is in flight",
+        reach: |desk| {
+            desk.input(Input::Started);
+            desk.client(INITIALIZE);
+        },
+    },
+    State {
+        word: "ready",
+        meaning: "client and server speak with each other; a `tools/call` is in flight",
+        reach: |desk| {
+            desk.open();
+            desk.client(CALL);
+        },
+    },
+    State {
+        word: "doubtful",
+        meaning: "an idle server has left a question of ours unanswered",
+        reach: |desk| {
+            desk.open();
+            desk.until("doubtful");
+        },
+    },
+    State {
+        word: "draining",
+        meaning: "a restart was asked for; a `tools/call` is in flight",
+        reach: |desk| {
+            desk.open();
+            desk.client(CALL);
+            desk.input(Input::Renew(Renewing::Asked));
+        },
+    },
+    State {
+        word: "restarting",
+        meaning: "a generation has died, and others of its tree are still there",
+        reach: |desk| {
+            desk.open();
+            desk.input(exited(Status::Code(1), false));
+        },
+    },
+    State {
+        word: "waiting",
+        meaning: "generations have died one after the other; the next one has to wait",
+        reach: |desk| {
+            desk.open();
+            for _ in 0..3 {
+                desk.die();
+                if desk.link.word() == "starting" {
+                    desk.input(Input::Started);
+                }
+            }
+        },
+    },
+    State {
+        word: "greeting",
+        meaning: "the next generation is told what its predecessor knew; the replayed opening is unanswered",
+        reach: |desk| {
+            desk.open();
+            desk.die();
+            desk.until("starting");
+            desk.input(Input::Started);
+        },
+    },
+    State {
+        word: "resting",
+        meaning: "nobody needed the server for a while, and it was stopped",
+        reach: |desk| {
+            desk.open();
+            desk.input(Input::Renew(Renewing::Idle { ms: 1 }));
+            desk.input(exited(Status::Code(0), true));
+            desk.input(empty());
+        },
+    },
+    State {
+        word: "abandoned",
+        meaning: "it has died too often",
+        reach: |desk| {
+            desk.open();
+            for _ in 0..20 {
+                match desk.link.word() {
+                    "abandoned" => return,
+                    "starting" => desk.input(Input::Started),
+                    "waiting" => desk.tick(),
+                    _ => desk.die(),
+                }
+            }
+        },
+    },
+    State {
+        word: "failed",
+        meaning: "the first generation could not be started; that is explained to whoever asks",
+        reach: |desk| desk.input(start_failed()),
+    },
+    State {
+        word: "stopping",
+        meaning: "the client has left; a `tools/call` is in flight, and has its time",
+        reach: |desk| {
+            desk.open();
+            desk.client(CALL);
+            desk.input(Input::ClientEof);
+        },
+    },
+    State {
+        word: "gone",
+        meaning: "all is done",
+        reach: |desk| {
+            desk.input(start_failed());
+            desk.input(Input::ClientEof);
+        },
+    },
+];
+
+/// What happens.
+enum Event {
+    Told(fn() -> Input),
+    Client(&'static str),
+    Server(&'static str),
+    Time,
+}
+
+const EVENTS: [(&str, Event); 24] = [
+    ("the server was started", Event::Told(|| Input::Started)),
+    ("it could not be started", Event::Told(start_failed)),
+    (
+        "it ends, and its tree is empty",
+        Event::Told(|| exited(Status::Code(1), true)),
+    ),
+    (
+        "it ends, and others of its tree are there",
+        Event::Told(|| exited(Status::Code(1), false)),
+    ),
+    (
+        "it closes its stdout",
+        Event::Told(|| Input::StdoutClosed { tree_empty: false }),
+    ),
+    (
+        "it closes its stdin",
+        Event::Told(|| Input::Stop(Cause::ServerExit)),
+    ),
+    ("the tree is empty", Event::Told(empty)),
+    ("the client's EOF", Event::Told(|| Input::ClientEof)),
+    (
+        "the client is gone",
+        Event::Told(|| Input::Stop(Cause::ClientGone)),
+    ),
+    ("`mainstay stop`", Event::Told(|| Input::Stop(Cause::Asked))),
+    (
+        "`mainstay restart`",
+        Event::Told(|| Input::Renew(Renewing::Asked)),
+    ),
+    (
+        "nobody has needed it",
+        Event::Told(|| Input::Renew(Renewing::Idle { ms: 1 })),
+    ),
+    (
+        "its processor time",
+        Event::Told(|| Input::Measured {
+            cpu_ms: 0,
+            traced: false,
+        }),
+    ),
+    ("the time that it waits for", Event::Time),
+    (
+        "client: `initialize`",
+        Event::Client(r#"{"jsonrpc":"2.0","id":11,"method":"initialize","params":{}}"#),
+    ),
+    (
+        "client: `tools/call`",
+        Event::Client(r#"{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"t"}}"#),
+    ),
+    (
+        "client: a batch",
+        Event::Client(
+            r#"[{"jsonrpc":"2.0","id":13,"method":"ping"},{"jsonrpc":"2.0","id":14,"method":"ping"}]"#,
+        ),
+    ),
+    (
+        "client: takes its call back",
+        Event::Client(
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#,
+        ),
+    ),
+    (
+        "client: answers what nobody asked",
+        Event::Client(r#"{"jsonrpc":"2.0","id":99,"result":{}}"#),
+    ),
+    (
+        "server: answers the call",
+        Event::Server(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#),
+    ),
+    (
+        "server: answers what nobody asked",
+        Event::Server(r#"{"jsonrpc":"2.0","id":98,"result":{}}"#),
+    ),
+    (
+        "server: asks the client",
+        Event::Server(r#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#),
+    ),
+    (
+        "server: a notification",
+        Event::Server(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#),
+    ),
+    ("server: no message", Event::Server("hello")),
+];
+
+/// The page.
+pub fn page() -> String {
+    let mut page = String::from(
+        "# Life of a link: every state, every event\n\n\
+         Each state is reached as it says; then one thing happens. What is done is told in the order of the outputs; `-` is nothing. \
+         A line *goes on* as it came, *is dropped*, *waits* where it is, or something goes *instead*.\n",
+    );
+    for state in &STATES {
+        // A String takes whatever is written.
+        let State { word, meaning, .. } = state;
+        write!(page, "\n## {word}\n\nReached: {meaning}.\n\n| what happens | then | what is done |\n|---|---|---|\n").ok();
+        for (name, event) in &EVENTS {
+            let (then, done) = cell(state, event);
+            let then = if then == *word { "·" } else { then };
+            writeln!(page, "| {name} | {then} | {done} |").ok();
+        }
+    }
+    page
+}
+
+fn cell(state: &State, event: &Event) -> (&'static str, String) {
+    let mut memory = Memory::new(64);
+    let mut desk = Desk::new(&mut memory);
+    (state.reach)(&mut desk);
+    assert_eq!(desk.link.word(), state.word, "the way to this state");
+    let mut done = match event {
+        Event::Told(input) => {
+            desk.input_only(input());
+            Vec::new()
+        }
+        Event::Client(line) => vec![went(desk.line(line, true))],
+        Event::Server(line) => vec![went(desk.line(line, false))],
+        Event::Time => match desk.link.wake_at() {
+            Some((at, _)) => {
+                desk.now = at;
+                desk.input_only(Input::Tick);
+                Vec::new()
+            }
+            None => vec!["(it waits for none)".into()],
+        },
+    };
+    while let Some(output) = desk.link.next() {
+        done.push(told(&output));
+    }
+    if done.is_empty() {
+        done.push("-".into());
+    }
+    (desk.link.word(), done.join(", "))
+}
+
+/// A link that is driven by hand.
+struct Desk<'a> {
+    link: Link<'a>,
+    now: Moment,
+}
+
+impl<'a> Desk<'a> {
+    fn new(memory: &'a mut Memory) -> Self {
+        let about = About {
+            name: "s".into(),
+            argv: vec!["srv".into()],
+            cwd: "/".into(),
+        };
+        let link = Link::new(
+            about,
+            Limits::default(),
+            Policy::default(),
+            memory.record(),
+            Remembered::default(),
+        );
+        let mut desk = Self {
+            link,
+            now: Moment(1_000_000_000),
+        };
+        desk.link.begin(desk.now, None);
+        desk.drain();
+        desk
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.link.next() {
+            if output == Output::Measure {
+                self.input_only(Input::Measured {
+                    cpu_ms: 0,
+                    traced: false,
+                });
+            }
+        }
+        self.link.written();
+    }
+
+    fn input_only(&mut self, input: Input) {
+        self.link.handle(self.now, input);
+    }
+
+    fn input(&mut self, input: Input) {
+        self.input_only(input);
+        self.drain();
+    }
+
+    fn line(&mut self, line: &str, from_client: bool) -> Route {
+        let line = format!("{line}\n");
+        let mut scanner = Scanner::new();
+        scanner.feed(line.as_bytes());
+        let frame = scanner.frame();
+        if from_client {
+            self.link.client_line(self.now, &frame, line.as_bytes())
+        } else {
+            self.link.server_line(self.now, &frame, line.as_bytes())
+        }
+    }
+
+    fn client(&mut self, line: &str) {
+        self.line(line, true);
+        self.drain();
+    }
+
+    /// A server is up, and the client has been greeted.
+    fn open(&mut self) {
+        self.input(Input::Started);
+        self.client(INITIALIZE);
+        self.line(OPENED, false);
+        self.link.delivered();
+        self.client(INITIALIZED);
+    }
+
+    /// The server dies, and its tree with it.
+    fn die(&mut self) {
+        self.input(exited(Status::Code(1), true));
+        self.input(empty());
+    }
+
+    fn tick(&mut self) {
+        if let Some((at, _)) = self.link.wake_at() {
+            self.now = at;
+            self.input(Input::Tick);
+        }
+    }
+
+    /// Lets the time pass until it comes to this.
+    fn until(&mut self, word: &str) {
+        for _ in 0..20 {
+            if self.link.word() == word {
+                return;
+            }
+            self.tick();
+        }
+    }
+}
+
+fn start_failed() -> Input {
+    Input::StartFailed {
+        problem: "no such file".into(),
+        hint: "install it".into(),
+        code: 127,
+    }
+}
+
+fn empty() -> Input {
+    Input::TreeEmpty {
+        ended: 1,
+        left: Vec::new(),
+    }
+}
+
+fn exited(status: Status, tree_empty: bool) -> Input {
+    Input::Exited(Exited {
+        pid: 7,
+        status,
+        usage: Usage::default(),
+        stderr_tail: Vec::new(),
+        out_of_memory: None,
+        served_on: false,
+        tree_empty,
+    })
+}
+
+fn went(route: Route) -> String {
+    match route {
+        Route::Forward => "goes on",
+        Route::Drop => "is dropped",
+        Route::Hold => "waits",
+        Route::Instead => "instead:",
+        Route::Gather => "is gathered",
+    }
+    .into()
+}
+
+fn told(output: &Output) -> String {
+    match output {
+        Output::Spawn => "start the next generation".into(),
+        Output::ToClient(line) => format!("to the client: {}", message(line)),
+        Output::ToServer(line) => format!("to the server: {}", message(line)),
+        Output::Say(_) => "say why on stderr".into(),
+        Output::Stop(Step::CloseStdin) => "close its stdin".into(),
+        Output::Stop(Step::Terminate) => "SIGTERM".into(),
+        Output::Stop(Step::Kill) => "kill".into(),
+        Output::Measure => "measure".into(),
+        Output::ReleaseClient => "let the client go when all is written".into(),
+        Output::DropClient => "let the client go at once".into(),
+        Output::Tell(what) => format!("event `{}`", what.word()),
+        Output::Finish(code) => format!("leave with {code}"),
+    }
+}
+
+fn message(line: &[u8]) -> String {
+    let value: Value = serde_json::from_slice(line).unwrap_or_default();
+    if let Some(method) = value["method"].as_str() {
+        return format!("`{method}`");
+    }
+    let form = if value.get("error").is_some() || value["result"]["isError"] == Value::Bool(true) {
+        "an error"
+    } else {
+        "an answer"
+    };
+    format!("{form} for {}", value["id"])
+}

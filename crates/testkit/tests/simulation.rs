@@ -1,0 +1,93 @@
+//! Simulated worlds: hundreds of seeds on every run. `MAINSTAY_SEED=N` tells one story; wide sweeps by hand:
+//! `cargo run --release -p mainstay-testkit --bin sim -- --seeds 100000`.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeSet;
+use std::panic;
+
+use mainstay_core::limits::Limits;
+use mainstay_core::policy::Policy;
+use mainstay_testkit::world::dice::Dice;
+use mainstay_testkit::world::outside::{self, Halt};
+use mainstay_testkit::world::said::Said;
+use mainstay_testkit::world::watch::{Watch, Way};
+use mainstay_testkit::world::{self, Told, raw};
+
+const SEEDS: u64 = 400;
+const RAW_SEEDS: u64 = 3_000;
+
+#[test]
+fn every_promise_holds_in_every_world() {
+    if let Ok(seed) = std::env::var("MAINSTAY_SEED") {
+        outside::tell_aloud();
+        tell(seed.parse().expect("MAINSTAY_SEED is a number"));
+        return;
+    }
+    let mut all = Told::default();
+    for seed in 0..SEEDS {
+        let told = tell(seed);
+        all.generations += told.generations;
+        all.killed += told.killed;
+    }
+    // Worlds in which nothing happens prove nothing.
+    assert!(all.generations > 2 * SEEDS as u32 && all.killed > SEEDS as u32 / 4);
+}
+
+#[test]
+fn any_bytes_from_both_sides_keep_the_link_in_one_piece() {
+    for seed in 0..RAW_SEEDS {
+        let mut dice = Dice::new(seed);
+        let len = dice.below(200);
+        let bytes: Vec<u8> = (0..len).map(|_| dice.roll() as u8).collect();
+        if let Err(what) = raw::run(&bytes) {
+            panic!("{what}, with the bytes of seed {seed}: {bytes:?}");
+        }
+    }
+}
+
+#[test]
+fn one_seed_is_one_story() {
+    for seed in [7, 178, 3_192] {
+        assert_eq!(tell(seed), tell(seed));
+    }
+}
+
+#[test]
+fn broken_promises_are_noticed() {
+    let asked = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rw"}}"#;
+    let mut watch = Watch::new(&Limits::default(), Policy::default());
+    for said in Said::read(asked).unwrap() {
+        watch.client_asks(&said);
+    }
+    let broken = |halt: Result<(), Halt>| match halt {
+        Err(Halt::Broken(what)) => what,
+        Ok(()) | Err(Halt::Killed) => panic!("it was not noticed"),
+    };
+    watch.server_gets(1, asked).unwrap();
+    assert!(broken(watch.server_gets(2, asked)).contains("sent again"));
+    assert!(broken(watch.server_gets(1, b"{\"jso")).contains("half a line"));
+    assert!(broken(watch.calm(None, &BTreeSet::new())).contains("held for ever"));
+    let answer = br#"{"jsonrpc":"2.0","id":1,"result":{"_meta":{"by":1}}}"#;
+    watch.client_gets(answer, Way::Passed).unwrap();
+    let second = br#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"ours"}}"#;
+    assert!(broken(watch.client_gets(second, Way::Ours)).contains("second answer"));
+    let stale = br#"{"jsonrpc":"2.0","id":2,"result":{"_meta":{"by":1}}}"#;
+    assert!(broken(watch.client_gets(stale, Way::Passed)).contains("never asked"));
+}
+
+fn tell(seed: u64) -> Told {
+    match panic::catch_unwind(|| world::run(seed, false)) {
+        Ok(Ok(told)) => told,
+        Ok(Err(_)) | Err(_) => {
+            let story = panic::catch_unwind(|| world::run(seed, true));
+            if let Ok(Err(failure)) = story {
+                for line in &failure.trace {
+                    eprintln!("{line}");
+                }
+                eprintln!("seed {seed}: {}", failure.what);
+            }
+            panic!("MAINSTAY_SEED={seed} cargo test -p mainstay-testkit --test simulation");
+        }
+    }
+}
