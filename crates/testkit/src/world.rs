@@ -252,6 +252,13 @@ impl Story {
             if shell.turn(&mut self.outside)? {
                 return Ok(());
             }
+            let mut moved = self.client.flush(&mut self.outside);
+            if let Some(server) = &mut self.server {
+                moved |= server.flush(&mut self.outside);
+            }
+            if moved {
+                continue;
+            }
             self.look(shell);
             let agenda = self.agenda.keys().next().map(|(at, _)| *at);
             let wake = shell.wake_at(&self.outside);
@@ -300,10 +307,6 @@ impl Story {
 
     /// The peers see what has come for them.
     fn look(&mut self, shell: &Shell<'_>) {
-        self.client.flush(&mut self.outside);
-        if let Some(server) = &mut self.server {
-            server.flush(&mut self.outside);
-        }
         let up = self
             .outside
             .process

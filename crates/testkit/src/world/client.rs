@@ -83,12 +83,17 @@ impl Client {
         }
     }
 
-    /// Passes on what the pipe had no room for.
-    pub fn flush(&mut self, outside: &mut Outside) {
-        if let Ok(len) = outside.from_client.write(&self.backlog) {
-            self.backlog.drain(..len);
-        } else {
-            self.backlog.clear();
+    /// Passes on what the pipe had no room for; whether it took any.
+    pub fn flush(&mut self, outside: &mut Outside) -> bool {
+        match outside.from_client.write(&self.backlog) {
+            Ok(len) => {
+                self.backlog.drain(..len);
+                len > 0
+            }
+            Err(_) => {
+                self.backlog.clear();
+                false
+            }
         }
     }
 

@@ -87,18 +87,19 @@ impl Server {
         }
     }
 
-    /// Passes on what the pipe had no room for.
-    pub fn flush(&mut self, outside: &mut Outside) {
-        let Some(process) = &mut outside.process else {
-            return;
-        };
-        if process.generation != self.generation {
-            self.backlog.clear();
-            return;
-        }
-        match process.stdout.write(&self.backlog) {
-            Ok(len) => drop(self.backlog.drain(..len)),
-            Err(_) => self.backlog.clear(),
+    /// Passes on what the pipe had no room for; whether it took any.
+    pub fn flush(&mut self, outside: &mut Outside) -> bool {
+        let process = outside.process.as_mut();
+        let mine = process.filter(|process| process.generation == self.generation);
+        match mine.map(|process| process.stdout.write(&self.backlog)) {
+            Some(Ok(len)) => {
+                self.backlog.drain(..len);
+                len > 0
+            }
+            Some(Err(_)) | None => {
+                self.backlog.clear();
+                false
+            }
         }
     }
 

@@ -379,7 +379,8 @@ impl Watch {
 
     fn confirm(&mut self, done: Vec<(String, Way)>) {
         for (key, way) in done {
-            self.served |= way == Way::Passed;
+            let wanted = self.requests.get(&key).is_some_and(|r| !r.cancelled);
+            self.served |= way == Way::Passed && wanted;
             self.known.confirmed(&key);
         }
     }
