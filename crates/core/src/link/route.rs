@@ -345,6 +345,8 @@ impl Link<'_> {
             Tracked::ToolsCall => {
                 if self.policy.retry == Retry::Annotated && self.may_repeat_call(line) {
                     self.again.keep(id, line);
+                } else {
+                    self.again.forget(id);
                 }
             }
             Tracked::Discover
@@ -464,8 +466,9 @@ impl Link<'_> {
     /// A call that has led to a question is not sent again: the question would be asked twice. Which one has is not told, so
     /// it may be any.
     fn forget_calls(&mut self) {
+        let generation = self.head.generation;
         for (id, entry) in self.inflight.iter() {
-            if entry.method == Tracked::ToolsCall {
+            if entry.method == Tracked::ToolsCall && entry.generation == generation {
                 self.again.forget(id);
             }
         }
