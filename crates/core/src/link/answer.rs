@@ -305,7 +305,11 @@ impl Link<'_> {
     pub(super) fn opening_silent(&mut self, ms: u64) {
         self.tell(What::OpeningSilent(OpeningSilent { ms }));
         let because = Because::OpeningSilent { ms };
-        for (id, method, _) in self.in_flight_now() {
+        for (id, method, generation) in self.in_flight_now() {
+            if generation == HELD {
+                // It was not asked this one.
+                continue;
+            }
             let why = because.why(&self.about);
             let answer = settle::answer(&id, method, self.head.modern != 0, &why);
             self.push(Output::ToClient(answer));
