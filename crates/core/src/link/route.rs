@@ -543,8 +543,10 @@ impl Link<'_> {
 
     /// Opens an entry; `false` if there is no room and the client must wait.
     pub(super) fn open(&mut self, now: Moment, id: &[u8], tracked: Tracked) -> bool {
+        // A client that is served already may call something that takes its time.
+        let opened = self.opened();
         if let Life::Up(up) = &mut self.life {
-            if let Silence::NothingAsked = up.silence {
+            if let (Silence::NothingAsked, false) = (&up.silence, opened) {
                 up.silence = Silence::Since(now);
             }
             up.health.busy(now);
