@@ -77,6 +77,8 @@ pub struct Link<'a> {
     /// Client messages that wait within us, in order.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
+    /// When the first of them came.
+    held_since: Moment,
     /// A long line that we must see whole.
     gathered: Option<Vec<u8>>,
     knows_probes: Knows,
@@ -145,6 +147,7 @@ impl<'a> Link<'a> {
             own: Own::default(),
             held: VecDeque::new(),
             held_bytes: 0,
+            held_since: Moment::default(),
             gathered: None,
             knows_probes: Knows::Unknown,
             changed: None,

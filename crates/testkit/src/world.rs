@@ -457,7 +457,13 @@ impl Story {
     }
 
     fn server_dies(&mut self, torn: Option<String>) {
-        if let (Some(torn), Some(server)) = (torn, &mut self.server) {
+        // Whoever serves on writes whole lines.
+        let alone = self
+            .outside
+            .process
+            .as_ref()
+            .is_some_and(|p| !p.manners.serve_on);
+        if let (true, Some(torn), Some(server)) = (alone, torn, &mut self.server) {
             let len = self.outside.dice.below(torn.len() as u64) as usize;
             server.write(&mut self.outside, &torn.as_bytes()[..len]);
         }
@@ -496,6 +502,7 @@ impl Story {
                 self.temper = calm(&self.temper);
                 if let Some(server) = &mut self.server {
                     server.temper = calm(&server.temper);
+                    server.read_most = 65_536;
                 }
                 self.client.read_most = 65_536;
                 self.outside.fuse = None;
@@ -503,6 +510,7 @@ impl Story {
             }
             Phase::Calm => {
                 self.phase = Phase::Ending;
+                self.outside.note(|| shell.told());
                 let process = self.outside.process.as_ref();
                 let up = process
                     .filter(|process| process.serves())

@@ -38,6 +38,9 @@ impl Link<'_> {
             self.head.initialized = 1;
         }
         if frame.kind == Kind::Batch {
+            if !self.has_room(line) {
+                return Route::Hold;
+            }
             let mut route = Route::Drop;
             batch::each_member(line, |member| {
                 if self.refuse(now, &member, b"") == Route::Instead {

@@ -157,9 +157,11 @@ impl Link<'_> {
                 core::mem::replace(&mut closing.tree, TreeState::Empty)
         {
             if let Server::Up = closing.server {
-                // Not even the kill ended it: the teardown names it.
+                // Not even the kill ended it: the teardown names it, and what it owes will not come.
                 closing.server = Server::Gone;
                 closing.code = 128 + 9;
+                let because = core::mem::replace(&mut closing.because, Because::Stopping);
+                self.settle_all(&because);
             }
             let told = ladder.finish(ended, left, now);
             self.tell(What::Teardown(told));

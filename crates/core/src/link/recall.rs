@@ -228,23 +228,20 @@ impl Link<'_> {
         else {
             return None;
         };
-        let mut all = self.inflight.iter();
-        let (_, entry) = all.find(|(_, entry)| entry.generation == HELD)?;
-        Some(entry.opened.after_ms(self.limits.opening_ms))
+        let waits = !self.held.is_empty();
+        waits.then(|| self.held_since.after_ms(self.limits.opening_ms))
     }
 
     /// The server has not answered the opening that the record has answered: whoever waits for it is told.
     pub(super) fn held_in_vain(&mut self, now: Moment) {
+        let ms = now.ms_since(self.held_since);
         for (id, method, generation) in self.in_flight_now() {
-            let Some(entry) = self.inflight.get(&id) else {
-                continue;
-            };
-            let ms = now.ms_since(entry.opened);
-            if generation == HELD && ms >= self.limits.opening_ms {
-                self.let_go(&id);
+            if generation == HELD {
                 self.answer(&id, method, &Because::OpeningSilent { ms });
             }
         }
+        self.held.clear();
+        self.held_bytes = 0;
     }
 
     /// The server itself answers the opening that the record has answered.

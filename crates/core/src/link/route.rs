@@ -96,7 +96,11 @@ impl Link<'_> {
             self.life,
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished
         ) {
-            self.refuse(now, frame, b"");
+            if self.refuse(now, frame, b"") == Route::Hold {
+                // It cannot be shown again: it is answered without a place in the table.
+                let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
+                self.answer(&id.to_vec(), tracked, &Because::Lost);
+            }
             self.finish_if_done();
             return;
         }
@@ -465,6 +469,8 @@ impl Link<'_> {
     fn notified(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
         let method = frame.method.as_deref().unwrap_or_default();
         match method {
+            // What a server on its way down has begun is answered by us or begun anew.
+            "notifications/progress" if matches!(self.life, Life::Swapping(_)) => Route::Drop,
             "notifications/progress" if !self.again.may_progress(line) => Route::Drop,
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
@@ -573,13 +579,16 @@ impl Link<'_> {
                 self.inflight.open(id, tracked, HELD, now);
             });
         }
+        if self.held.is_empty() {
+            self.held_since = now;
+        }
         self.held_bytes += line.len();
         self.held.push_back(line.to_vec());
         Route::Drop
     }
 
     /// Whether every request of a message can be tracked.
-    fn has_room(&self, line: &[u8]) -> bool {
+    pub(super) fn has_room(&self, line: &[u8]) -> bool {
         let mut wanted = 0;
         each_request(line, |id, _| {
             wanted += usize::from(self.inflight.get(id).is_none());

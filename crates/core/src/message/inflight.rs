@@ -125,7 +125,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 (slot, Opened::New)
             }
             None => {
-                let Some(slot) = self.take() else {
+                let Some(slot) = self.take().or_else(|| self.take_settled()) else {
                     return Opened::Full;
                 };
                 self.index
@@ -251,7 +251,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     /// How many more can be opened.
     pub fn room(&self) -> usize {
         let all = self.slots.as_ref().len().min(IN_FLIGHT_MAX);
-        all.saturating_sub(self.index.len())
+        let late = self.settled - self.settling.len();
+        all.saturating_sub(self.index.len() - late)
     }
 
     /// Whether nobody waits.
@@ -385,6 +386,22 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             after: NONE,
         });
         Some(slot as u32)
+    }
+
+    /// The place of the late answer that is waited for longest: it was told to be cancelled, and may never come.
+    fn take_settled(&mut self) -> Option<u32> {
+        if self.settled == self.settling.len() {
+            return None;
+        }
+        let slots = self.slots.as_ref().iter().zip(0..).take(self.order.len());
+        let settled = slots.filter_map(|(slot, at)| match slot.read()? {
+            (State::Settled, id, _) => Some((slot.sequence(), at, token::hash(id))),
+            (State::Open | State::Answered, _, _) => None,
+        });
+        let (_, slot, hash) = settled.min()?;
+        self.settled -= 1;
+        self.release(Spot { hash, slot });
+        self.free.take()
     }
 
     fn take_answer(&mut self, id: &[u8]) -> Option<(Spot, Entry)> {

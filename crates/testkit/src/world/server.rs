@@ -59,7 +59,7 @@ pub struct Server {
     backlog: Vec<u8>,
     asked: u64,
     /// Size of its reads.
-    read_most: u64,
+    pub read_most: u64,
 }
 
 /// What the server wants to happen later.
@@ -92,6 +92,10 @@ impl Server {
         let Some(process) = &mut outside.process else {
             return;
         };
+        if process.generation != self.generation {
+            self.backlog.clear();
+            return;
+        }
         match process.stdout.write(&self.backlog) {
             Ok(len) => drop(self.backlog.drain(..len)),
             Err(_) => self.backlog.clear(),

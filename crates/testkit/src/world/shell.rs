@@ -168,6 +168,26 @@ impl<'a> Shell<'a> {
         self.client_out
     }
 
+    /// What it holds, for people.
+    pub fn told(&self) -> String {
+        format!(
+            "{}: {} in flight; {} bytes from the client, {} to the server and {} of ours; {} bytes from the server, {} to the client \
+             and {} of ours",
+            self.link.word(),
+            self.link.in_flight(),
+            self.up.rest.len(),
+            self.up.out.len(),
+            self.to_server.len(),
+            self.down.rest.len(),
+            self.down.out.len(),
+            self.to_client.len(),
+        ) + if self.down.mid_line() {
+            " (mid-line)"
+        } else {
+            ""
+        }
+    }
+
     /// When the keeper wants to be woken if nothing happens.
     pub fn wake_at(&self, outside: &Outside) -> Option<Moment> {
         let exit_due = match (&self.server, &outside.process) {

@@ -18,7 +18,7 @@ use mainstay_core::policy::{Policy, Retry};
 use super::outside::{Halt, Outside, broken, text};
 use super::pipe::Lines;
 use super::pump::Show;
-use super::said::{Said, key_of};
+use super::said::{Said, key, key_of};
 use replay::{Known, Met};
 
 /// How a line reached the client.
@@ -68,6 +68,8 @@ pub struct Watch {
 #[derive(Debug, Default)]
 struct Request {
     method: String,
+    /// What its progress is told under.
+    token: String,
     /// It may be sent to a second generation.
     repeatable: bool,
     routed: bool,
@@ -116,6 +118,7 @@ impl Watch {
         self.known.client_asks(said);
         let request = Request {
             method: said.method.clone(),
+            token: key(&said.value["params"]["_meta"]["progressToken"]),
             repeatable,
             ..Request::default()
         };
