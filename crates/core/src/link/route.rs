@@ -99,7 +99,7 @@ impl Link<'_> {
             if self.refuse(now, frame, b"") == Route::Hold {
                 // It cannot be shown again: it is answered without a place in the table.
                 let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
-                self.answer(&id.to_vec(), tracked, &Because::Lost);
+                self.answer(id, tracked, &Because::Lost);
             }
             self.finish_if_done();
             return;
