@@ -62,6 +62,11 @@ impl Pipe {
         Read::Bytes(self.bytes.drain(..len).collect())
     }
 
+    /// How much is in it.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

@@ -76,6 +76,10 @@ pub struct Shell<'a> {
     /// The client has a part of the first line of these.
     ours_torn: bool,
     to_server: VecDeque<u8>,
+    /// All that went into the server's stdin.
+    sent: Vec<u8>,
+    /// Lines that a server which reads no more has not read.
+    unread: Vec<u8>,
     client_in: bool,
     client_out: bool,
     releasing: bool,
@@ -140,6 +144,8 @@ impl<'a> Shell<'a> {
             to_client: VecDeque::new(),
             ours_torn: false,
             to_server: VecDeque::new(),
+            sent: Vec::new(),
+            unread: Vec::new(),
             client_in: true,
             client_out: true,
             releasing: false,
@@ -213,9 +219,13 @@ impl<'a> Shell<'a> {
             self.perform(outside)?;
             let mut again = self.pump_down(outside)?;
             again |= self.perform(outside)?;
+            let generation = self.link.generation();
             again |= self.pump_up(outside)?;
+            again |= generation != self.link.generation();
+            again |= !self.to_client.is_empty() && self.write_client(outside)?;
             self.tell_exit(outside)?;
             again |= self.perform(outside)?;
+            again |= !self.to_client.is_empty() && self.write_client(outside)?;
             if self.done(outside) {
                 return Ok(true);
             }
@@ -310,6 +320,8 @@ impl<'a> Shell<'a> {
     fn spawn(&mut self, outside: &mut Outside) -> Result<(), Halt> {
         self.up.sink_lost();
         self.to_server.clear();
+        self.sent.clear();
+        self.unread.clear();
         self.down.source_lost();
         let next = self.link.generation() + 1;
         outside.watch.spawn(outside.now, next, self.before)?;
@@ -376,7 +388,10 @@ impl<'a> Shell<'a> {
             if let (Some(Running { stdout: true, .. }), Some(process)) =
                 (&self.server, &mut outside.process)
             {
-                step |= self.down.fill(&mut process.stdout);
+                if self.down.fill(&mut process.stdout) {
+                    self.link.server_wrote(outside.now);
+                    step = true;
+                }
             }
             if self.to_client.is_empty() || self.down.mid_line() {
                 self.before = self.link.word();
@@ -396,6 +411,7 @@ impl<'a> Shell<'a> {
             let Self { down, link, .. } = self;
             down.finish(&mut |show| route_down(link, outside, show))?;
             self.write_client(outside)?;
+            self.unread = self.unread_lines(outside);
             let tree_empty = self.tree_is_empty(outside);
             self.handle(outside, Input::StdoutClosed { tree_empty })?;
             return Ok(true);
@@ -513,7 +529,9 @@ impl<'a> Shell<'a> {
     }
 
     fn left_unread(&mut self, moved: bool, outside: &Outside) -> bool {
-        if moved || !self.up.full() || !outside.from_client.writer_gone {
+        let left = (self.up.ended() && self.up.holds())
+            || (self.up.full() && outside.from_client.writer_gone);
+        if moved || !left {
             self.unread_until = None;
             return false;
         }
@@ -536,27 +554,31 @@ impl<'a> Shell<'a> {
             match outside.to_server(self.up.out.make_contiguous())? {
                 Some(0) => break,
                 Some(len) => {
+                    self.sent.extend(self.up.out.range(..len));
                     self.up.written(len);
-                    moved = true;
-                    outside.step()?;
-                }
-                None => {
-                    self.up.discard_routed();
-                    gone = true;
-                }
-            }
-        }
-        while !gone && self.up.flushed() && !self.up.mid_line() && !self.to_server.is_empty() {
-            match outside.to_server(self.to_server.make_contiguous())? {
-                Some(0) => return Ok(moved),
-                Some(len) => {
-                    self.to_server.drain(..len);
                     moved = true;
                     outside.step()?;
                 }
                 None => gone = true,
             }
         }
+        while !gone && self.up.flushed() && !self.up.mid_line() && !self.to_server.is_empty() {
+            match outside.to_server(self.to_server.make_contiguous())? {
+                Some(0) => return Ok(moved),
+                Some(len) => {
+                    self.sent.extend(self.to_server.drain(..len));
+                    moved = true;
+                    outside.step()?;
+                }
+                None => gone = true,
+            }
+        }
+        if gone && !server.stdin_closing {
+            self.unread = self.unread_lines(outside);
+        }
+        let Some(server) = &mut self.server else {
+            return Ok(moved);
+        };
         if gone || (server.stdin_closing && self.up.flushed() && self.to_server.is_empty()) {
             server.stdin = false;
             if let Some(process) = &mut outside.process {
@@ -594,6 +616,7 @@ impl<'a> Shell<'a> {
             let tree_empty = process.tree_empty();
             if !served_on {
                 self.end_torn_line();
+                self.give_unread(outside);
             }
             self.handle(outside, exited(status, served_on, tree_empty))?;
         }
@@ -617,10 +640,51 @@ impl<'a> Shell<'a> {
             && !std::mem::replace(&mut server.exit_told, true)
         {
             self.end_torn_line();
+            self.give_unread(outside);
             self.handle(outside, exited(status, false, true))?;
         }
         self.end_torn_line();
         self.handle(outside, Input::TreeEmpty { ended: 1, left })
+    }
+
+    /// The lines that the server has not read, and that nobody else can read any more.
+    fn unread_lines(&self, outside: &Outside) -> Vec<u8> {
+        let (Some(server), Some(process)) = (&self.server, &outside.process) else {
+            return Vec::new();
+        };
+        let unreadable = if server.stdin {
+            !process.serves()
+        } else {
+            process.tree_empty()
+        };
+        if !unreadable {
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        let unread = process.stdin.len().min(self.sent.len());
+        if unread > 0 {
+            // A line that was read in part was not understood either.
+            let read = self.sent.len() - unread;
+            let begins = |at: usize| at == 0 || self.sent[at - 1] == b'\n';
+            let from = (0..=read).rev().find(|&at| begins(at)).unwrap_or(read);
+            lines.extend_from_slice(&self.sent[from..]);
+        }
+        lines.extend(&self.up.out);
+        lines
+    }
+
+    /// What the dead server has not read is the link's again, before it hears of the death.
+    fn give_unread(&mut self, outside: &mut Outside) {
+        let lines = if self.unread.is_empty() {
+            self.unread_lines(outside)
+        } else {
+            std::mem::take(&mut self.unread)
+        };
+        if !lines.is_empty() {
+            outside.note(|| format!("never read: {}", text(&lines)));
+        }
+        outside.watch.unread(&lines);
+        self.link.unread(&lines);
     }
 
     fn end_torn_line(&mut self) {

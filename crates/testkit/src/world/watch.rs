@@ -329,6 +329,18 @@ impl Watch {
         self.unmarked.push(key);
     }
 
+    /// The generation that is dead has not read these lines: they never reached it.
+    pub fn unread(&mut self, lines: &[u8]) {
+        let generation = self.generation;
+        for line in lines.split(|&byte| byte == b'\n') {
+            for said in Said::read(line).unwrap_or_default() {
+                if let Some(request) = self.requests.get_mut(&said.key()) {
+                    request.sent.retain(|sent| *sent != generation);
+                }
+            }
+        }
+    }
+
     /// What was seen so far is not shown to a successor.
     pub fn marked(&mut self) {
         self.unmarked.clear();
