@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Identity, LinkId};
 use crate::tier::{Tier, WhyNot};
 
+mod signal;
+pub use signal::{Gone, Origin, Part, Relation, Signal};
+
 /// The version written into each event.
 pub const VERSION: u32 = 1;
 
@@ -45,7 +48,7 @@ pub enum What {
     Teardown(Teardown),
     /// Something that an earlier pair left behind was found and ended.
     Sweep(Sweep),
-    /// A signal reached the shim.
+    /// A signal reached the shim or the keeper.
     Signal(Signal),
     /// The guard was killed; a side guard took its place.
     GuardLost(Lost),
@@ -447,21 +450,6 @@ pub struct Sweep {
     pub ended: Vec<Seen>,
     /// Who could not be ended.
     pub left: Vec<Seen>,
-}
-
-/// A signal reached the shim.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Signal {
-    /// Which.
-    pub number: i32,
-    /// `si_code`: 0 by `kill`, 128 by the kernel, below 0 a claim.
-    pub code: i32,
-    /// The sender's pid as the kernel told it.
-    pub sender: i32,
-    /// The sender's uid.
-    pub uid: u32,
-    /// The sender's short name, if it still lived.
-    pub comm: Option<String>,
 }
 
 /// The guard or the keeper was killed.

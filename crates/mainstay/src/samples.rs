@@ -2,8 +2,9 @@
 
 use mainstay_core::event::{
     Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Instant, Junk,
-    ListChanged, Lost, OpeningSilent, ProbesUnanswered, Renewal, Renewing, Replayed, Rung, Seen,
-    Signal, Start, StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
+    ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal, Renewing,
+    Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep, Teardown,
+    Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::tier::{Tier, WhyNot};
@@ -99,6 +100,14 @@ pub fn all() -> Vec<What> {
             sender: 4000,
             uid: 1000,
             comm: Some("claude".into()),
+            to: Part::Shim,
+            origin: Some(Origin::Kill),
+            start: Some(1_234_567),
+            exe: Some("/usr/bin/node".into()),
+            cmdline: vec!["claude".into(), "--resume".into()],
+            ancestry: Vec::new(),
+            relation: Some(Relation::Client),
+            gone: false,
         }),
         What::GuardLost(Lost {
             pid: 43,

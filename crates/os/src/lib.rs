@@ -19,6 +19,7 @@ pub mod measure;
 pub mod memory;
 pub mod record;
 pub mod role;
+pub mod sender;
 pub mod shim;
 pub mod signals;
 pub mod spawn;

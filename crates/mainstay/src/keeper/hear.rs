@@ -2,12 +2,15 @@
 
 use std::task::Context;
 
-use mainstay_core::event::{Cause, ClientMoved, Signal, What};
+use mainstay_core::event::{Cause, ClientMoved, Part, What};
 use mainstay_core::link::Input;
 use mainstay_os::channel::{Heard, Word};
-use mainstay_os::{census, holder};
+use mainstay_os::holder;
+use mainstay_os::sender::{self, LOOK_BYTES, Look};
+use mainstay_os::signals::Received;
 
 use super::Keeper;
+use super::attribute::{self, Around};
 
 impl Keeper<'_> {
     pub(super) fn poll_signals(&mut self, cx: &mut Context<'_>) -> bool {
@@ -19,6 +22,9 @@ impl Keeper<'_> {
                     if received.number == libc::SIGCHLD {
                         self.reap();
                     } else {
+                        let mut seen = [0; LOOK_BYTES];
+                        let len = sender::look(received.pid, &mut seen);
+                        self.tell_signal(Part::Keeper, received, &seen[..len]);
                         self.handle(Input::Stop(Cause::KeeperSignal {
                             number: received.number,
                         }));
@@ -32,18 +38,12 @@ impl Keeper<'_> {
 
     pub(super) fn poll_shim(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
+        let mut seen = Vec::new();
         while self.to_shim.poll_ready(cx) {
-            match self.to_shim.get().hear() {
+            match self.to_shim.get().hear_behind(&mut seen) {
                 Heard::Word(Word::Signalled(received)) => {
                     any = true;
-                    let comm = census::stat(received.pid).ok().map(|stat| stat.comm);
-                    self.tell(What::Signal(Signal {
-                        number: received.number,
-                        code: received.code,
-                        sender: received.pid,
-                        uid: received.uid,
-                        comm,
-                    }));
+                    self.tell_signal(Part::Shim, received, &seen);
                     self.handle(Input::Stop(Cause::ShimSignal {
                         number: received.number,
                     }));
@@ -60,6 +60,17 @@ impl Keeper<'_> {
             }
         }
         any
+    }
+
+    /// Writes a signal down, with all that can be said about its sender.
+    fn tell_signal(&mut self, to: Part, received: Received, seen: &[u8]) {
+        let around = Around {
+            client: self.client,
+            above: &self.plan.ancestors,
+            ours: [self.me, self.plan.shim, self.watcher.guard()],
+        };
+        let signal = attribute::signal(to, received, Look::of(seen), &around);
+        self.tell(What::Signal(signal));
     }
 
     pub(super) fn poll_watcher(&mut self, cx: &mut Context<'_>) -> bool {
