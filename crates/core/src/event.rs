@@ -50,6 +50,8 @@ pub enum What {
     Sweep(Sweep),
     /// A signal reached the shim or the keeper.
     Signal(Signal),
+    /// The shim or the client ended.
+    Gone(Gone),
     /// The guard was killed; a side guard took its place.
     GuardLost(Lost),
     /// The keeper was killed; its tree was ended and a new keeper took over.
@@ -90,6 +92,7 @@ impl What {
             Self::Teardown(_) => "teardown",
             Self::Sweep(_) => "sweep",
             Self::Signal(_) => "signal",
+            Self::Gone(_) => "gone",
             Self::GuardLost(_) => "guard_lost",
             Self::KeeperLost(_) => "keeper_lost",
             Self::ClientMoved(_) => "client_moved",
@@ -474,6 +477,9 @@ pub struct ClientMoved {
     pub from: Identity,
     /// Who holds the client's end.
     pub to: Seen,
+    /// How the one that is gone ended, if that could be seen.
+    #[serde(default)]
+    pub status: Option<Status>,
 }
 
 /// Lines that were no messages.

@@ -345,6 +345,18 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "gone: the shim (killed without a signal that it could pass on) or the client ended",
+        &[
+            ("part", "who: `shim` or `client`"),
+            ("pid", "its pid"),
+            ("start", "its start time in ticks since boot"),
+            (
+                "status",
+                "how it ended (as in `exit`), if the kernel tells: Linux 6.15, or while nobody has reaped it",
+            ),
+        ],
+    ),
+    (
         "guard_lost: the guard was killed, a side guard took its place",
         LOST,
     ),
@@ -357,6 +369,10 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("from", "who is gone (pid, start)"),
             ("to", "who holds the client's end (pid, start, comm)"),
+            (
+                "status",
+                "how the first ended (as in `exit`), if the kernel tells",
+            ),
         ],
     ),
     (

@@ -1,10 +1,10 @@
 //! One event of each kind, for tests and for the reference page of events.
 
 use mainstay_core::event::{
-    Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Instant, Junk,
-    ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal, Renewing,
-    Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep, Teardown,
-    Usage, VERSION, What,
+    Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
+    Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
+    Renewing, Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
+    Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::tier::{Tier, WhyNot};
@@ -109,6 +109,11 @@ pub fn all() -> Vec<What> {
             relation: Some(Relation::Client),
             gone: false,
         }),
+        What::Gone(Gone {
+            part: Part::Client,
+            who: identity(4000),
+            status: killed,
+        }),
         What::GuardLost(Lost {
             pid: 43,
             status: killed,
@@ -126,6 +131,7 @@ pub fn all() -> Vec<What> {
         What::ClientMoved(ClientMoved {
             from: identity(4000),
             to: seen(4001, "node"),
+            status: Some(Status::Code(0)),
         }),
         What::Junk(Junk {
             lines: 3,

@@ -2,7 +2,8 @@
 
 use std::task::Context;
 
-use mainstay_core::event::{Cause, ClientMoved, Part, What};
+use mainstay_core::event::{Cause, ClientMoved, Gone, Part, What};
+use mainstay_core::ids::Identity;
 use mainstay_core::link::Input;
 use mainstay_os::channel::{Heard, Word};
 use mainstay_os::holder;
@@ -11,6 +12,7 @@ use mainstay_os::signals::Received;
 
 use super::Keeper;
 use super::attribute::{self, Around};
+use super::watch::Death;
 
 impl Keeper<'_> {
     pub(super) fn poll_signals(&mut self, cx: &mut Context<'_>) -> bool {
@@ -43,6 +45,7 @@ impl Keeper<'_> {
             match self.to_shim.get().hear_behind(&mut seen) {
                 Heard::Word(Word::Signalled(received)) => {
                     any = true;
+                    self.shim_signalled = true;
                     self.tell_signal(Part::Shim, received, &seen);
                     self.handle(Input::Stop(Cause::ShimSignal {
                         number: received.number,
@@ -75,34 +78,51 @@ impl Keeper<'_> {
 
     pub(super) fn poll_watcher(&mut self, cx: &mut Context<'_>) -> bool {
         let dead = self.watcher.poll(cx);
-        if dead.shim {
+        if let Some(death) = dead.shim {
             // Its last word may still be in the channel.
             self.poll_shim(cx);
+            if !self.shim_signalled {
+                self.tell_gone(Part::Shim, self.plan.shim, death);
+            }
             self.handle(Input::Stop(Cause::ShimKilled));
         }
-        self.unguarded |= dead.guard;
-        if dead.client {
-            self.client_lost();
+        self.unguarded |= dead.guard.is_some();
+        if let Some(death) = dead.client {
+            self.client_lost(death);
         }
-        dead.shim || dead.guard || dead.client
+        dead.shim.or(dead.guard).or(dead.client).is_some()
     }
 
     /// Who started us is gone. Is somebody else the client?
-    pub(super) fn client_lost(&mut self) {
+    fn client_lost(&mut self, death: Death) {
         let Some(from) = self.client else { return };
         let heir = self
             .client_in
             .as_ref()
             .and_then(|port| holder::heir(port, from, &self.plan.ancestors));
-        match heir {
-            Some(to) => {
-                self.client = Some(to.who);
-                self.watcher.watch_client(to.who);
-                self.tell(What::ClientMoved(ClientMoved { from, to }));
-            }
-            None if self.client_in.is_some() => self.handle(Input::Stop(Cause::ClientGone)),
-            // EOF was first.
-            None => {}
+        if let Some(to) = heir {
+            self.client = Some(to.who);
+            self.watcher.watch_client(to.who);
+            let status = death.status;
+            self.tell(What::ClientMoved(ClientMoved { from, to, status }));
+            return;
         }
+        self.tell_gone(Part::Client, from, death);
+        if self.client_in.is_some() {
+            self.handle(Input::Stop(Cause::ClientGone));
+        }
+        // Else EOF was first.
+    }
+
+    /// At the end: a client whose EOF came first may have ended since, and then it did not just close.
+    pub(super) fn tell_client_gone(&mut self) {
+        if let (Some(who), Some(death)) = (self.client, self.watcher.last_look_at_client()) {
+            self.tell_gone(Part::Client, who, death);
+        }
+    }
+
+    fn tell_gone(&mut self, part: Part, who: Identity, death: Death) {
+        let status = death.status;
+        self.tell(What::Gone(Gone { part, who, status }));
     }
 }

@@ -2,7 +2,7 @@
 
 use mainstay_core::event::{
     Detached, Event, Exit, Junk, Lost, Origin, Part, Renewing, Replayed, Seen, Signal, Start,
-    StartFailed, Sweep, Teardown, What, signal_word,
+    StartFailed, Status, Sweep, Teardown, What, signal_word,
 };
 
 use super::measure::{fine, memory, one_line};
@@ -76,13 +76,21 @@ fn told(what: &What) -> Told {
         What::Teardown(teardown) => told_teardown(teardown),
         What::Sweep(sweep) => told_sweep(sweep),
         What::Signal(signal) => told_signal(signal),
+        What::Gone(gone) => {
+            let status = gone
+                .status
+                .map_or_else(|| "how is not known".into(), |status| status.to_string());
+            let text = format!("the {} ended: pid {}, {status}", gone.part, gone.who);
+            (Tone::Warn, text, Vec::new())
+        }
         What::GuardLost(lost) => (Tone::Bad, told_lost(lost, "side guard"), Vec::new()),
         What::KeeperLost(lost) => (Tone::Bad, told_lost(lost, "new keeper"), Vec::new()),
         What::ClientMoved(moved) => (
             Tone::Plain,
             format!(
-                "pid {} is gone, {} holds the client's end",
+                "pid {} is gone{}, {} holds the client's end",
                 moved.from,
+                in_brackets(moved.status),
                 seen(&moved.to)
             ),
             Vec::new(),
@@ -186,6 +194,7 @@ fn told_of_life(what: &What) -> Told {
         | What::Teardown(_)
         | What::Sweep(_)
         | What::Signal(_)
+        | What::Gone(_)
         | What::GuardLost(_)
         | What::KeeperLost(_)
         | What::ClientMoved(_)
@@ -378,6 +387,10 @@ fn told_lost(lost: &Lost, successor: &str) -> String {
     parts.join(", ")
 }
 
+fn in_brackets(status: Option<Status>) -> String {
+    status.map_or_else(String::new, |status| format!(" ({status})"))
+}
+
 fn told_junk(junk: &Junk) -> String {
     format!(
         "{} on stdout so far that are no messages, the first: {}",
@@ -444,9 +457,10 @@ mod tests {
 22:31:07.123  playwright  signal  SIGTERM from claude (4000), uid 1000, the client
     file: /usr/bin/node
     command: claude --resume
+22:31:07.123  playwright  gone  the client ended: pid 4000, SIGKILL
 22:31:07.123  playwright  guard_lost  pid 43, SIGKILL, side guard 48
 22:31:07.123  playwright  keeper_lost  pid 44, SIGKILL, 3 of the tree ended, 1 request answered with an error, new keeper 49
-22:31:07.123  playwright  client_moved  pid 4000 is gone, node (4001) holds the client's end
+22:31:07.123  playwright  client_moved  pid 4000 is gone (exit code 0), node (4001) holds the client's end
 22:31:07.123  playwright  junk  3 lines on stdout so far that are no messages, the first: Listening on stdio
 22:31:07.123  playwright  stderr_dropped  96 MiB so far, because the client does not read it
 22:31:07.123  playwright  opening_silent  no answer to the opening request for 55.00 s; the server is left running
