@@ -45,7 +45,7 @@ impl Keeper<'_> {
             match self.to_shim.get().hear_behind(&mut seen) {
                 Heard::Word(Word::Signalled(received)) => {
                     any = true;
-                    self.shim_signalled = true;
+                    self.watcher.shim_signalled = true;
                     self.tell_signal(Part::Shim, received, &seen);
                     self.handle(Input::Stop(Cause::ShimSignal {
                         number: received.number,
@@ -81,7 +81,7 @@ impl Keeper<'_> {
         if let Some(death) = dead.shim {
             // Its last word may still be in the channel.
             self.poll_shim(cx);
-            if !self.shim_signalled {
+            if !self.watcher.shim_signalled {
                 self.tell_gone(Part::Shim, self.plan.shim, death);
             }
             self.handle(Input::Stop(Cause::ShimKilled));

@@ -139,8 +139,6 @@ struct Keeper<'p> {
     /// The guard, or the side guard, is gone.
     unguarded: bool,
     client: Option<Identity>,
-    /// The shim has told of a signal: it ends by it.
-    shim_signalled: bool,
     control: Control,
     upkeep: Upkeep,
     /// The guard has been told that it may go on.
@@ -223,7 +221,6 @@ impl<'p> Keeper<'p> {
             side_guards: 0,
             unguarded: false,
             client: plan.client.as_ref().map(|seen| seen.who),
-            shim_signalled: false,
             control: Control::default(),
             upkeep: Upkeep::new(plan),
             guard_told: false,

@@ -98,6 +98,8 @@ pub struct Death {
 /// Watches the three whose death matters.
 pub struct Watcher {
     guard_id: Identity,
+    /// The shim has told of a signal, by which it ends.
+    pub shim_signalled: bool,
     shim: Watch,
     guard: Watch,
     client: Watch,
@@ -117,6 +119,7 @@ impl Watcher {
     pub fn new(shim: Identity, guard: Identity, client: Option<Identity>) -> Self {
         Self {
             guard_id: guard,
+            shim_signalled: false,
             shim: Watch::on(shim),
             guard: Watch::on(guard),
             client: client.map_or(Watch::Off, Watch::on),
