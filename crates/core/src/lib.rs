@@ -21,3 +21,4 @@ pub mod record;
 pub mod redact;
 pub mod server;
 pub mod tier;
+pub mod verdict;
