@@ -323,6 +323,11 @@ impl<'a> Case<'a> {
             Cause::ServerExit | Cause::StartFailed => self.unasked(exit),
         };
         verdict.evidence.extend(told);
+        if verdict.rule == Rule::Renewed {
+            verdict
+                .evidence
+                .extend(self.last(any_renewal).map(|(at, _)| at));
+        }
         verdict.evidence.sort_unstable();
         verdict.evidence.dedup();
         verdict

@@ -417,7 +417,8 @@ fn detail(name: &str, text: &str) -> String {
     format!("{name}: {}", one_line(text, DETAIL_CHARS))
 }
 
-fn count(number: u32, noun: &str) -> String {
+/// `1 request`, `2 requests`.
+pub fn count(number: u32, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
         _ => format!("{number} {noun}s"),
