@@ -386,6 +386,20 @@ pub enum Renewing {
     Opening,
 }
 
+impl Renewing {
+    /// The watched file that has changed, if it is that.
+    pub fn changed(&self) -> Option<String> {
+        match self {
+            Self::Changed { path } => Some(path.clone()),
+            Self::Asked
+            | Self::Memory { .. }
+            | Self::Unresponsive { .. }
+            | Self::Idle { .. }
+            | Self::Opening => None,
+        }
+    }
+}
+
 impl fmt::Display for Renewing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -397,6 +411,7 @@ impl fmt::Display for Renewing {
                 "unresponsive: idle, silent for {} s, {lost} questions unanswered",
                 silent_ms / 1_000
             ),
+            Self::Idle { ms: ms @ ..1_000 } => write!(f, "idle for {ms} ms"),
             Self::Idle { ms } => write!(f, "idle for {} s", ms / 1_000),
             Self::Opening => f.write_str("it did not take the opening again"),
         }
@@ -551,6 +566,9 @@ pub struct Abandoned {
     pub window_ms: u64,
     /// How the last one came about.
     pub last: String,
+    /// The watched file whose change it does not start after, if it is that.
+    #[serde(default)]
+    pub changed: Option<String>,
     /// After how long it is tried once more; 0: never.
     pub probe_ms: u64,
 }

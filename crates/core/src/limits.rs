@@ -300,6 +300,24 @@ pub const HELD_LINE_BYTES: usize = 16 * 1024 * 1024;
 pub const IN_FLIGHT_MAX: usize = 65_536;
 /// The longest id token that is tracked.
 pub const ID_BYTES: usize = 104;
+/// How long the next generation waits after the first, second … death in a row.
+pub const BACKOFF_MS: [u64; 6] = [0, 250, 500, 1_000, 2_000, 4_000];
+/// A generation that lived this long, or has served, has shown that it can: the waiting begins anew, the budget does not.
+pub const STEADY_MS: u64 = 5_000;
+/// Generations that may die before the client has had any answer.
+pub const OPENING_TRIES: u32 = 3;
+/// How much longer the next one waits after each of these.
+pub const OPENING_WAIT_MS: u64 = 250;
+/// How long a link stays to explain a failed start to a client that goes on asking.
+pub const EXPLAIN_MS: u64 = 2_000;
+/// Processor time of the tree that is a sign of life: one tick of the kernel's accounting.
+pub const ALIVE_CPU_MS: u64 = 10;
+/// How often a tree's memory is looked at, if it is limited.
+pub const MEMORY_EVERY_MS: u64 = 1_000;
+/// How long a task forbids rest without any news of it, if its server does not say how long it is kept.
+pub const TASK_MS: u64 = 3_600_000;
+/// Tasks that are known at once; of more, the one that would end first is forgotten.
+pub const TASKS_MAX: usize = 1_024;
 /// Days that events are kept.
 pub const EVENTS_KEPT_DAYS: u64 = 14;
 /// Bytes of events that are kept.

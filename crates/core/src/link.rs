@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 
 use crate::clock::Moment;
 use crate::event::{Lost, StartFailed, What};
-use crate::limits::Limits;
+use crate::limits::{EXPLAIN_MS, Limits};
 use crate::message::again::Again;
 use crate::message::asked::Asked;
 use crate::message::inflight::{Inflight, Slot, Token};
@@ -42,9 +42,6 @@ use crate::server::health::Knows;
 pub use io::{About, Exited, Input, Output, Reason, Route};
 use own::Own;
 use state::{Because, Closing, Life, Server, Silence, Stage, TreeState, Up};
-
-/// How long a link stays to explain a failed start to a client that goes on asking.
-const EXPLAIN_MS: u64 = 2_000;
 
 /// The machine.
 #[derive(Debug)]
@@ -63,6 +60,8 @@ pub struct Link<'a> {
     budget: Budget,
     /// Generations that died before the client had any answer.
     tries: u32,
+    /// The last generation that has answered the client.
+    served_by: u32,
     /// How the last generation ended, as an exit code.
     code: u8,
     /// Requests that can be sent once more.
@@ -81,6 +80,8 @@ pub struct Link<'a> {
     /// A long line that we must see whole.
     gathered: Option<Vec<u8>>,
     knows_probes: Knows,
+    /// The change of a watched file that led to a generation which has not answered anything yet.
+    changed: Option<String>,
     /// What an earlier session of this configuration saw.
     remembered: Remembered,
     /// The client's `initialize` that the record has answered, until the server itself does.
@@ -135,6 +136,7 @@ impl<'a> Link<'a> {
             junk: 0,
             budget: Budget::new(&limits),
             tries: 0,
+            served_by: 0,
             code: 0,
             again: Again::new(limits.held_bytes as usize),
             asked: Asked::new(),
@@ -145,6 +147,7 @@ impl<'a> Link<'a> {
             held_bytes: 0,
             gathered: None,
             knows_probes: Knows::Unknown,
+            changed: None,
             remembered,
             instant_id: None,
             lists_from_record: false,
@@ -167,6 +170,7 @@ impl<'a> Link<'a> {
             Phase::Fresh | Phase::Serving => self.push(Output::Spawn),
             // The killed keeper was on its way down, and its guard has finished the descent.
             Phase::Stopping | Phase::Finished => {
+                self.settle_all(&Because::KeeperLost);
                 self.close(
                     now,
                     TreeState::Empty,
@@ -311,23 +315,38 @@ impl<'a> Link<'a> {
             Stage::Greeting { until } | Stage::Replaying { until, .. } => {
                 Some((until, Reason::ReplaySilent))
             }
-            Stage::Instant => None,
-            Stage::Serving => self.instant_at().map(|at| (at, Reason::Instant)),
-        };
-        let silence = match up.silence {
-            Silence::Since(asked) => Some((
-                asked.after_ms(self.limits.opening_ms),
-                Reason::OpeningSilent,
-            )),
-            Silence::NothingAsked | Silence::Broken => None,
+            Stage::Instant | Stage::Serving => None,
         };
         let giving_way = up.giving_way.as_ref();
+        // What is on its way to the client may be the very answer that we would give.
+        let answers = if self.head.server_mid_line == 0 {
+            self.answer_at(up)
+        } else {
+            None
+        };
         earliest([
             stage,
-            silence,
+            answers,
             giving_way.map(|giving_way| (giving_way.until, Reason::Drained)),
             up.health.wake_at().map(|at| (at, Reason::Health)),
             self.idle_at(up).map(|at| (at, Reason::Idle)),
+        ])
+    }
+
+    /// When a request is answered by us if the server does not.
+    fn answer_at(&self, up: &Up) -> Option<(Moment, Reason)> {
+        let silence = match up.silence {
+            Silence::Since(asked) => Some(asked.after_ms(self.limits.opening_ms)),
+            Silence::NothingAsked | Silence::Broken => None,
+        };
+        let instant = match up.stage {
+            Stage::Serving => self.instant_at(),
+            Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant => None,
+        };
+        earliest([
+            silence.map(|at| (at, Reason::OpeningSilent)),
+            instant.map(|at| (at, Reason::Instant)),
+            self.held_at().map(|at| (at, Reason::OpeningSilent)),
             self.deadline_at().map(|at| (at, Reason::Deadline)),
         ])
     }

@@ -48,23 +48,104 @@ fn options_page() {
             limit.help
         );
     }
-    page += &format!(
-        "\nFixed: a line up to {} goes on whole, a longer one as it comes; {} requests in flight are tracked; events are kept \
-         for {} days and {}; a record holds {} openings and {}, and goes after {} days without use, or as the longest unused of \
-         more than {} or {}; a guard starts {} new keepers in {} before it gives up.\n",
-        size(limits::WHOLE_LINE_BYTES as u64),
-        limits::IN_FLIGHT_MAX,
-        limits::EVENTS_KEPT_DAYS,
-        size(limits::EVENTS_KEPT_BYTES),
-        limits::RECORD_OPENINGS,
-        size(limits::RECORD_BYTES as u64),
-        limits::RECORDS_KEPT_DAYS,
-        limits::RECORDS_KEPT,
-        size(limits::RECORDS_KEPT_BYTES),
-        limits::KEEPER_BUDGET,
-        quantity::show(limits::Unit::Time, limits::KEEPER_BUDGET_MS),
-    );
+    page += "\n## Fixed limits\n\n| what | how much |\n|---|---|\n";
+    for (what, how_much) in fixed() {
+        page += &format!("| {what} | {how_much} |\n");
+    }
     compare("options.md", &page);
+}
+
+/// What no option changes.
+fn fixed() -> Vec<(&'static str, String)> {
+    let time = |ms| quantity::show(limits::Unit::Time, ms);
+    let steps: Vec<String> = limits::BACKOFF_MS.map(time).into();
+    vec![
+        (
+            "A line that goes on whole; a longer one goes on as it comes",
+            size(limits::WHOLE_LINE_BYTES as u64),
+        ),
+        (
+            "A line that must be seen whole before it goes on (a list, an opening)",
+            size(limits::HELD_LINE_BYTES as u64),
+        ),
+        (
+            "Requests in flight that are tracked; more wait",
+            limits::IN_FLIGHT_MAX.to_string(),
+        ),
+        (
+            "Waiting before the next generation, death by death",
+            steps.join(", "),
+        ),
+        (
+            "Life of a generation that has not served, after which that waiting begins anew",
+            time(limits::STEADY_MS),
+        ),
+        (
+            "Generations that may die before the client has had any answer",
+            limits::OPENING_TRIES.to_string(),
+        ),
+        (
+            "Waiting between these, longer by this each time",
+            time(limits::OPENING_WAIT_MS),
+        ),
+        (
+            "Time a link stays to explain a failed start to whoever asks",
+            time(limits::EXPLAIN_MS),
+        ),
+        (
+            "Processor time of the tree that counts as a sign of life between two probes",
+            time(limits::ALIVE_CPU_MS),
+        ),
+        (
+            "Between two looks at the memory of a tree with `--memory-max`",
+            time(limits::MEMORY_EVERY_MS),
+        ),
+        (
+            "Share of `--memory-max` at which a server is asked to give way, before the kernel ends it",
+            "90 %".into(),
+        ),
+        (
+            "Time an open task forbids `--hibernate`, unless its server says how long it is kept",
+            time(limits::TASK_MS),
+        ),
+        (
+            "Open tasks that are known at once",
+            limits::TASKS_MAX.to_string(),
+        ),
+        (
+            "Events are kept",
+            format!(
+                "{} days, {}",
+                limits::EVENTS_KEPT_DAYS,
+                size(limits::EVENTS_KEPT_BYTES)
+            ),
+        ),
+        (
+            "A record holds",
+            format!(
+                "{} openings, {}",
+                limits::RECORD_OPENINGS,
+                size(limits::RECORD_BYTES as u64)
+            ),
+        ),
+        (
+            "Records are kept; the longest unused go first",
+            format!(
+                "{} days without use, {} records, {}",
+                limits::RECORDS_KEPT_DAYS,
+                limits::RECORDS_KEPT,
+                size(limits::RECORDS_KEPT_BYTES)
+            ),
+        ),
+        (
+            "New keepers that a guard starts before it gives up",
+            format!(
+                "{} in {}",
+                limits::KEEPER_BUDGET,
+                time(limits::KEEPER_BUDGET_MS)
+            ),
+        ),
+    ]
 }
 
 fn verb_section(verb: &Command) -> String {
@@ -422,6 +503,10 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("deaths", "deaths within the window"),
             ("window_ms", "the window"),
             ("last", "how the last one came about"),
+            (
+                "changed",
+                "the watched file whose change it does not start after, if it is that; it is started when one changes again",
+            ),
             ("probe_ms", "after how long it is tried once more; 0: never"),
         ],
     ),

@@ -162,6 +162,7 @@ pub fn all() -> Vec<What> {
             deaths: 5,
             window_ms: 60_000,
             last: "exit code 1".into(),
+            changed: None,
             probe_ms: 60_000,
         }),
         What::ListChanged(ListChanged {

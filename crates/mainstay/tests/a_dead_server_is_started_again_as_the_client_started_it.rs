@@ -1,5 +1,6 @@
 //! A server that dies while its client lives is started again with the same arguments, environment, directory and umask,
 //! however it died; the client's pipe stays open and the next call is served.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 
@@ -92,6 +93,43 @@ fn by_whatever_it_died() {
         assert_eq!(exit["in_flight"], 1);
         let next = scene.call("look", &json!({}));
         assert_eq!(next["generation"], generation + 1);
+    }
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+#[test]
+fn behind_launchers() {
+    let stage = Stage::new();
+    let habits = ["--launcher", "2", "--grandchild"];
+    let argv = argv(&stage, &["--grace-term", "200ms"], &habits);
+    let mut scene = Scene::on(stage, &argv);
+    scene.client.wire.initialize().unwrap();
+    // The server itself, which its launchers pass on; then the outermost launcher, while the server lives on below it.
+    let answer = scene.call("crash", &json!({"code": 3}));
+    assert!(trouble(&answer).contains("it is started again"), "{answer}");
+    assert_eq!(scene.exit(1)["status"], json!({"code": 3}));
+    assert_eq!(scene.call("look", &json!({}))["generation"], 2);
+    let open = scene.ask_call("sleep", &json!({"ms": 3_600_000}));
+    scene.call("echo", &json!({}));
+    scene.kill(2);
+    let answer = scene.client.wire.answer(open).unwrap();
+    assert!(trouble(&answer).contains("it is started again"), "{answer}");
+    assert_eq!(scene.call("look", &json!({}))["generation"], 3);
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+#[test]
+fn also_if_it_only_stops_talking_or_listening() {
+    let mut scene = Scene::open(&["--grace-eof", "100ms", "--grace-term", "100ms"], &[]);
+    for (generation, end) in [(1, "stdout"), (2, "stdin")] {
+        let answer = scene.call("hang_up", &json!({"end": end}));
+        assert_eq!(answer, json!({"without": end}));
+        // A server that cannot be talked to is no server: whatever is asked next, somebody answers.
+        let id = scene.client.wire.ask("tools/list", &json!({})).unwrap();
+        let answer = scene.client.wire.answer(id).unwrap();
+        assert!(answer.get("result").is_some(), "{end}: {answer}");
+        scene.exit(generation);
+        assert_eq!(scene.call("look", &json!({}))["generation"], generation + 1);
     }
     assert_eq!(scene.finish(), [json!(null); 0]);
 }

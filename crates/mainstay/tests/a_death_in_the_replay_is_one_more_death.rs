@@ -1,6 +1,8 @@
 //! A server that dies in the client's own opening, in the middle of the replay, or again and again: the next generation
 //! is told everything from the beginning, and what waits waits on.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use scene::{Scene, trouble};
@@ -67,13 +69,13 @@ fn at_each_step_of_the_replay() {
             .unwrap();
         wire.request("resources/subscribe", &json!({"uri": "file:///a"}))
             .unwrap();
-        scene.freeze(1);
+        scene.mute();
         let read = scene
             .client
             .wire
             .ask("resources/read", &json!({"uri": "a:b"}))
             .unwrap();
-        scene.taken();
+        scene.sync();
         scene.kill(1);
         scene.exit(1);
         let look = scene.ask_call("look", &json!({}));
@@ -104,9 +106,9 @@ fn until_the_budget_is_spent() {
         &["--restart-budget", "3"],
         &["--in", "2..", "--dies-of initialize"],
     );
-    scene.freeze(1);
+    scene.mute();
     let list = scene.client.wire.ask("tools/list", &json!({})).unwrap();
-    scene.taken();
+    scene.sync();
     scene.kill(1);
     scene.exit(1);
     let call = scene.ask_call("look", &json!({}));

@@ -1,6 +1,8 @@
 //! What cannot be hidden is told: a next generation with another protocol version ends the session, one that has lost a
 //! capability is named in an event, one that refuses what its predecessor took goes on.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use scene::{Scene, messages, trouble};
@@ -9,9 +11,9 @@ use serde_json::json;
 #[test]
 fn with_everything_answered() {
     let mut scene = Scene::open(&[], &["--in", "2", "--version 2024-11-05"]);
-    scene.freeze(1);
+    scene.mute();
     let list = scene.client.wire.ask("tools/list", &json!({})).unwrap();
-    scene.taken();
+    scene.sync();
     scene.kill(1);
     let rest = messages(&scene.client.wire.rest().unwrap());
     assert_eq!(rest.len(), 1, "{rest:?}");

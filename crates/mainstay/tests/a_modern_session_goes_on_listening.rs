@@ -1,5 +1,6 @@
 //! The modern era: there is no opening to replay; open listening requests are sent again, their second acknowledgement is
 //! swallowed, and if less is granted than before the listening ends so that the client notices.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 
@@ -132,4 +133,12 @@ fn one_that_was_given_up_comes_back() {
     scene.replayed(3);
     assert_eq!(call(&mut scene, "look", &json!({}))["generation"], 3);
     assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+#[test]
+fn its_end_waits_for_no_listening() {
+    // A listening request is never answered: with that much grace, waiting for it would be a hang.
+    let (scene, id) = listening(&["--grace-eof", "10m"], &[]);
+    let rest = scene.finish();
+    assert!(rest.iter().all(|message| message["id"] == id), "{rest:?}");
 }

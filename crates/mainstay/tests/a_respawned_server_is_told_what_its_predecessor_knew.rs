@@ -1,5 +1,6 @@
 //! Replay: the client's own opening, byte for byte, then `initialized`, the log level and the subscriptions, then what was held,
 //! in the order in which it came. The client sees none of it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 

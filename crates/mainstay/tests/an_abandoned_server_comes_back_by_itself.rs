@@ -1,6 +1,8 @@
 //! A server that was given up is tried again now and then; the first generation that opens brings everything back, and until
 //! then every request is answered at once.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use mainstay_testkit::wait::until;

@@ -1,6 +1,8 @@
 //! Requests of the server's: every generation counts its ids from 0, the client never sees one id twice. At a death what is open
 //! is taken back, and an answer that comes all the same goes nowhere.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use scene::{Scene, content};
@@ -16,7 +18,11 @@ fn question(scene: &mut Scene) -> (i64, Value) {
 fn roots(scene: &Scene, id: &Value, name: &str) {
     let roots = json!([{"uri": format!("file:///{name}")}]);
     let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"roots": roots}});
-    scene.client.wire.send(&answer).unwrap();
+    scene
+        .client
+        .wire
+        .send(&answer)
+        .expect("the client's pipe is open");
 }
 
 #[test]

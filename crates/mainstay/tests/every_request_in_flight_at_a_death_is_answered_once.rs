@@ -1,5 +1,6 @@
 //! Hundreds of requests are in flight when the server is killed: each gets exactly one answer, from the next generation where it
 //! is safe to ask again, from us where it is not; what comes during the death is served as if nothing had happened.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
 
@@ -30,7 +31,7 @@ fn many_of_all_kinds() {
     for generation in 1..=3 {
         scene.mute();
         let before: Vec<i64> = (0..320).map(|n| ask(&mut scene, n)).collect();
-        scene.swallowed(before.len());
+        scene.sync();
         scene.kill(generation);
         // Whatever comes from here on is not for this generation any more.
         scene.exit(generation);
@@ -73,5 +74,44 @@ fn many_of_all_kinds() {
         assert_eq!(exit["kept"], 200);
         assert_eq!(scene.replayed(generation + 1)["resent"], 200);
     }
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+#[test]
+fn members_of_a_batch_too() {
+    let mut scene = Scene::open(&[], &[]);
+    scene.mute();
+    let batch: Vec<Value> = ["tools/list", "custom/method", "ping"]
+        .iter()
+        .zip(100..)
+        .map(|(method, id)| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {}}))
+        .collect();
+    scene.client.wire.send(&json!(batch)).unwrap();
+    scene.sync();
+    scene.kill(1);
+    let all = scene.read_answers(&[100, 101, 102]);
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert_eq!(scene.call("look", &json!({}))["generation"], 2);
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+#[test]
+fn but_not_what_the_client_has_taken_back() {
+    let mut scene = Scene::open(&[], &[]);
+    scene.mute();
+    let wire = &mut scene.client.wire;
+    let cancelled = ["tools/list", "custom/method"].map(|method| {
+        let id = wire.ask(method, &json!({})).unwrap();
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+        wire.send(&cancel).unwrap();
+        id
+    });
+    let open = wire.ask("prompts/list", &json!({})).unwrap();
+    scene.sync();
+    scene.kill(1);
+    let all = scene.read_answers(&[open]);
+    assert_eq!(all.len(), 1, "{cancelled:?}: {all:?}");
+    let heard = scene.heard();
+    assert!(!heard.contains(&"tools/list".to_owned()), "{heard:?}");
     assert_eq!(scene.finish(), [json!(null); 0]);
 }

@@ -1,6 +1,8 @@
 //! `mainstay restart` brings the next generation in any state: while it serves, while it waits after deaths, after it was
 //! given up; by name, by id, and all at once.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use scene::{Scene, trouble};

@@ -1,6 +1,8 @@
 //! With `--restart-budget 0` a death is the end, as without us: what is pending is answered, then the pipe closes with the
 //! server's own status.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use scene::{Scene, messages, trouble};

@@ -1,6 +1,8 @@
 //! The next generation is not started before everybody of the last one is gone: children, those with sessions of their
 //! own, daemons, and daemons without any environment.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod scene;
 
 use std::ffi::OsString;

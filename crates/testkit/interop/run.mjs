@@ -44,7 +44,7 @@ function acts() {
   return [...kills, ...equals, ...deserted].filter((act) => only.every((word) => name(act).includes(word)));
 }
 
-// One more at a time than there are processors: each is a client and a server that mostly wait for each other.
+// More at a time than there are processors: each is a client and a server that mostly wait for each other.
 async function play(waiting) {
   const results = [];
   const player = async () => {
@@ -56,7 +56,7 @@ async function play(waiting) {
       results.push({ ...act, faults });
     }
   };
-  await Promise.all(Array.from({ length: availableParallelism() + 1 }, player));
+  await Promise.all(Array.from({ length: availableParallelism() + 2 }, player));
   return results;
 }
 

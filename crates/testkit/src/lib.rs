@@ -19,4 +19,12 @@ pub mod terminal;
 pub mod unruly;
 pub mod wait;
 pub mod wire;
+#[allow(
+    clippy::struct_excessive_bools,
+    clippy::unnecessary_wraps,
+    clippy::unused_self,
+    clippy::format_collect,
+    clippy::collapsible_if,
+    reason = "a simulated world is many small facts beside each other, and its watchers have one signature"
+)]
 pub mod world;

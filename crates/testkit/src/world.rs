@@ -103,6 +103,7 @@ struct Story {
     agenda: BTreeMap<(Moment, u64), Happening>,
     count: u64,
     reading: bool,
+    server_reading: bool,
     phase: Phase,
     slots: usize,
     told: Told,
@@ -191,6 +192,7 @@ impl Story {
             agenda: BTreeMap::new(),
             count: 0,
             reading: false,
+            server_reading: false,
             phase: Phase::Busy,
             slots,
             told: Told::default(),
@@ -312,8 +314,18 @@ impl Story {
             self.outside.manners = manners(&mut self.outside.dice);
             if let Some(generation) = up {
                 let ms = self.outside.dice.delay_ms(1_500);
+                self.server_reading = true;
                 self.later(ms, Happening::ServerReads(generation));
             }
+        }
+        if let Some(process) = &self.outside.process
+            && !self.server_reading
+            && (!process.stdin.is_empty() || process.stdin.writer_gone)
+        {
+            let generation = process.generation;
+            let ms = self.outside.dice.between(1, 20);
+            self.server_reading = true;
+            self.later(ms, Happening::ServerReads(generation));
         }
         if let Some(process) = &self.outside.process
             && process.ended.is_none()
@@ -438,10 +450,10 @@ impl Story {
             if let Some(ms) = manners.and_then(|manners| manners.eof_ms) {
                 self.later(ms, Happening::ServerObeys(generation));
             }
+            // There is nothing more to read.
             return;
         }
-        let ms = self.outside.dice.between(1, 20);
-        self.later(ms, Happening::ServerReads(generation));
+        self.server_reading = false;
     }
 
     fn server_dies(&mut self, torn: Option<String>) {

@@ -196,3 +196,71 @@ fn it_makes_company_on_demand() {
     client.wire.close_write();
     stage.census.end_all();
 }
+
+#[test]
+fn it_counts_its_generations_and_each_has_its_habits() {
+    let stage = Stage::new();
+    let count = stage.path("count");
+    let habits = [
+        "--generations",
+        count.to_str().unwrap(),
+        "--in",
+        "2..",
+        "--version 2024-11-05 --extra-tool more --exit-code 3 --dies-of add",
+    ];
+    let tools = |client: &mut Client| {
+        let list = client.wire.request("tools/list", &json!({})).unwrap();
+        list["result"]["tools"].as_array().unwrap().len()
+    };
+    let mut first = Launch::new(&stage, &stage.unruly(&habits)).start();
+    assert_eq!(
+        first.wire.initialize().unwrap()["protocolVersion"],
+        "2025-11-25"
+    );
+    let fewer = tools(&mut first);
+    assert_eq!(first.wire.call("add", &json!({})).unwrap()["generation"], 1);
+    assert_eq!(first.finish().0.code(), Some(0));
+    let mut second = Launch::new(&stage, &stage.unruly(&habits)).start();
+    assert_eq!(
+        second.wire.initialize().unwrap()["protocolVersion"],
+        "2024-11-05"
+    );
+    assert_eq!(tools(&mut second), fewer + 1);
+    assert_eq!(
+        second.wire.call("look", &json!({})).unwrap()["generation"],
+        2
+    );
+    assert!(
+        second.wire.call("add", &json!({})).is_err(),
+        "it dies of it"
+    );
+    assert_eq!(second.wait().code(), Some(3));
+}
+
+#[test]
+fn it_holds_in_memory_what_it_was_told() {
+    let stage = Stage::new();
+    let mut client = open(&stage, &[]);
+    for (method, params) in [
+        ("logging/setLevel", json!({"level": "info"})),
+        ("resources/subscribe", json!({"uri": "a:b"})),
+        ("resources/subscribe", json!({"uri": "a:c"})),
+        ("resources/unsubscribe", json!({"uri": "a:b"})),
+    ] {
+        let answer = client.wire.request(method, &params).unwrap();
+        assert_eq!(answer["result"], json!({}));
+    }
+    let held = client.wire.call("held", &json!({})).unwrap();
+    assert_eq!(
+        (&held["level"], &held["subscriptions"]),
+        (&json!("info"), &json!(["a:c"]))
+    );
+    assert_eq!(held["heard"].as_array().map(Vec::len), Some(7), "{held}");
+    // Mute, it answers one request only.
+    client.wire.call("mute", &json!({})).unwrap();
+    client.wire.ask("ping", &json!({})).unwrap();
+    let sync = client.wire.ask("unruly/sync", &json!({})).unwrap();
+    let line = client.wire.line().unwrap().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&line).unwrap()["id"], sync);
+    assert!(client.finish().0.success());
+}

@@ -12,9 +12,9 @@ use crate::clock::Moment;
 use crate::event::{OpeningSilent, Status, What};
 use crate::message::again::Fate;
 use crate::message::frame::{Fed, Frame, Id, Kind, Scanner};
-use crate::message::inflight::{Token, Tracked};
+use crate::message::inflight::{Opened, Token, Tracked};
 use crate::message::lists::Which;
-use crate::message::{batch, settle};
+use crate::message::{batch, settle, token};
 use crate::policy::Retry;
 
 impl Link<'_> {
@@ -72,7 +72,9 @@ impl Link<'_> {
             | Life::Finished => return Route::Drop,
         };
         let answer = settle::answer(id, tracked, self.head.modern != 0, &why);
-        self.inflight.open(id, tracked, self.head.generation, now);
+        if self.inflight.open(id, tracked, self.head.generation, now) == Opened::Full {
+            return Route::Hold;
+        }
         self.inflight.answered_by_us(id);
         self.outputs.push_back(Output::ToClient(answer));
         Route::Instead
@@ -102,6 +104,7 @@ impl Link<'_> {
                     status,
                     stderr_tail: stderr_tail.clone(),
                     restarted: true,
+                    tries: 0,
                 };
                 let poisoned = Because::Poisoned {
                     status,
@@ -131,7 +134,7 @@ impl Link<'_> {
 
     fn fate(&self, id: &[u8], method: Tracked) -> Fate {
         match method {
-            Tracked::Initialize if !self.greeted() && self.head.opening_len > 0 => Fate::Resend,
+            Tracked::Initialize if !self.greeted() && self.is_opening(id) => Fate::Resend,
             Tracked::Listen if self.keepsakes.get(Kept::Listen, id).is_some() => Fate::Resend,
             Tracked::Initialize
             | Tracked::Listen
@@ -161,9 +164,8 @@ impl Link<'_> {
                 (Kind::Request, Id::Token(id), Some(method)) if !Own::is(id) => {
                     self.untouched(id, Tracked::of(method))
                 }
-                // It is said again with the opening.
-                (Kind::Notification, _, Some("notifications/initialized")) => false,
-                (Kind::Notification, _, _) => true,
+                // That one is said again with the opening.
+                (Kind::Notification, _, method) => method != Some("notifications/initialized"),
                 (
                     Kind::Request
                     | Kind::Response
@@ -195,6 +197,14 @@ impl Link<'_> {
         true
     }
 
+    /// Whether this is the id of the opening that is remembered: of two, only the last one is.
+    pub(super) fn is_opening(&self, id: &[u8]) -> bool {
+        let mut scanner = Scanner::new();
+        let opening = self.opening.get(..self.head.opening_len as usize);
+        scanner.feed(opening.unwrap_or_default());
+        matches!(scanner.frame().id, Id::Token(own) if token::same(own, id))
+    }
+
     /// The server has died of a `server/discover` before it was opened: it is a legacy one, and the answer of a legacy
     /// server is given on its behalf.
     pub(super) fn answer_discover(&mut self) {
@@ -217,7 +227,7 @@ impl Link<'_> {
         let mut settled = 0;
         for (id, method, _) in self.in_flight_now() {
             let keep = match method {
-                Tracked::Initialize => !self.greeted() && self.head.opening_len > 0,
+                Tracked::Initialize => !self.greeted() && self.is_opening(&id),
                 Tracked::Listen => self.keepsakes.get(Kept::Listen, &id).is_some(),
                 Tracked::Other
                 | Tracked::Discover
@@ -248,6 +258,9 @@ impl Link<'_> {
             self.asked.restore_dead(&id);
             self.take_back(id);
         }
+        // Whoever owed a late answer is dead.
+        let generation = self.head.generation;
+        self.inflight.forget_settled(generation);
         for which in Which::ALL {
             if let Some(digest) = self.keepsakes.get(Kept::Seen, which.method().as_bytes()) {
                 self.lists.restore(which, digest);
@@ -297,7 +310,11 @@ impl Link<'_> {
     pub(super) fn opening_silent(&mut self, ms: u64) {
         self.tell(What::OpeningSilent(OpeningSilent { ms }));
         let because = Because::OpeningSilent { ms };
-        for (id, method, _) in self.in_flight_now() {
+        for (id, method, generation) in self.in_flight_now() {
+            if generation == HELD {
+                // It waits for the next one.
+                continue;
+            }
             let why = because.why(&self.about);
             let answer = settle::answer(&id, method, self.head.modern != 0, &why);
             self.push(Output::ToClient(answer));
@@ -305,7 +322,7 @@ impl Link<'_> {
         }
     }
 
-    fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
+    pub(super) fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
         self.inflight
             .iter()
             .filter_map(|(id, entry)| Some((Token::new(id)?, entry.method, entry.generation)))

@@ -99,6 +99,7 @@ impl Link<'_> {
             status,
             stderr_tail: exited.stderr_tail.clone(),
             restarted: false,
+            tries: if self.opened() { 0 } else { self.tries + 1 },
         };
         let in_flight = self.in_flight();
         self.tell_exit(now, since, exited, in_flight, 0);
@@ -177,6 +178,10 @@ impl Link<'_> {
             // Not even the kill ended it: what it owed will not come.
             self.settle_or_keep(&Because::Renewed(why.clone()), None);
         }
+        if let Server::Up = &swapping.server {
+            self.cancel_asked();
+            self.own.forget();
+        }
         self.proceed(now, swapping.then);
     }
 
@@ -212,7 +217,7 @@ impl Link<'_> {
             Life::Up(up) => {
                 let server = up.left.take().map_or(Server::Up, Server::Left);
                 let because = Because::of(&cause);
-                let owing = cause == Cause::ClientEof && !self.inflight.is_empty();
+                let owing = cause == Cause::ClientEof && self.answers_due();
                 let standing = if owing { Standing::Owing } else { Standing::Up };
                 let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
                 self.close(now, TreeState::Descending(ladder), 0, because, server);
@@ -332,8 +337,16 @@ impl Link<'_> {
         }
     }
 
+    /// Whether an answer is due that the client waits for; listening has none.
+    fn answers_due(&self) -> bool {
+        self.inflight
+            .iter()
+            .any(|(_, entry)| !entry.method.listens())
+    }
+
     pub(super) fn drained_if_answered(&mut self, now: Moment) {
-        if self.inflight.is_empty()
+        if let Life::Closing(_) = &self.life
+            && !self.answers_due()
             && let Life::Closing(closing) = &mut self.life
             && let TreeState::Descending(ladder) = &mut closing.tree
             && let Some(step) = ladder.drained(now)

@@ -12,15 +12,12 @@ use crate::clock::Moment;
 use crate::event::{
     Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, What,
 };
+use crate::limits::{OPENING_TRIES, OPENING_WAIT_MS};
+use crate::message::inflight::{Entry, Tracked};
 use crate::message::settle;
 use crate::server::backoff::Next;
 use crate::server::health::Do;
 use crate::server::stop::{Ladder, Standing, Step};
-
-/// Generations that may die before the client has had any answer.
-const OPENING_TRIES: u32 = 3;
-/// How long the next one waits after each of these.
-const OPENING_WAIT_MS: u64 = 250;
 
 impl Link<'_> {
     /// Asks for the next generation.
@@ -91,7 +88,12 @@ impl Link<'_> {
                 at: now.after_ms(wait),
             };
         }
-        match self.budget.died(now, up_ms) {
+        if self.changed.is_some() {
+            // It would not start the next time either: whoever has changed it is told at once.
+            return Then::Abandon(self.given_up(now, 1, last, tail));
+        }
+        let served = self.served_by == self.head.generation;
+        match self.budget.died(now, up_ms, served) {
             Next::At(at) => Then::Respawn { at },
             Next::GiveUp => {
                 let deaths = self.budget.deaths();
@@ -118,9 +120,6 @@ impl Link<'_> {
             }
             None => self.after_death(now, 0, problem.into(), Vec::new()),
         };
-        if let Then::Abandon(given_up) = &then {
-            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
-        }
         self.proceed(now, then);
     }
 
@@ -137,6 +136,7 @@ impl Link<'_> {
             window_ms: self.limits.restart_window_ms,
             last,
             stderr_tail,
+            changed: self.changed.clone(),
             probe_ms,
             probe_at: (probe_ms > 0).then(|| now.after_ms(probe_ms)),
         }
@@ -179,6 +179,7 @@ impl Link<'_> {
                     status: exited.status,
                     stderr_tail: exited.stderr_tail.clone(),
                     restarted: true,
+                    tries: 0,
                 },
             };
             let in_flight = self.in_flight();
@@ -220,7 +221,6 @@ impl Link<'_> {
                 let last = "it closed its end and could not be ended".to_string();
                 let deaths = trial.map_or(1, |trial| trial.deaths + 1);
                 let given_up = self.given_up(now, deaths, last, Vec::new());
-                self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
                 self.proceed(now, Then::Abandon(given_up));
             }
             Then::Respawn { at } if now >= at => self.spawn(None),
@@ -230,10 +230,13 @@ impl Link<'_> {
                 self.life = Life::Resting;
             }
             Then::Abandon(given_up) => {
+                // Not before: a server on its way down may still answer.
+                self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
                 self.tell(What::Abandoned(Abandoned {
                     deaths: given_up.deaths,
                     window_ms: given_up.window_ms,
                     last: given_up.last.clone(),
+                    changed: given_up.changed.clone(),
                     probe_ms: given_up.probe_ms,
                 }));
                 self.life = Life::Abandoned(given_up);
@@ -243,10 +246,13 @@ impl Link<'_> {
 
     /// Somebody or something wants another generation, or none for now.
     pub(super) fn renew(&mut self, now: Moment, why: Renewing) {
-        let resting = matches!(why, Renewing::Idle { .. });
+        // The others are about the generation that is up.
+        let mended = matches!(why, Renewing::Asked | Renewing::Changed { .. });
+        let opened = self.opened();
         match &mut self.life {
             Life::Up(up) => {
-                if up.giving_way.is_some() {
+                let too_early = matches!(why, Renewing::Memory { .. }) && !opened;
+                if up.giving_way.is_some() || too_early {
                     return;
                 }
                 let at_once = match why {
@@ -268,15 +274,23 @@ impl Link<'_> {
                 }));
                 self.give_way_if_drained(now);
             }
-            Life::Swapping(swapping) if !resting => {
+            // The next request starts what is there then.
+            Life::Swapping(Swapping {
+                then: Then::Rest, ..
+            })
+            | Life::Resting
+                if why != Renewing::Asked => {}
+            Life::Swapping(swapping) if mended => {
                 // Whoever asked has mended it.
                 if matches!(swapping.then, Then::Abandon(_) | Then::Rest) {
                     self.budget.forgive();
                 }
                 swapping.then = Then::Respawn { at: now };
+                self.changed = why.changed();
             }
-            Life::Waiting { .. } | Life::Abandoned(_) | Life::Resting if !resting => {
+            Life::Waiting { .. } | Life::Abandoned(_) | Life::Resting if mended => {
                 self.budget.forgive();
+                self.changed = why.changed();
                 self.spawn(None);
             }
             Life::Absent { .. }
@@ -301,18 +315,17 @@ impl Link<'_> {
         let why = giving_way.why.clone();
         let then = match &why {
             Renewing::Idle { .. } => Then::Rest,
-            Renewing::Unresponsive { .. } | Renewing::Opening => {
+            // A limit that it cannot live with must not have it restarted for ever.
+            Renewing::Unresponsive { .. } | Renewing::Opening | Renewing::Memory { .. } => {
                 let up_ms = now.ms_since(up.since);
                 self.after_death(now, up_ms, why.to_string(), Vec::new())
             }
-            Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. } => {
+            Renewing::Asked | Renewing::Changed { .. } => {
                 self.budget.forgive();
+                self.changed = why.changed();
                 Then::Respawn { at: now }
             }
         };
-        if let Then::Abandon(given_up) = &then {
-            self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
-        }
         self.swap(now, Cause::Renewal(why), then);
     }
 
@@ -354,16 +367,22 @@ impl Link<'_> {
             }
             Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant | Stage::Serving => {}
         }
-        if let Silence::Since(asked) = up.silence
-            && now >= asked.after_ms(self.limits.opening_ms)
-        {
-            up.silence = Silence::Broken;
-            self.opening_silent(now.ms_since(asked));
+        // What is on its way to the client may be the very answer that we would give.
+        if self.head.server_mid_line == 0 {
+            if let Silence::Since(asked) = up.silence
+                && now >= asked.after_ms(self.limits.opening_ms)
+            {
+                up.silence = Silence::Broken;
+                self.opening_silent(now.ms_since(asked));
+            }
+            if self.instant_at().is_some_and(|at| now >= at) {
+                self.open_from_record(now);
+            }
+            if self.held_at().is_some_and(|at| now >= at) {
+                self.held_in_vain(now);
+            }
+            self.call_deadline(now);
         }
-        if self.instant_at().is_some_and(|at| now >= at) {
-            self.open_from_record(now);
-        }
-        self.call_deadline(now);
         self.give_way_if_drained(now);
         self.tick_health(now);
         let Life::Up(up) = &self.life else { return };
@@ -419,19 +438,22 @@ impl Link<'_> {
         if self.limits.call_deadline_ms == 0 {
             return None;
         }
-        let mut all = self.inflight.iter();
-        let (_, entry) = all.find(|(_, entry)| !entry.method.listens())?;
+        let (_, entry) = self.oldest_call()?;
         Some(entry.opened.after_ms(self.limits.call_deadline_ms))
+    }
+
+    /// The oldest request that a deadline holds for: listening has none, and an opening has its own and is never cancelled.
+    fn oldest_call(&self) -> Option<(&[u8], Entry)> {
+        let mut all = self.inflight.iter();
+        all.find(|(_, entry)| !entry.method.listens() && entry.method != Tracked::Initialize)
     }
 
     fn call_deadline(&mut self, now: Moment) {
         while self.deadline_at().is_some_and(|at| now >= at) {
-            let mut all = self.inflight.iter();
-            let oldest = all.find(|(_, entry)| !entry.method.listens());
+            let oldest = self.oldest_call();
             let Some((id, entry)) = oldest.map(|(id, entry)| (id.to_vec(), entry)) else {
                 return;
             };
-            drop(all);
             let ms = now.ms_since(entry.opened);
             let because = Because::Deadline { ms };
             if entry.generation == HELD {

@@ -1,7 +1,8 @@
 //! Answers from the record: while a server is not up yet, what an earlier session saw is told to the client, and
 //! compared when the server itself speaks.
 
-use super::state::{Life, Silence, Stage};
+use super::route::HELD;
+use super::state::{Because, Life, Silence, Stage, Up};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{Instant, What};
@@ -211,9 +212,37 @@ impl Link<'_> {
                 Route::Drop
             }
             (Kind::Blank | Kind::Junk, _) => Route::Drop,
-            (Kind::Batch, _) => Route::Hold,
-            (Kind::Request | Kind::Notification | Kind::Response | Kind::Error, _) => {
-                self.hold_back(now, frame, line)
+            (
+                Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch,
+                _,
+            ) => self.hold_back(now, frame, line),
+        }
+    }
+
+    /// When a message that waits for the server's own answer to the opening has waited for too long.
+    pub(super) fn held_at(&self) -> Option<Moment> {
+        let Life::Up(Up {
+            stage: Stage::Instant,
+            ..
+        }) = &self.life
+        else {
+            return None;
+        };
+        let mut all = self.inflight.iter();
+        let (_, entry) = all.find(|(_, entry)| entry.generation == HELD)?;
+        Some(entry.opened.after_ms(self.limits.opening_ms))
+    }
+
+    /// The server has not answered the opening that the record has answered: whoever waits for it is told.
+    pub(super) fn held_in_vain(&mut self, now: Moment) {
+        for (id, method, generation) in self.in_flight_now() {
+            let Some(entry) = self.inflight.get(&id) else {
+                continue;
+            };
+            let ms = now.ms_since(entry.opened);
+            if generation == HELD && ms >= self.limits.opening_ms {
+                self.let_go(&id);
+                self.answer(&id, method, &Because::OpeningSilent { ms });
             }
         }
     }

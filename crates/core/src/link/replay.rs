@@ -78,7 +78,7 @@ impl Link<'_> {
             .opening
             .get(..self.head.opening_len as usize)
             .unwrap_or_default();
-        if let Some(line) = envelope::with_id(opening, &id) {
+        if let Some(line) = envelope::with_id(&envelope::without_progress(opening), &id) {
             self.push(Output::ToServer(line));
             self.set_stage(Stage::Greeting {
                 until: now.after_ms(self.limits.opening_ms),
@@ -224,7 +224,7 @@ impl Link<'_> {
         let mut resent = 0;
         for (id, method) in self.unanswered_by_predecessors() {
             let line = match method {
-                Tracked::Initialize if !self.greeted() => {
+                Tracked::Initialize if !self.greeted() && self.is_opening(&id) => {
                     Some(self.opening[..self.head.opening_len as usize].to_vec())
                 }
                 Tracked::Listen => self.keepsakes.get(Kept::Listen, &id).map(<[u8]>::to_vec),
@@ -319,14 +319,11 @@ impl Link<'_> {
         match self.lists.check(which, page, line) {
             Check::Same => {}
             Check::More { cursor } => self.ask_list(which, page + 1, Some(&cursor)),
-            Check::Differs => {
-                self.lists.adopt(which);
-                self.tell_changed(alloc::vec![which]);
-            }
+            Check::Differs => self.tell_changed(alloc::vec![which]),
         }
     }
 
-    /// Tells the client that lists have changed, once each.
+    /// Tells the client that lists have changed, once each: what it has seen of them does not count any more.
     fn tell_changed(&mut self, all: Vec<Which>) {
         let mut told: Vec<&'static str> = Vec::new();
         for which in all {
@@ -335,6 +332,9 @@ impl Link<'_> {
                 continue;
             }
             told.push(method);
+            for which in Which::changed_by(method) {
+                self.lists.adopt(which);
+            }
             for line in self.change_lines(method) {
                 self.push(Output::ToClient(line));
             }

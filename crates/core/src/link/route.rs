@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::own::{Own, Purpose};
-use super::state::{Because, Client, Closing, Life, Silence, Stage};
+use super::state::{Because, Closing, Life, Silence, Stage};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{Junk, What};
@@ -117,7 +117,9 @@ impl Link<'_> {
                 up.health.heard(now);
                 self.knows_probes = up.health.knows();
             }
-            Life::Closing(closing) if closing.client == Client::Released => return Route::Drop,
+            // Whoever of its tree speaks after the server's end speaks for nobody: what it owed is settled.
+            Life::Closing(closing) if closing.is_over() => return Route::Drop,
+            Life::Swapping(swapping) if swapping.is_over() => return Route::Drop,
             Life::Closing(_) | Life::Swapping(_) => {}
             Life::Absent { .. }
             | Life::Waiting { .. }
@@ -127,6 +129,10 @@ impl Link<'_> {
         }
         if self.limits.hibernate_ms > 0 {
             self.tasks.seen(now, line);
+        }
+        if self.changed.is_some() && matches!(frame.kind, Kind::Response | Kind::Error) {
+            // It is up, be it good or bad.
+            self.changed = None;
         }
         let route = match frame.kind {
             Kind::Request => self.server_asks(frame, line),
@@ -152,12 +158,21 @@ impl Link<'_> {
         route
     }
 
+    /// The server wrote something, be it a part of a line: it is there.
+    pub fn server_wrote(&mut self, now: Moment) {
+        if let Life::Up(up) = &mut self.life {
+            up.health.heard(now);
+        }
+    }
+
     /// Learns what is known of a long line from the server before it is forwarded: may it go on?
     pub fn server_known(&mut self, frame: Option<&Frame<'_>>) -> Route {
         match &self.life {
-            Life::Up(_) | Life::Swapping(_) => {}
-            Life::Closing(closing) if closing.client == Client::Reading => {}
+            Life::Up(_) => {}
+            Life::Swapping(swapping) if !swapping.is_over() => {}
+            Life::Closing(closing) if !closing.is_over() => {}
             Life::Closing(_)
+            | Life::Swapping(_)
             | Life::Absent { .. }
             | Life::Waiting { .. }
             | Life::Resting
@@ -280,6 +295,9 @@ impl Link<'_> {
                 Route::Forward
             }
             Kind::Batch => {
+                if !self.has_room(line) {
+                    return Route::Hold;
+                }
                 self.head.spoken = 1;
                 batch::each_member(line, |member| {
                     if let (Kind::Request, Id::Token(id)) = (member.kind, member.id) {
@@ -371,14 +389,13 @@ impl Link<'_> {
         held
     }
 
-    /// Forgets a request that waits within us: it has its answer, or needs none.
+    /// Forgets a message that waits within us: its request has its answer, or needs none. Of a batch, all members came at
+    /// one time, so that what is answered for one of them is answered for all.
     pub(super) fn let_go(&mut self, id: &[u8]) {
         self.held.retain(|line| {
-            let mut scanner = Scanner::new();
-            scanner.feed(line);
-            let frame = scanner.frame();
-            let same = matches!(frame.id, Id::Token(held) if token::same(held, id));
-            !(frame.kind == Kind::Request && same)
+            let mut found = false;
+            each_request(line, |held, _| found |= token::same(held, id));
+            !found
         });
         self.held_bytes = self.held.iter().map(Vec::len).sum();
     }
@@ -448,9 +465,7 @@ impl Link<'_> {
     fn notified(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
         let method = frame.method.as_deref().unwrap_or_default();
         match method {
-            "notifications/progress" if self.replaying() || !self.again.may_progress(line) => {
-                Route::Drop
-            }
+            "notifications/progress" if !self.again.may_progress(line) => Route::Drop,
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
             _ => {
@@ -548,15 +563,26 @@ impl Link<'_> {
         if full || line.is_empty() {
             return Route::Hold;
         }
-        if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
-            let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
-            if self.inflight.open(id, tracked, HELD, now) == Opened::Full {
+        if matches!(frame.kind, Kind::Request | Kind::Batch) {
+            if !self.has_room(line) {
                 return Route::Hold;
             }
+            each_request(line, |id, tracked| {
+                self.inflight.open(id, tracked, HELD, now);
+            });
         }
         self.held_bytes += line.len();
         self.held.push_back(line.to_vec());
         Route::Drop
+    }
+
+    /// Whether every request of a message can be tracked.
+    fn has_room(&self, line: &[u8]) -> bool {
+        let mut wanted = 0;
+        each_request(line, |id, _| {
+            wanted += usize::from(self.inflight.get(id).is_none());
+        });
+        wanted <= self.inflight.room()
     }
 
     /// A message of the client's while nobody is there to take it: a request wakes the server.
@@ -620,6 +646,7 @@ impl Link<'_> {
             return Route::Forward;
         };
         self.on_way.answer = true;
+        self.served_by = self.head.generation;
         if frame.kind == Kind::Response {
             self.learn(id, entry.method, line);
         }
@@ -659,7 +686,8 @@ impl Link<'_> {
             Tracked::Discover => self.learn_discover(line),
             Tracked::SetLevel => {
                 if let Some(request) = self.again.line(id) {
-                    self.keepsakes.put(Kept::Level, b"", request);
+                    let request = envelope::without_progress(request);
+                    self.keepsakes.put(Kept::Level, b"", &request);
                 }
             }
             Tracked::Subscribe => {
@@ -667,8 +695,9 @@ impl Link<'_> {
                     && let Some(uri) = envelope::uri(request)
                 {
                     if envelope::method(request).as_deref() == Some("resources/subscribe") {
+                        let request = envelope::without_progress(request);
                         self.keepsakes
-                            .put(Kept::Subscription, uri.as_bytes(), request);
+                            .put(Kept::Subscription, uri.as_bytes(), &request);
                     } else {
                         self.keepsakes.remove(Kept::Subscription, uri.as_bytes());
                     }
@@ -695,20 +724,6 @@ impl Link<'_> {
             || self.keepsakes.each(Kept::Listen).next().is_some()
     }
 
-    /// Whether the server is being told what its predecessor knew.
-    fn replaying(&self) -> bool {
-        match &self.life {
-            Life::Up(up) => matches!(up.stage, Stage::Greeting { .. } | Stage::Replaying { .. }),
-            Life::Absent { .. }
-            | Life::Swapping(_)
-            | Life::Waiting { .. }
-            | Life::Resting
-            | Life::Abandoned(_)
-            | Life::Closing(_)
-            | Life::Finished => false,
-        }
-    }
-
     /// Tells the health whether the server has work.
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
@@ -722,6 +737,24 @@ impl Link<'_> {
                 up.health.idle(now);
             }
         }
+    }
+}
+
+/// Shows the ids of the requests in a line, be it a batch.
+fn each_request(line: &[u8], mut show: impl FnMut(&[u8], Tracked)) {
+    let mut one = |frame: &Frame<'_>| {
+        if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
+            let method = frame.method.as_deref().unwrap_or_default();
+            show(id, Tracked::of(method));
+        }
+    };
+    let mut scanner = Scanner::new();
+    scanner.feed(line);
+    let frame = scanner.frame();
+    if frame.kind == Kind::Batch {
+        batch::each_member(line, |member| one(&member));
+    } else {
+        one(&frame);
     }
 }
 

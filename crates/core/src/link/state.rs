@@ -109,6 +109,8 @@ pub(super) struct GivenUp {
     pub window_ms: u64,
     pub last: String,
     pub stderr_tail: Vec<String>,
+    /// The change that it does not start after, if it is that.
+    pub changed: Option<String>,
     pub probe_ms: u64,
     pub probe_at: Option<Moment>,
 }
@@ -124,6 +126,20 @@ pub(super) struct Closing {
     pub server: Server,
 }
 
+impl Swapping {
+    /// Whether nothing that the generation says reaches the client any more.
+    pub fn is_over(&self) -> bool {
+        matches!(self.server, Server::Gone)
+    }
+}
+
+impl Closing {
+    /// The same.
+    pub fn is_over(&self) -> bool {
+        self.client == Client::Released || matches!(self.server, Server::Gone)
+    }
+}
+
 /// Why requests are answered by us.
 #[derive(Debug)]
 pub(super) enum Because {
@@ -135,6 +151,7 @@ pub(super) enum Because {
         status: Status,
         stderr_tail: Vec<String>,
         restarted: bool,
+        tries: u32,
     },
     /// An earlier generation died with the same request.
     Poisoned {
@@ -198,12 +215,14 @@ impl Because {
                 status,
                 stderr_tail,
                 restarted,
+                tries,
             } => Why::ServerExit {
                 name,
                 status: *status,
                 stderr_tail,
                 restarted: *restarted,
                 poisoned: false,
+                tries: *tries,
             },
             Self::Poisoned {
                 status,
@@ -214,6 +233,7 @@ impl Because {
                 stderr_tail,
                 restarted: true,
                 poisoned: true,
+                tries: 0,
             },
             Self::Abandoned(given_up) => given_up.why(name),
             Self::Renewed(why) => Why::Renewed { name, why },
@@ -242,6 +262,7 @@ impl GivenUp {
             window_ms: self.window_ms,
             last: &self.last,
             stderr_tail: &self.stderr_tail,
+            changed: self.changed.as_deref(),
             probe_ms: self.probe_ms,
         }
     }

@@ -103,6 +103,16 @@ pub fn uri(line: &[u8]) -> Option<Cow<'_, str>> {
     Members::of_line(line)?.object("params")?.text("uri")
 }
 
+/// A request as it is repeated on somebody else's behalf: without the progress token, which nobody waits for.
+pub fn without_progress(line: &[u8]) -> Vec<u8> {
+    let spliced = || {
+        progress_token(line)?;
+        let params = Members::of_line(line)?.object("params")?;
+        splice(line, params.get("_meta")?.get().as_bytes(), &meta(line)?)
+    };
+    spliced().unwrap_or_else(|| line.to_vec())
+}
+
 /// The `_meta` of a request, raw, for requests of ours: without the progress token, which belongs to that one request.
 pub fn meta(line: &[u8]) -> Option<Vec<u8>> {
     let params = Members::of_line(line)?.object("params")?;
@@ -370,6 +380,8 @@ mod tests {
         assert_eq!(progress_token(call), Some(&b"\"t\""[..]));
         assert_eq!(uri(call).as_deref(), Some("a:/"));
         assert_eq!(meta(call).as_deref(), Some(&b"{}"[..]));
+        assert_eq!(progress_token(&without_progress(call)), None);
+        assert_eq!(without_progress(b"{}"), b"{}");
         assert!(has_param(call, &["x", "task"]) && !has_param(call, &["x"]));
         let note =
             br#"{"method":"notifications/progress","params":{"progressToken":7,"progress":0.5}}"#;

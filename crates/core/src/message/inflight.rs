@@ -248,6 +248,12 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         self.open
     }
 
+    /// How many more can be opened.
+    pub fn room(&self) -> usize {
+        let all = self.slots.as_ref().len().min(IN_FLIGHT_MAX);
+        all.saturating_sub(self.index.len())
+    }
+
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.open == 0

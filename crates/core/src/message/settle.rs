@@ -50,6 +50,8 @@ pub enum Why<'a> {
         restarted: bool,
         /// Whether an earlier generation died of this very request, too.
         poisoned: bool,
+        /// How often it was started before it was given up; 0 or 1 if that says nothing.
+        tries: u32,
     },
     /// The server has died too often.
     Abandoned {
@@ -63,6 +65,8 @@ pub enum Why<'a> {
         last: &'a str,
         /// Its last words.
         stderr_tail: &'a [String],
+        /// The watched file whose change it does not start after, if it is that.
+        changed: Option<&'a str>,
         /// After how long it is tried once more; 0: never.
         probe_ms: u64,
     },
@@ -80,7 +84,7 @@ pub enum Why<'a> {
         /// How long it took.
         ms: u64,
     },
-    /// The next generation cannot go on with the client's session.
+    /// The server cannot go on with the client's session.
     Differs {
         /// The server's name.
         name: &'a str,
@@ -219,13 +223,16 @@ impl Why<'_> {
                 stderr_tail,
                 restarted,
                 poisoned,
+                tries,
             } => {
+                let given_up = format!("it was started {tries} times and is not started again");
                 let next = match (restarted, poisoned) {
                     (true, true) => {
                         "an earlier generation had died with the same request, so it is not sent a third time; the server is started \
                          again, what it held in memory is lost"
                     }
                     (true, false) => "it is started again, what it held in memory is lost",
+                    (false, _) if tries > 1 => &given_up,
                     (false, _) => "it is not started again",
                 };
                 let effect = effect(method);
@@ -252,6 +259,7 @@ impl Why<'_> {
                 window_ms,
                 last,
                 stderr_tail,
+                changed,
                 probe_ms,
             } => {
                 let again = match probe_ms {
@@ -259,8 +267,19 @@ impl Why<'_> {
                     ms => format!("it is tried again every {}", time(ms)),
                 };
                 let quoted = quoted(stderr_tail);
+                if let Some(path) = changed {
+                    return format!(
+                        "MCP server '{name}' is not running: {path} has changed, and what is there now does not start ({last}); the \
+                         version before it was ended, {word} was not sent to anybody; mend the file: it is started as soon as a watched \
+                         file changes; besides, {again}{quoted}"
+                    );
+                }
+                let times = match deaths {
+                    1 => "once".to_string(),
+                    deaths => format!("{deaths} times"),
+                };
                 format!(
-                    "MCP server '{name}' is not running: it ended {deaths} times within {}, last with {last}; {word} was not sent to it; \
+                    "MCP server '{name}' is not running: it ended {times} within {}, last: {last}; {word} was not sent to it; \
                      {again}; mend it, then `mainstay restart {name}` starts it at once; `mainstay events --server {name}` tells the whole \
                      story{quoted}",
                     time(window_ms)
@@ -495,6 +514,7 @@ mod tests {
             stderr_tail: &[],
             restarted: true,
             poisoned: false,
+            tries: 0,
         };
         let text = "MCP server 'files' ended (SIGKILL) while handling tools/call; it is started again, what it held in memory is lost; \
                     the request may or may not have taken effect, so check before repeating it; `mainstay events --server files` tells the whole story";
@@ -521,6 +541,7 @@ mod tests {
             stderr_tail: &tail,
             restarted: false,
             poisoned: false,
+            tries: 0,
         };
         assert_eq!(
             told("1.0", Tracked::List, false, &why),
@@ -538,6 +559,7 @@ mod tests {
             stderr_tail: &[],
             restarted: true,
             poisoned: false,
+            tries: 0,
         };
         assert!(told("1", Tracked::Other, true, &why).ends_with(
             "\"data\":{\"proxy\":\"mainstay\",\"reason\":\"server_exit\",\"exit\":{\"signal\":9},\"restarted\":true,\"retried\":false,\"safeToRetry\":false}}}\n"
@@ -624,6 +646,7 @@ mod tests {
             stderr_tail: &tail,
             restarted: true,
             poisoned: false,
+            tries: 0,
         };
         let line = told("1", Tracked::ToolsCall, false, &why);
         assert_eq!(line.matches('\n').count(), 1);

@@ -11,13 +11,10 @@ use memchr::memmem;
 
 use super::envelope::Members;
 use crate::clock::Moment;
+use crate::limits::{TASK_MS, TASKS_MAX};
 
 /// The key in a result's `_meta` that says which task it is the result of.
 const RELATED_KEY: &str = "io.modelcontextprotocol/related-task";
-/// How long a task counts without any news of it, if its server does not say how long it is kept.
-const UNTOLD_MS: u64 = 3_600_000;
-/// Tasks that are known at once; of more, the one that would end first is forgotten.
-const TASKS_MAX: usize = 1_024;
 
 /// The open tasks of one generation.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +49,7 @@ impl Tasks {
                 self.open.remove(&first);
             }
         }
-        let until = now.after_ms(kept_ms.unwrap_or(UNTOLD_MS));
+        let until = now.after_ms(kept_ms.unwrap_or(TASK_MS));
         self.open.insert(id, until);
     }
 }

@@ -6,12 +6,7 @@
 use alloc::collections::VecDeque;
 
 use crate::clock::Moment;
-use crate::limits::Limits;
-
-/// Waiting times after the first, second … death within a window.
-const STEPS_MS: [u64; 6] = [0, 250, 500, 1_000, 2_000, 4_000];
-/// A generation that lived this long has shown that it can: the waiting begins anew, the budget does not.
-const STEADY_MS: u64 = 5_000;
+use crate::limits::{BACKOFF_MS, Limits, STEADY_MS};
 
 /// What follows a death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +37,12 @@ impl Budget {
         }
     }
 
-    /// A generation died after it had been up for so long.
-    pub fn died(&mut self, now: Moment, up_ms: u64) -> Next {
+    /// A generation died after it had been up for so long, and had served the client or not.
+    pub fn died(&mut self, now: Moment, up_ms: u64, served: bool) -> Next {
         self.deaths
             .retain(|&death| now.ms_since(death) < self.window_ms);
         self.deaths.push_back(now);
-        self.in_a_row = if up_ms >= STEADY_MS {
+        self.in_a_row = if served || up_ms >= STEADY_MS {
             1
         } else {
             self.in_a_row + 1
@@ -55,8 +50,8 @@ impl Budget {
         if self.deaths.len() >= self.most {
             return Next::GiveUp;
         }
-        let step = self.in_a_row.min(STEPS_MS.len()) - 1;
-        Next::At(now.after_ms(STEPS_MS[step]))
+        let step = self.in_a_row.min(BACKOFF_MS.len()) - 1;
+        Next::At(now.after_ms(BACKOFF_MS[step]))
     }
 
     /// Deaths within the window, as far as it was looked at.
@@ -91,11 +86,14 @@ mod tests {
     fn deaths_in_a_row_wait_longer_and_end_in_giving_up() {
         let mut budget = budget(5);
         for wait in [0, 250, 500, 1_000] {
-            assert_eq!(budget.died(at(1_000), 10), Next::At(at(1_000 + wait)));
+            assert_eq!(
+                budget.died(at(1_000), 10, false),
+                Next::At(at(1_000 + wait))
+            );
         }
-        assert_eq!(budget.died(at(2_000), 10), Next::GiveUp);
+        assert_eq!(budget.died(at(2_000), 10, false), Next::GiveUp);
         budget.forgive();
-        assert_eq!(budget.died(at(3_000), 10), Next::At(at(3_000)));
+        assert_eq!(budget.died(at(3_000), 10, false), Next::At(at(3_000)));
     }
 
     #[test]
@@ -103,7 +101,7 @@ mod tests {
         let mut budget = budget(100);
         let mut last = Next::GiveUp;
         for _ in 0..20 {
-            last = budget.died(at(7), 0);
+            last = budget.died(at(7), 0, false);
         }
         assert_eq!(last, Next::At(at(4_007)));
     }
@@ -111,9 +109,17 @@ mod tests {
     #[test]
     fn a_steady_generation_waits_for_nothing_but_is_counted() {
         let mut budget = budget(3);
-        assert_eq!(budget.died(at(10_000), 9_000), Next::At(at(10_000)));
-        assert_eq!(budget.died(at(20_000), 9_000), Next::At(at(20_000)));
-        assert_eq!(budget.died(at(30_000), 9_000), Next::GiveUp);
+        assert_eq!(budget.died(at(10_000), 9_000, false), Next::At(at(10_000)));
+        assert_eq!(budget.died(at(20_000), 9_000, false), Next::At(at(20_000)));
+        assert_eq!(budget.died(at(30_000), 9_000, false), Next::GiveUp);
+    }
+
+    #[test]
+    fn a_generation_that_has_served_is_followed_at_once() {
+        let mut budget = budget(9);
+        for _ in 0..5 {
+            assert_eq!(budget.died(at(10), 3, true), Next::At(at(10)));
+        }
     }
 
     #[test]
@@ -121,14 +127,14 @@ mod tests {
         let mut budget = budget(2);
         for minute in 0..10 {
             let now = at(minute * 60_000);
-            assert_eq!(budget.died(now, 59_000), Next::At(now));
+            assert_eq!(budget.died(now, 59_000, false), Next::At(now));
         }
         assert_eq!(budget.deaths(), 1);
     }
 
     #[test]
     fn no_budget_means_never_again() {
-        assert_eq!(budget(0).died(at(0), 0), Next::GiveUp);
-        assert_eq!(budget(1).died(at(0), 0), Next::GiveUp);
+        assert_eq!(budget(0).died(at(0), 0, false), Next::GiveUp);
+        assert_eq!(budget(1).died(at(0), 0, false), Next::GiveUp);
     }
 }

@@ -13,10 +13,7 @@
 //! - Time that nobody watched proves nothing: a wait that ends much too late begins again.
 
 use crate::clock::Moment;
-use crate::limits::Limits;
-
-/// Processor time of the tree, in milliseconds, that is a sign of life: one tick of the kernel's accounting.
-pub const ALIVE_CPU_MS: u64 = 10;
+use crate::limits::{ALIVE_CPU_MS, Limits};
 
 /// What is known about a server and probes. It outlives a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

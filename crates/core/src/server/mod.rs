@@ -2,4 +2,5 @@
 
 pub mod backoff;
 pub mod health;
+pub mod oom;
 pub mod stop;

@@ -26,7 +26,10 @@ impl Keeper<'_> {
                 .and_then(|server| server.stdout.as_ref())
             {
                 // A broken pipe on our reading side is an end like any other.
-                step |= self.down.fill(stdout, cx).unwrap_or(true);
+                if self.down.fill(stdout, cx).unwrap_or(true) {
+                    self.link.server_wrote(self.now);
+                    step = true;
+                }
             }
             let Self {
                 down,
@@ -44,16 +47,14 @@ impl Keeper<'_> {
                 step |= self.perform(cx);
             }
             step |= self.write_client(cx);
-            let mid_line = self.down.mid_line() || self.down.torn();
-            if self.link.mid_line().to_client() != mid_line {
-                self.link.mid_line().set_to_client(mid_line);
-            }
             moved |= step;
         }
         if moved && self.note_at.is_none() {
             self.note_at = Some(self.noted_at.after_ms(NOTE_AGAIN_MS));
         }
+        // What waits behind lines of ours is routed in its turn, and the end comes after it.
         if self.down.ended()
+            && (self.to_client.is_empty() || self.client_out.is_none())
             && let Some(server) = &mut self.server
             && server.stdout.take().is_some()
         {
@@ -80,6 +81,10 @@ impl Keeper<'_> {
             return false;
         };
         let mut moved = false;
+        if !self.down.flushed() || !self.to_client.is_empty() {
+            // Noted before it is so: whoever takes over then writes a newline too many, which harms less than half a line.
+            self.link.mid_line().set_to_client(true);
+        }
         let mut result = self
             .down
             .drain(out, cx, |_| ())
@@ -95,7 +100,7 @@ impl Keeper<'_> {
             match out.poll_write(cx, self.to_client.make_contiguous()) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
-                    self.to_client.drain(..len);
+                    self.ours_torn = self.to_client.drain(..len).next_back() != Some(b'\n');
                     moved = true;
                     if self.to_client.is_empty() {
                         self.link.written();
@@ -103,6 +108,10 @@ impl Keeper<'_> {
                 }
                 Poll::Ready(Err(error)) => result = Err(error),
             }
+        }
+        let mid_line = self.down.mid_line() || self.down.torn() || self.ours_torn;
+        if self.link.mid_line().to_client() != mid_line {
+            self.link.mid_line().set_to_client(mid_line);
         }
         if result.is_err() {
             // Nobody reads our stdout any more.
@@ -166,11 +175,14 @@ impl Keeper<'_> {
         step || moved && self.up.full()
     }
 
-    /// A client that has left behind a full buffer: its EOF cannot be read before a server that does not read. As long
-    /// as the server takes something it is only slow; one that takes nothing for its grace must not hide the EOF.
+    /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be
+    /// reached before a server that does not read. As long as something is taken it is only slow; if nothing is for its
+    /// grace, that must not hide the EOF.
     fn left_unread(&mut self, moved: bool, cx: &mut Context<'_>) -> bool {
         let hung_up = |client: &Port| client.poll_hung_up(cx);
-        if moved || !self.up.full() || !self.client_in.as_ref().is_some_and(hung_up) {
+        let left = (self.up.ended() && self.up.holds())
+            || (self.up.full() && self.client_in.as_ref().is_some_and(hung_up));
+        if moved || !left {
             self.unread_until = None;
             return false;
         }
@@ -214,7 +226,7 @@ impl Keeper<'_> {
             return moved;
         };
         if broken || (server.stdin_closing && self.up.flushed() && self.to_server.is_empty()) {
-            server.stdin = None;
+            server.close_stdin();
         }
         if broken {
             // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.

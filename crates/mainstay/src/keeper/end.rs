@@ -1,10 +1,11 @@
 //! Ends: of the server, of its tree, and what must be passed on before each is told.
 
-use std::os::fd::AsFd;
 use std::task::Context;
 
 use mainstay_core::event::{OutOfMemory, Status};
 use mainstay_core::link::{Exited, Input};
+use mainstay_core::server::oom::{self, Kills};
+use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::{clock, identity};
 
 use super::server::{Ended, Running};
@@ -46,7 +47,8 @@ impl Keeper<'_> {
 
     /// Once all that the dead server wrote has been passed on, the link is told of its end; then of the empty tree.
     pub(super) fn tell_exit(&mut self) {
-        let dry = self.down.ended()
+        let read = |server: &Running| server.stdout.is_none();
+        let dry = self.server.as_ref().is_some_and(read)
             || (self.down.dry() && self.to_client.is_empty())
             || self.client_out.is_none();
         let grace = self.plan.limits.grace_term_ms;
@@ -66,6 +68,8 @@ impl Keeper<'_> {
                 self.end_torn_line();
                 self.give_unread();
             }
+            // It may have said them after the last look at its stderr.
+            self.drain_last_words();
             let stderr_tail = self.stderr.tail();
             let out_of_memory = self.out_of_memory(status);
             self.handle(Input::Exited(Exited {
@@ -128,6 +132,8 @@ impl Keeper<'_> {
         self.now = clock::now();
         self.drain_last_words();
         self.tell_last_exit();
+        // Whoever served on after the server's own end is gone, too.
+        self.end_torn_line();
         self.handle(Input::TreeEmpty { ended: count, left });
     }
 
@@ -164,17 +170,10 @@ impl Keeper<'_> {
 
     /// The lines that the server has not read, and that nobody else can read any more.
     pub(super) fn unread_lines(&self) -> Vec<u8> {
-        let Some(Running {
-            stdin: Some(stdin), ..
-        }) = &self.server
-        else {
+        let Some(unread) = self.server.as_ref().and_then(Running::unread_bytes) else {
             return Vec::new();
         };
-        if self.server.as_ref().is_some_and(Running::stdin_has_readers) {
-            return Vec::new();
-        }
-        let unread = rustix::io::ioctl_fionread(stdin.as_fd()).unwrap_or(0);
-        let mut lines = self.sent.lines(unread as usize);
+        let mut lines = self.sent.lines(unread);
         lines.extend_from_slice(self.up.unsent());
         lines
     }
@@ -192,16 +191,16 @@ impl Keeper<'_> {
     /// Whether memory had run out when the server was killed, by the counters of its leaf or of the machine.
     fn out_of_memory(&self, status: Status) -> Option<OutOfMemory> {
         let server = self.server.as_ref()?;
-        if !matches!(status, Status::Signal { number: 9, .. }) {
-            return None;
-        }
-        let rose = |before: Option<u64>, now: Option<u64>| now > before && before.is_some();
         let (leaf, machine) = server.oom_kills;
-        if rose(leaf, server.tree.oom_kills()) {
-            return Some(OutOfMemory::Tree);
-        }
-        (leaf.is_none() && rose(machine, mainstay_os::measure::oom_kills_of_the_machine()))
-            .then_some(OutOfMemory::Machine)
+        let leaf = Kills {
+            before: leaf,
+            now: server.tree.oom_kills(),
+        };
+        let machine = Kills {
+            before: machine,
+            now: oom_kills_of_the_machine(),
+        };
+        oom::verdict(status, self.link.descending(), leaf, machine)
     }
 
     /// What a killed server still had in its pipes.

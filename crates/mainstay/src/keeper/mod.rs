@@ -37,6 +37,7 @@ use mainstay_core::link::{Input, Link};
 use mainstay_core::message::remembered::Remembered;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
+use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::record::Region;
 use mainstay_os::signals::{ENDING, Signals};
 use mainstay_os::{clock, identity};
@@ -120,6 +121,8 @@ struct Keeper<'p> {
     down: Pump,
     /// Lines of ours to the client and to the server.
     to_client: VecDeque<u8>,
+    /// The client has a part of the first line of these.
+    ours_torn: bool,
     to_server: VecDeque<u8>,
     /// What went into the server's stdin last.
     sent: Sent,
@@ -141,8 +144,6 @@ struct Keeper<'p> {
     client: Option<Identity>,
     control: Control,
     upkeep: Upkeep,
-    /// The guard has been told that it may go on.
-    guard_told: bool,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
     timer_at: Option<Moment>,
@@ -207,6 +208,7 @@ impl<'p> Keeper<'p> {
             up: Pump::recorded(parts.inbox, mid_line),
             down: Pump::own(),
             to_client: VecDeque::new(),
+            ours_torn: false,
             to_server: VecDeque::new(),
             sent: Sent::new(),
             unread: Vec::new(),
@@ -223,7 +225,6 @@ impl<'p> Keeper<'p> {
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
             upkeep: Upkeep::new(plan),
-            guard_told: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
             note_at: None,
@@ -260,7 +261,10 @@ impl<'p> Keeper<'p> {
             let mut again = self.pump_down(cx);
             // What an answer has set free goes out before the client's next lines.
             again |= self.perform(cx);
+            let generation = self.link.generation();
             again |= self.pump_up(cx);
+            // A generation that was started meanwhile has not been looked at yet.
+            again |= generation != self.link.generation();
             // Answers of our own to what the client has just asked.
             again |= !self.to_client.is_empty() && self.write_client(cx);
             again |= self.stderr.poll(cx);
@@ -274,6 +278,10 @@ impl<'p> Keeper<'p> {
             again |= !self.to_client.is_empty() && self.write_client(cx);
             if self.shown != self.link.word() {
                 self.write_card();
+                if self.shown == "resting" {
+                    // What was needed for the server is not needed now.
+                    self.note_members();
+                }
             }
             if self.done() {
                 return Poll::Ready(Turn::Done);
@@ -344,6 +352,10 @@ impl<'p> Keeper<'p> {
                 .collect();
             // Best effort: without it only the sweep after a double kill sees less.
             drop(entry.members(&members));
+        }
+        if let Some(server) = &mut self.server {
+            // Whoever the machine has killed before now is not ours.
+            server.oom_kills.1 = oom_kills_of_the_machine();
         }
         if let Some(stdout) = self
             .server

@@ -113,7 +113,7 @@ impl Keeper<'_> {
 
     /// The guard may go on to what can wait until a server runs, and holds the link's lock, too.
     fn tell_guard(&mut self) {
-        if std::mem::replace(&mut self.guard_told, true) {
+        if std::mem::replace(&mut self.upkeep.guard_told, true) {
             return;
         }
         let lock = self.entry.as_ref().map(Entry::lent);

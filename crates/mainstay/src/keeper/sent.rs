@@ -15,6 +15,8 @@ pub struct Sent {
     at: usize,
     /// How many are there.
     len: usize,
+    /// Whether there were more.
+    overwritten: bool,
 }
 
 impl Sent {
@@ -24,17 +26,20 @@ impl Sent {
             ring: vec![0; PIPE_BYTES].into_boxed_slice(),
             at: 0,
             len: 0,
+            overwritten: false,
         }
     }
 
     /// These were sent.
     pub fn add(&mut self, bytes: &[u8]) {
         let size = self.ring.len();
+        self.overwritten |= bytes.len() > size;
         let bytes = &bytes[bytes.len().saturating_sub(size)..];
         let (first, rest) = bytes.split_at(bytes.len().min(size - self.at));
         self.ring[self.at..self.at + first.len()].copy_from_slice(first);
         self.ring[..rest.len()].copy_from_slice(rest);
         self.at = (self.at + bytes.len()) % size;
+        self.overwritten |= self.len + bytes.len() > size;
         self.len = size.min(self.len + bytes.len());
     }
 
@@ -49,7 +54,7 @@ impl Sent {
         while from < self.len && byte(from + 1) != b'\n' {
             from += 1;
         }
-        if from == self.len && self.len == self.ring.len() {
+        if from == self.len && self.overwritten {
             // Its beginning has been overwritten: on to the next line.
             while from > 0 && byte(from) != b'\n' {
                 from -= 1;
@@ -61,7 +66,7 @@ impl Sent {
 
     /// A new generation has not been sent anything.
     pub fn clear(&mut self) {
-        (self.at, self.len) = (0, 0);
+        (self.at, self.len, self.overwritten) = (0, 0, false);
     }
 
     /// Nothing is on its way: the memory is given back until it is needed again.
@@ -80,6 +85,7 @@ mod tests {
             ring: vec![0; 10].into_boxed_slice(),
             at: 0,
             len: 0,
+            overwritten: false,
         };
         for part in bytes {
             sent.add(part.as_bytes());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Status, Usage};
@@ -13,7 +13,8 @@ use mainstay_os::spawn::{self, OOM_RAISE, SpawnError, Stage};
 use mainstay_os::tier;
 use mainstay_os::tree::Tree;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::ioctl_fionread;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use super::plan::Plan;
@@ -36,6 +37,8 @@ pub struct Running {
     pub why_not: Vec<WhyNot>,
     /// Its stdin, until it is closed.
     pub stdin: Option<Port>,
+    /// The other end of its stdin once that is closed: what it leaves unread can be counted still.
+    pub stdin_rest: Option<OwnedFd>,
     /// Its stdin is to be closed once all that is routed has been written.
     pub stdin_closing: bool,
     /// Its stdout, until its end.
@@ -109,6 +112,7 @@ pub fn start(
         tier: spawned.tier,
         why_not: spawned.why_not,
         stdin: Some(port(stdin.1, Way::Out)?),
+        stdin_rest: None,
         stdin_closing: false,
         stdout: Some(port(stdout.0, Way::In)?),
         exit: None,
@@ -120,6 +124,26 @@ pub fn start(
 }
 
 impl Running {
+    /// Closes its stdin.
+    pub fn close_stdin(&mut self) {
+        if let Some(stdin) = self.stdin.take() {
+            // A reader of our own keeps no other reader from seeing the end; without one, less is known at a death.
+            let path = format!("/proc/self/fd/{}", stdin.as_fd().as_raw_fd());
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            self.stdin_rest = rustix::fs::open(path, flags, Mode::empty()).ok();
+        }
+    }
+
+    /// How many bytes of its stdin nobody has read; none while somebody may read them yet.
+    pub fn unread_bytes(&self) -> Option<usize> {
+        let unread = match (&self.stdin, &self.stdin_rest) {
+            (Some(stdin), _) if !self.stdin_has_readers() => ioctl_fionread(stdin.as_fd()),
+            (None, Some(rest)) if self.tree.members().is_empty() => ioctl_fionread(rest),
+            (Some(_), _) | (None, Some(_) | None) => return None,
+        };
+        Some(unread.unwrap_or(0) as usize)
+    }
+
     /// Whether somebody still reads the server's stdin.
     pub fn stdin_has_readers(&self) -> bool {
         let Some(stdin) = &self.stdin else {

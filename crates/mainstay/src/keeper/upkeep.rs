@@ -7,6 +7,7 @@ use std::task::Context;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Renewing;
+use mainstay_core::limits::MEMORY_EVERY_MS;
 use mainstay_core::link::Input;
 use mainstay_os::watch_files::FileWatcher;
 
@@ -14,9 +15,6 @@ use super::watch::Watched;
 use super::{Keeper, Plan};
 use crate::recollection::{Configuration, Recollection};
 use crate::registry::control::Answer;
-
-/// How often a tree's memory is looked at, if it is limited.
-const MEMORY_EVERY_MS: u64 = 1_000;
 
 /// The state of all that.
 #[derive(Default)]
@@ -28,6 +26,8 @@ pub struct Upkeep {
     record: Option<Recollection>,
     /// The generation that somebody wants to see replaced.
     replacing: Option<u32>,
+    /// The guard has been told that it may go on.
+    pub guard_told: bool,
 }
 
 impl Upkeep {

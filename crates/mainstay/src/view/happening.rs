@@ -153,10 +153,14 @@ fn told_of_life(what: &What) -> Told {
             let deaths = count(abandoned.deaths, "death");
             let window = fine(abandoned.window_ms);
             let last = one_line(&abandoned.last, DETAIL_CHARS);
-            (
-                Tone::Bad,
-                format!("{deaths} within {window}, last: {last}{again}"),
-            )
+            let text = match &abandoned.changed {
+                Some(path) => format!(
+                    "{} has changed and does not start: {last}; waits for the next change{again}",
+                    one_line(path, DETAIL_CHARS)
+                ),
+                None => format!("{deaths} within {window}, last: {last}{again}"),
+            };
+            (Tone::Bad, text)
         }
         What::ListChanged(changed) => (
             Tone::Plain,

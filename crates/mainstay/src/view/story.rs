@@ -373,7 +373,7 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
                 lines.push(format!("{left} left of its tree after {ms}{names}"));
             }
             What::Replayed(_) | What::Differs(_) | What::Abandoned(_) | What::ListChanged(_) => {
-                lines.push(Happening::of(event).text)
+                lines.push(Happening::of(event).text);
             }
             What::Sweep(_)
             | What::Signal(_)

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsString;
+use std::fs;
 use std::process::Output;
 
 use mainstay_core::ids::Identity;
@@ -79,7 +80,7 @@ impl Scene {
         handle.signal(Signal::KILL).unwrap();
     }
 
-    /// Stops a generation from outside, so that everything that is asked stays in flight; returns when it is stopped.
+    /// Stops a generation from outside: it reads nothing any more; returns when it is stopped.
     pub fn freeze(&self, generation: u32) {
         let who = self.server(generation);
         Handle::open(who).unwrap().signal(Signal::STOP).unwrap();
@@ -89,25 +90,29 @@ impl Scene {
         });
     }
 
-    /// The server reads from now on and answers nothing: what is asked is in flight and may have taken effect.
+    /// Has the server read on and answer nothing: everything that is asked stays in flight.
     pub fn mute(&mut self) {
-        let line = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/mute\"}\n";
-        self.client.wire.send_bytes(line).unwrap();
+        assert_eq!(self.call("mute", &json!({})), json!({"mute": true}));
     }
 
-    /// Waits until a muted server has read this many messages.
-    pub fn swallowed(&mut self, number: usize) {
-        for _ in 0..number {
-            assert_eq!(self.message()["method"], "notifications/swallowed");
-        }
-    }
-
-    /// Waits until nothing of what the client wrote is left in its pipe: it is in flight.
+    /// Waits until nothing of what the client wrote is left in its pipe.
     pub fn taken(&self) {
         let to = self.client.wire.writer().unwrap();
         until("the client's pipe is empty", || {
             (rustix::io::ioctl_fionread(to).unwrap() == 0).then_some(())
         });
+    }
+
+    /// Bytes that a generation has not read yet.
+    pub fn unread(&self, generation: u32) -> u64 {
+        let stdin = format!("/proc/{}/fd/0", self.server(generation).pid);
+        rustix::io::ioctl_fionread(fs::File::open(stdin).unwrap()).unwrap()
+    }
+
+    /// Waits until the server has read everything that the client wrote so far.
+    pub fn sync(&mut self) {
+        let answer = self.client.wire.request("unruly/sync", &json!({})).unwrap();
+        assert_eq!(answer["error"]["code"], -32601);
     }
 
     /// Waits for the end of a generation; its `exit` event.
@@ -215,12 +220,11 @@ pub fn answers(all: &[Value], id: i64) -> Vec<&Value> {
 
 /// The words of an answer that says what went wrong: an error's message, or the text of a failed tool call.
 pub fn trouble(answer: &Value) -> &str {
-    let text = match answer.get("error") {
-        Some(error) => &error["message"],
-        None => {
-            assert_eq!(answer["result"]["isError"], true, "{answer}");
-            &answer["result"]["content"][0]["text"]
-        }
+    let text = if let Some(error) = answer.get("error") {
+        &error["message"]
+    } else {
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        &answer["result"]["content"][0]["text"]
     };
     text.as_str()
         .unwrap_or_else(|| panic!("no words: {answer}"))

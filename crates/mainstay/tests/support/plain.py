@@ -84,9 +84,10 @@ def after(tool, arguments):
     if tool == "burn":
         while INPUT.probes() < arguments["probes"]:
             INPUT.pull(block=False)
+        note({"burnt": True})
     elif tool == "dribble":
         written = 0
-        while INPUT.probes() < arguments["probes"] and not os.path.exists(arguments.get("until", "")):
+        while written < arguments["bytes"] and INPUT.probes() < arguments["probes"]:
             write(" ")
             written += 1
             INPUT.pull(block=False)
@@ -107,7 +108,7 @@ def call(tool, arguments):
         say({"id": "question", "method": "roots/list"})
     elif tool == "die":
         sys.exit(arguments.get("code", 1))
-    return {"pid": PID}
+    return {"pid": PID, "says": CODE.get("SAYS")}
 
 
 def result_of(method, params):
@@ -153,6 +154,9 @@ def handle(message):
         after(params["name"], params.get("arguments", {}))
 
 
+CODE = {}
+if os.path.exists("src/code.py"):
+    exec(compile(open("src/code.py").read(), "src/code.py", "exec"), CODE)
 note({"started": FLAGS})
 if "--gate" in FLAGS:
     wait_for(FLAGS[FLAGS.index("--gate") + 1])

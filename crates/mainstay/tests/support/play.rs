@@ -167,3 +167,29 @@ pub fn renewal(stage: &Stage, why: &str) -> Value {
 fn is(event: &Value, why: &str) -> bool {
     event["why"] == why || event["why"].get(why).is_some()
 }
+
+/// Options with which an idle server is asked often and soon.
+pub fn probing<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let mut options = vec![
+        "--probe-idle",
+        "20ms",
+        "--probe-wait",
+        "100ms",
+        "--probe-lost",
+        "2",
+    ];
+    options.extend(["--grace-eof", "50ms", "--grace-term", "50ms"]);
+    options.extend(more);
+    options
+}
+
+/// Waits until the server has answered a probe, which is known when the second one is there; its pid.
+pub fn answers_probes(stage: &Stage, client: &mut Client) -> i64 {
+    let server = pid(client);
+    until("two probes", || {
+        let notes = notes(stage);
+        let ping = |note: &&Value| note["pid"] == server && note["heard"]["method"] == "ping";
+        (notes.iter().filter(ping).count() >= 2).then_some(())
+    });
+    server
+}

@@ -9,6 +9,8 @@ import { Session } from './session.mjs';
 const BUDGET = 1000;
 // Deaths in a row make mainstay wait longer before the next start, up to 4 s, which is long for a hundred; `mainstay restart` forgives them.
 const FORGIVEN_AFTER = 3;
+// rmcp's server does not end at EOF while somebody listens, so that each restart takes as long as this.
+const GRACE = '200ms';
 // A call in whose middle there is time enough to kill somebody.
 const SLOW_S = 2;
 const LOOK_EVERY_MS = 5;
@@ -19,7 +21,7 @@ const SEEN_WITHIN_MS = 45_000;
  * under way, in turn. What did not hold, as texts.
  */
 export async function killed(at, client, server, { victim, between, during }) {
-  const options = ['--name', server.id, '--restart-budget', String(BUDGET)];
+  const options = ['--name', server.id, '--restart-budget', String(BUDGET), '--grace-eof', GRACE];
   const session = new Session(client, [at.mainstay, 'run', ...options, '--', ...server.command]);
   const faults = [];
   let kills = 0;

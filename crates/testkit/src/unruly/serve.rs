@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use mainstay_core::clock::Moment;
@@ -28,10 +29,10 @@ pub fn serve(flags: &Flags) -> io::Result<()> {
         record,
         due: Vec::new(),
         heard: false,
-        muted: false,
         calls: 0,
         counted: Counted::default(),
         hold: Hold::default(),
+        mute: false,
     }
     .run()
 }
@@ -42,11 +43,11 @@ struct Server<'a> {
     /// Answers that wait for their moment.
     due: Vec<(Moment, Value)>,
     heard: bool,
-    /// `notifications/mute` came: it reads and answers nothing.
-    muted: bool,
     calls: u64,
     counted: Counted,
     hold: Hold,
+    /// Told to answer nothing any more.
+    mute: bool,
 }
 
 /// How many numbered notifications came, and whether each was the one that was due.
@@ -117,13 +118,6 @@ impl Server<'_> {
             return Ok(());
         };
         self.hold.hear(line);
-        if message["method"] == "notifications/mute" {
-            self.muted = true;
-        } else if self.muted {
-            // Read and not answered: only the client of a test learns that much.
-            let swallowed = json!({"jsonrpc": "2.0", "method": "notifications/swallowed"});
-            return write(format!("{swallowed}\n").as_bytes());
-        }
         if let Value::Array(batch) = message {
             batch.iter().try_for_each(|one| self.message(one))
         } else {
@@ -151,7 +145,9 @@ impl Server<'_> {
             self.hold.cancelled(params);
         }
         match message.get("id") {
-            Some(id) if !self.flags.silent => self.request(id, method, params),
+            Some(id) if !self.flags.silent && (!self.mute || method == SYNC) => {
+                self.request(id, method, params)
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -241,14 +237,29 @@ impl Server<'_> {
                 self.content(id, &json!({"done": true}))
             }
             Outcome::Big(bytes, die_after) => big(id, bytes, die_after),
+            Outcome::HangUp(end) => {
+                self.content(id, &json!({"without": end}))?;
+                let null = OwnedFd::from(File::open("/dev/null")?);
+                match end.as_str() {
+                    "stdin" => rustix::stdio::dup2_stdin(&null)?,
+                    _ => rustix::stdio::dup2_stdout(&null)?,
+                }
+                linger()
+            }
+            Outcome::Mute => {
+                self.content(id, &json!({"mute": true}))?;
+                self.mute = true;
+                Ok(())
+            }
             Outcome::Held => self.content(id, &self.hold.all(self.flags.generation)),
             Outcome::Ask { method, wait } => {
                 let waits = wait.then(|| id.clone());
                 let question = self.hold.ask(&method, &json!({}), waits);
                 self.answer(&question)?;
-                match wait {
-                    true => Ok(()),
-                    false => self.content(id, &json!({"asked": question["id"]})),
+                if wait {
+                    Ok(())
+                } else {
+                    self.content(id, &json!({"asked": question["id"]}))
                 }
             }
             Outcome::News(method) => {
@@ -311,6 +322,9 @@ impl Server<'_> {
         poll_for(&mut fds, span(self.until_due())) > 0
     }
 }
+
+/// The one request that a mute server answers still: whoever has the answer knows that everything before it was read.
+const SYNC: &str = "unruly/sync";
 
 const MODERN: &str = "2026-07-28";
 

@@ -30,6 +30,10 @@ pub enum Outcome {
     Big(u64, Option<u64>),
     /// Everything that is held in memory.
     Held,
+    /// The last answer.
+    Mute,
+    /// An answer, then nothing but living on without this end.
+    HangUp(String),
     /// A question to the client; the answer waits for the client's, or not.
     Ask {
         /// What is asked.
@@ -53,7 +57,7 @@ pub enum Outcome {
 /// How long stdout must take nothing before [`push`] calls it blocked.
 const STALL: Duration = Duration::from_millis(300);
 
-const TOOLS: [(&str, &str); 19] = [
+const TOOLS: [(&str, &str); 21] = [
     ("echo", "says what it was told"),
     ("pid", "who the server is"),
     ("sleep", "answers after {ms}"),
@@ -80,6 +84,8 @@ const TOOLS: [(&str, &str); 19] = [
         "ask",
         "asks the client {method}, and waits for it if {wait}",
     ),
+    ("hang_up", "closes its {end}, stdin or stdout, and lives on"),
+    ("mute", "goes on reading, and answers unruly/sync only"),
     ("news", "sends {method} to whoever listens"),
     (
         "steps",
@@ -188,6 +194,8 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
             })),
             "push" => Outcome::Now(push(flags, number("bytes"))?),
             "held" => Outcome::Held,
+            "mute" => Outcome::Mute,
+            "hang_up" => Outcome::HangUp(word("end")),
             "ask" => Outcome::Ask {
                 method: word("method"),
                 wait: arguments.get("wait") == Some(&json!(true)),

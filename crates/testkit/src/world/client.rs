@@ -119,10 +119,9 @@ impl Client {
         match self.opening {
             Opening::Unsent => self.open(outside),
             Opening::Sent if self.hasty && self.left > 0 => self.ask_anything(outside),
-            Opening::Sent => {}
             Opening::Done if self.left > 0 => self.ask_anything(outside),
             Opening::Failed if self.tries < 3 => self.open(outside),
-            Opening::Done | Opening::Failed => {}
+            Opening::Sent | Opening::Done | Opening::Failed => {}
         }
     }
 
@@ -205,7 +204,12 @@ impl Client {
                 } else {
                     ""
                 };
-                let size = if dice.permille(20) { 70_000 } else { 0 };
+                // A batch that is longer than a buffer is not looked into.
+                let size = if lasting && dice.permille(20) {
+                    70_000
+                } else {
+                    0
+                };
                 let fill = "x".repeat(size);
                 (
                     "tools/call",

@@ -73,6 +73,11 @@ impl Pipe {
 pub struct Lines(Vec<u8>);
 
 impl Lines {
+    /// The beginning of a line.
+    pub fn rest(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The lines that these bytes complete, each with its newline.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();

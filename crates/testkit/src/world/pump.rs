@@ -183,7 +183,7 @@ impl Pump {
 
     /// Takes note of what the sink has taken.
     pub fn written(&mut self, len: usize) {
-        if let Some(last) = self.out.drain(..len).last() {
+        if let Some(last) = self.out.drain(..len).next_back() {
             self.last_written = last;
         }
     }

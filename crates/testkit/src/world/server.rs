@@ -150,6 +150,8 @@ impl Server {
         let chance = dice.permille(temper.die);
         if deadly || chance {
             let torn = dice.permille(300).then(|| self.result(said, &token, "{}"));
+            // Others may serve on.
+            self.silent.insert(key_of(&token));
             later.push(Later::Die(torn));
             return;
         }
@@ -188,7 +190,7 @@ impl Server {
                 return;
             }
         }
-        if dice.permille(temper.twice) && !ours {
+        if dice.permille(temper.twice) && !ours && said.method != "initialize" {
             later.push(Later::Answer(token.clone(), line.clone()));
         }
         later.push(Later::Answer(token, line));

@@ -369,6 +369,7 @@ impl<'a> Shell<'a> {
             step |= self.write_client(outside)?;
         }
         if self.down.ended()
+            && (self.to_client.is_empty() || !self.client_out)
             && let Some(server) = &mut self.server
             && std::mem::take(&mut server.stdout)
         {
@@ -558,8 +559,9 @@ impl<'a> Shell<'a> {
     }
 
     fn tell_exit(&mut self, outside: &mut Outside) -> Result<(), Halt> {
-        let dry =
-            self.down.ended() || (self.down.dry() && self.to_client.is_empty()) || !self.client_out;
+        let dry = self.server.as_ref().is_some_and(|server| !server.stdout)
+            || (self.down.dry() && self.to_client.is_empty())
+            || !self.client_out;
         let (Some(server), Some(process)) = (&mut self.server, &outside.process) else {
             return Ok(());
         };
@@ -597,6 +599,7 @@ impl<'a> Shell<'a> {
             self.end_torn_line();
             self.handle(outside, exited(status, false, true))?;
         }
+        self.end_torn_line();
         self.handle(outside, Input::TreeEmpty { ended: 1, left })
     }
 

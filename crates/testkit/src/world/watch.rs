@@ -54,6 +54,8 @@ pub struct Watch {
     /// The end was asked for, and all the lateness since.
     ending: Option<(Moment, u64)>,
     finished: bool,
+    /// The client is told no more.
+    released: bool,
     dropped: bool,
     respawns: VecDeque<Moment>,
     torn_allowed: bool,
@@ -163,6 +165,10 @@ impl Watch {
 
     /// The keeper was killed.
     pub fn keeper_killed(&mut self) {
+        // All of a line but its newline may be there; the successor ends it.
+        for said in Said::read(self.at_client.rest()).unwrap_or_default() {
+            self.allow(&said.key());
+        }
         for (key, _) in std::mem::take(&mut self.unconfirmed) {
             self.allow(&key);
         }
@@ -193,7 +199,10 @@ impl Watch {
         match input {
             Input::ClientEof => self.ends(now),
             Input::Stop(Cause::ServerExit) => {}
-            Input::Stop(_) => self.ends(now),
+            Input::Stop(cause) => {
+                self.dropped |= *cause == Cause::ClientDeaf;
+                self.ends(now);
+            }
             Input::Renew(Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. }) => {
                 self.respawns.clear();
             }
@@ -239,13 +248,13 @@ impl Watch {
                 return broken("a generation is started after the end has begun");
             }
             Output::DropClient => self.dropped = true,
+            Output::ReleaseClient => self.released = true,
             Output::Spawn
             | Output::ToClient(_)
             | Output::ToServer(_)
             | Output::Say(_)
             | Output::Stop(_)
             | Output::Measure
-            | Output::ReleaseClient
             | Output::Tell(_) => {}
         }
         Ok(())
@@ -312,7 +321,7 @@ impl Watch {
     fn saw(&mut self, key: String) {
         self.spoken = true;
         if let Some(request) = self.requests.get_mut(&key) {
-            request.routed = true;
+            request.routed |= !self.released;
         }
         self.unmarked.push(key);
     }
@@ -346,12 +355,16 @@ impl Watch {
 
     /// While all is calm: nothing hangs. `silent` are the requests that the server that is up will never answer.
     pub fn calm(&self, up: Option<u32>, silent: &BTreeSet<String>) -> Result<(), Halt> {
+        let unopened =
+            |key: &String| self.requests.get(key).map(|r| r.method.as_str()) == Some("initialize");
+        // A batch waits for the server's own answer to its opening.
+        let patient = self.crowded || silent.iter().any(unopened);
         for (key, request) in &self.requests {
             if request.answers > 0 || request.cancelled {
                 continue;
             }
             if !request.routed {
-                if !self.crowded {
+                if !patient {
                     return broken(format!("held for ever: {} {key}", request.method));
                 }
                 continue;

@@ -251,6 +251,107 @@ fn an_idle_server_is_put_to_rest_and_woken() {
 }
 
 #[test]
+fn a_task_or_a_question_of_ours_is_weighed_before_rest() {
+    let limits = Limits {
+        hibernate_ms: 70_000,
+        ..Limits::default()
+    };
+    // Its answers to probes every 30 s do not put it off.
+    let mut world = World::met(limits.clone(), safe());
+    let begun = world.now();
+    while world.wait() != Reason::Idle {
+        for output in world.drain() {
+            assert!(output.contains("ping"), "{output}");
+        }
+        world.server(&answer("\"ms:own:1\""));
+        world.server(&answer("\"ms:own:2\""));
+    }
+    assert_eq!(world.now().ms_since(begun), 70_000);
+    // An open task does, for as long as it is kept.
+    let mut world = World::met(
+        Limits {
+            probe_idle_ms: 0,
+            ..limits
+        },
+        safe(),
+    );
+    world.client(&call(2, "long"));
+    world.server(
+        r#"{"jsonrpc":"2.0","id":2,"result":{"task":{"taskId":"t","status":"working","ttl":600000}}}"#,
+    );
+    let begun = world.now();
+    assert_eq!(world.wait(), Reason::Idle);
+    assert_eq!(world.now().ms_since(begun), 600_000);
+}
+
+#[test]
+fn a_changed_file_that_does_not_start_waits_for_the_next_change() {
+    let changed = || {
+        Input::Renew(Renewing::Changed {
+            path: "src/a.py".into(),
+        })
+    };
+    let mut world = World::met(Limits::default(), safe());
+    world.input(changed());
+    world.exits(Status::Code(0), true);
+    world.empty();
+    let told = world.drain();
+    assert_eq!(told.last().map(String::as_str), Some("spawn"), "{told:?}");
+    world.input(Input::Started);
+    world.exits(CRASH, true);
+    world.empty();
+    let told = world.drain();
+    assert!(told.contains(&"tell abandoned".into()), "{told:?}");
+    assert_eq!(world.client(&call(2, "x")), Route::Instead);
+    assert_eq!(world.drain(), ["result for 2"]);
+    world.input(changed());
+    assert_eq!(world.drain(), ["spawn"]);
+}
+
+#[test]
+fn a_server_at_rest_is_not_woken_by_a_changed_file() {
+    let limits = Limits {
+        hibernate_ms: 5_000,
+        ..Limits::default()
+    };
+    let mut world = World::met(limits, safe());
+    world.wait();
+    let changed = Renewing::Changed {
+        path: "src/a.py".into(),
+    };
+    world.input(Input::Renew(changed.clone()));
+    world.exits(Status::Code(0), true);
+    world.empty();
+    world.drain();
+    world.input(Input::Renew(changed));
+    assert_eq!((world.link.word(), world.drain()), ("resting", Vec::new()));
+    world.input(Input::Renew(Renewing::Asked));
+    assert_eq!(world.drain(), ["spawn"]);
+}
+
+#[test]
+fn a_limit_of_memory_that_it_cannot_live_with_is_given_up() {
+    let limits = Limits {
+        restart_budget: 2,
+        ..Limits::default()
+    };
+    let above = || Input::Renew(Renewing::Memory { bytes: 9 << 20 });
+    let mut world = World::met(limits, safe());
+    world.input(above());
+    // It is still above while it goes, which is no news.
+    world.input(above());
+    world.exits(Status::Code(0), true);
+    world.empty();
+    assert!(world.drain().contains(&"spawn".into()));
+    world.greets_again("1");
+    world.drain();
+    world.input(above());
+    world.exits(Status::Code(0), true);
+    world.empty();
+    assert!(world.drain().contains(&"tell abandoned".into()));
+}
+
+#[test]
 fn an_idle_server_that_answers_no_more_is_replaced_and_a_busy_one_never() {
     let mut world = World::met(Limits::default(), safe());
     assert_eq!(world.wait(), Reason::Health);

@@ -73,8 +73,12 @@ impl Known {
 
     /// The client gets an answer.
     pub fn answered(&mut self, id: &str, method: &str, said: &Said, cancelled: bool) {
-        if said.is_success() && method == "initialize" {
-            self.greeting.insert(id.into());
+        if method == "initialize" {
+            if said.is_success() {
+                self.greeting.insert(id.into());
+            } else {
+                self.greeting.remove(id);
+            }
         }
         if cancelled {
             // What became of it is uncertain for ever.

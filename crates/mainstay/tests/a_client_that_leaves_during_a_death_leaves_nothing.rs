@@ -1,0 +1,109 @@
+//! The client closes or is killed while nobody serves it: between two generations, in the middle of a replay, or after the server was
+//! given up. What it had asked is answered, and nobody is left.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+
+use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
+use scene::{Scene, argv, messages, trouble};
+use serde_json::json;
+
+/// Where the second generation gets stuck: it waits for a file that never comes.
+fn stuck(stage: &Stage) -> [String; 2] {
+    let never = stage.path("never");
+    ["2..".into(), format!("--start-when {}", never.display())]
+}
+
+fn state(stage: &Stage, word: &str) {
+    until(&format!("the state `{word}`"), || {
+        let cards = stage.cards();
+        cards.iter().find(|card| card.json["state"] == word)?;
+        Some(())
+    });
+}
+
+/// Kills the servers of a link until it is in this state.
+fn bring_to(scene: &Scene, word: &str) {
+    let mut generation = 1;
+    if word == "waiting" {
+        // The first death costs no waiting.
+        scene.kill(generation);
+        generation = 2;
+        scene.replayed(generation);
+    }
+    scene.kill(generation);
+    state(&scene.stage, word);
+}
+
+fn habits(stage: &Stage, word: &str) -> Vec<String> {
+    match word {
+        "greeting" => {
+            let [range, habit] = stuck(stage);
+            vec!["--in".into(), range, habit]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn budget(word: &str) -> [&'static str; 2] {
+    let budget = if word == "abandoned" { "1" } else { "100" };
+    ["--restart-budget", budget]
+}
+
+#[test]
+fn by_closing() {
+    for word in ["waiting", "greeting", "abandoned"] {
+        let stage = Stage::new();
+        let habits = habits(&stage, word);
+        let habits: Vec<&str> = habits.iter().map(String::as_str).collect();
+        let argv = argv(&stage, &budget(word), &habits);
+        let mut scene = Scene::on(stage, &argv);
+        scene.client.wire.initialize().unwrap();
+        bring_to(&scene, word);
+        let ids = [
+            scene.ask_call("look", &json!({})),
+            scene.client.wire.ask("tools/list", &json!({})).unwrap(),
+        ];
+        let (_, rest) = scene.client.finish();
+        let rest = messages(&rest);
+        assert_eq!(rest.len(), 2, "{word}: {rest:?}");
+        for id in ids {
+            let [answer] = scene::answers(&rest, id)[..] else {
+                panic!("{word}: {id}")
+            };
+            // Between two generations the next one may still have been quick enough.
+            if word != "waiting" {
+                assert!(!trouble(answer).is_empty());
+            }
+        }
+        scene.stage.census.assert_empty();
+    }
+}
+
+#[test]
+fn by_being_killed() {
+    for word in ["waiting", "greeting", "abandoned"] {
+        let stage = Stage::new();
+        let habits = habits(&stage, word);
+        let habits: Vec<&str> = habits.iter().map(String::as_str).collect();
+        let argv = argv(&stage, &budget(word), &habits);
+        let puppet = Puppet::start(&stage, Plan::default(), &argv);
+        let kill = |generation: u32| {
+            let card = stage.card_that("names that generation", |card| {
+                card.json["generation"] == generation
+            });
+            mainstay_testkit::killers::at_once(&[card.server.unwrap()]);
+        };
+        kill(1);
+        if word == "waiting" {
+            stage.event_that("replayed", |event| event["generation"] == 2);
+            kill(2);
+        }
+        state(&stage, word);
+        puppet.kill();
+        stage.census.assert_empty();
+    }
+}

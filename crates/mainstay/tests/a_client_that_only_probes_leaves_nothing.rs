@@ -1,0 +1,82 @@
+//! TypeScript 2.x starts a throw-away sibling for its probe: `server/discover`, then EOF and SIGTERM at once. Nothing of it stays,
+//! and the real session beside it is not touched.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+
+use mainstay_os::identity::Handle;
+use mainstay_testkit::client::{Client, Launch};
+use mainstay_testkit::stage::Stage;
+use rustix::process::Signal;
+use scene::argv;
+use serde_json::{Value, json};
+
+fn leave(mut client: Client) {
+    client.wire.close_write();
+    if let Ok(handle) = Handle::open(client.who) {
+        handle.signal(Signal::TERM).ok();
+    }
+    client.wait();
+}
+
+fn probe() -> Value {
+    json!({"jsonrpc": "2.0", "id": "server-discover-probe-1", "method": "server/discover", "params": {"_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }}})
+}
+
+#[test]
+fn beside_the_real_one() {
+    for habits in [
+        &["--modern"][..],
+        &["--grandchild", "--daemon"],
+        &["--dies-of", "server/discover"],
+    ] {
+        let stage = Stage::new();
+        let argv = argv(&stage, &[], habits);
+        let mut real = None;
+        for answered in [true, false, true, false] {
+            let sibling = Launch::new(&stage, &argv).start();
+            sibling.wire.send(&probe()).unwrap();
+            let mut sibling = sibling;
+            if answered {
+                let line = sibling.wire.line().unwrap().expect("the probe is answered");
+                let answer: Value = serde_json::from_slice(&line).unwrap();
+                assert_eq!(answer["id"], "server-discover-probe-1");
+            }
+            leave(sibling);
+            // The real one is started when the first sibling is on its way out.
+            real.get_or_insert_with(|| Launch::new(&stage, &argv).start());
+        }
+        let mut real = real.unwrap();
+        let modern = habits.contains(&"--modern");
+        if modern {
+            let mut params = probe()["params"].clone();
+            params["name"] = json!("pid");
+            let answer = real.wire.request("tools/call", &params).unwrap();
+            assert!(answer.get("result").is_some(), "{answer}");
+        } else {
+            real.wire.initialize().unwrap();
+            real.wire.call("pid", &json!({})).unwrap();
+        }
+        let (_, rest) = real.finish();
+        assert_eq!(rest, b"");
+        stage.census.assert_empty();
+        assert_eq!(stage.cards().len(), 0);
+    }
+}
+
+#[test]
+fn a_server_that_never_starts_to_read() {
+    let stage = Stage::new();
+    let never = stage.path("never");
+    let argv = argv(&stage, &[], &["--start-when", never.to_str().unwrap()]);
+    for _ in 0..5 {
+        let sibling = Launch::new(&stage, &argv).start();
+        sibling.wire.send(&probe()).unwrap();
+        leave(sibling);
+    }
+    stage.census.assert_empty();
+}
