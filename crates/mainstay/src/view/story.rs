@@ -396,7 +396,13 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
         lines.push("it was not started again".into());
     }
     if let What::KeeperLost(lost) = &death.what {
-        lines.insert(0, Happening::of(death).text);
+        if let Some(pid) = lost.successor {
+            lines.insert(0, format!("a new keeper took over (pid {pid})"));
+        }
+        if lost.settled > 0 {
+            let requests = count(lost.settled, "request");
+            lines.insert(0, format!("{requests} answered with an error"));
+        }
         if lost.successor.is_none() {
             lines.push("it was not started again".into());
         }
@@ -569,7 +575,8 @@ mod tests {
         assert_eq!(
             told.followed,
             [
-                "pid 44, SIGKILL, 3 of the tree ended, 1 request answered with an error, new keeper 49",
+                "1 request answered with an error",
+                "a new keeper took over (pid 49)",
                 "started again as generation 2 (pid 4711) after 0 ms"
             ]
         );
