@@ -196,7 +196,7 @@ impl Link<'_> {
             return false;
         };
         self.inflight.open(id, method, HELD, entry.opened);
-        self.again.forget(id);
+        self.again.unread(id);
         true
     }
 
@@ -228,7 +228,7 @@ impl Link<'_> {
     /// After a killed keeper: what the next generation can be asked is kept, the rest is answered; how many were.
     pub(super) fn settle_after_keeper(&mut self) -> u32 {
         let mut settled = 0;
-        for (id, method, _) in self.in_flight_now() {
+        for (id, method, generation) in self.in_flight_now() {
             let keep = match method {
                 Tracked::Initialize => !self.greeted() && self.is_opening(&id),
                 Tracked::Listen => self.keepsakes.get(Kept::Listen, &id).is_some(),
@@ -245,6 +245,12 @@ impl Link<'_> {
             if !keep {
                 self.answer(&id, method, &Because::KeeperLost);
                 settled += 1;
+            } else if generation == HELD
+                && let Some(entry) = self.inflight.get(&id)
+            {
+                // The line that was held is lost; what is kept of it counts as sent.
+                let last = self.head.generation;
+                self.inflight.open(&id, method, last, entry.opened);
             }
         }
         settled

@@ -212,7 +212,12 @@ impl Link<'_> {
             return;
         }
         match self.server_line(now, frame, &line) {
-            Route::Forward | Route::Hold => self.push(Output::ToClient(line)),
+            Route::Forward | Route::Hold => {
+                if let Id::Token(id) = frame.id {
+                    self.inflight.goes_with_ours(id);
+                }
+                self.push(Output::ToClient(line));
+            }
             Route::Drop | Route::Instead | Route::Gather => {}
         }
     }

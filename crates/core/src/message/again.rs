@@ -54,8 +54,14 @@ impl Again {
         }
     }
 
-    /// Keeps a request; not if there is no room.
+    /// Keeps a request that is sent; not if there is no room. One that waited to be sent again is known already.
     pub fn keep(&mut self, id: &[u8], line: &[u8]) {
+        if let Some(kept) = self.lines.get_mut(&*token::plain(id))
+            && kept.line == line
+        {
+            kept.sent = kept.sent.saturating_add(1);
+            return;
+        }
         self.forget(id);
         if self.bytes + line.len() > self.bytes_most {
             return;
@@ -79,6 +85,13 @@ impl Again {
             && let Some(kept) = self.lines.remove(&*token::plain(id))
         {
             self.bytes -= kept.line.len();
+        }
+    }
+
+    /// The server that it was sent to has not read it.
+    pub fn unread(&mut self, id: &[u8]) {
+        if let Some(kept) = self.lines.get_mut(&*token::plain(id)) {
+            kept.sent = kept.sent.saturating_sub(1);
         }
     }
 
@@ -138,6 +151,10 @@ mod tests {
         again.keep(b"1", b"{}\n");
         assert_eq!(again.fate(b"1.0"), Fate::Resend);
         assert_eq!(again.resend(b"1").as_deref(), Some(&b"{}\n"[..]));
+        assert_eq!(again.fate(b"1"), Fate::Poisoned);
+        again.unread(b"1");
+        assert_eq!(again.fate(b"1"), Fate::Resend);
+        again.keep(b"1", b"{}\n");
         assert_eq!(again.fate(b"1"), Fate::Poisoned);
         again.forget(b"1.0");
         assert_eq!(

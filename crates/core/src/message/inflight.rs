@@ -166,6 +166,17 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         Some(entry)
     }
 
+    /// The server's answer, which is [`answered`](Self::answered), goes the way of ours.
+    pub fn goes_with_ours(&mut self, id: &[u8]) {
+        let Some(Spot { slot, .. }) = self.spot(id) else {
+            return;
+        };
+        if let Some(at) = self.unwritten.iter().position(|spot| spot.slot == slot) {
+            let spot = self.unwritten.swap_remove(at);
+            self.unwritten_ours.push(spot);
+        }
+    }
+
     /// All answers of the server that were on their way have reached the client.
     pub fn delivered(&mut self) {
         while let Some(spot) = self.unwritten.pop() {

@@ -229,7 +229,7 @@ impl Keeper<'_> {
         if torn {
             // Lines of ours may be waiting for the end of this one already.
             self.to_client.push_front(b'\n');
-            self.link.mid_line().set_to_client(false);
+            self.ours_torn = true;
         }
     }
 }

@@ -238,7 +238,7 @@ impl<'p> Keeper<'p> {
         if keeper.link.mid_line().to_client() {
             // A line to the client was torn by our predecessor's death.
             keeper.to_client.push_back(b'\n');
-            keeper.link.mid_line().set_to_client(false);
+            keeper.ours_torn = true;
         }
         if lost.is_some() {
             keeper.kill_lost_container();

@@ -158,7 +158,7 @@ impl<'a> Shell<'a> {
         };
         if shell.link.mid_line().to_client() {
             shell.to_client.push_back(b'\n');
-            shell.link.mid_line().set_to_client(false);
+            shell.ours_torn = true;
         }
         shell.link.begin(outside.now, lost);
         shell
@@ -692,7 +692,7 @@ impl<'a> Shell<'a> {
         self.down.forget_partial();
         if torn {
             self.to_client.push_front(b'\n');
-            self.link.mid_line().set_to_client(false);
+            self.ours_torn = true;
         }
     }
 }

@@ -59,6 +59,8 @@ pub struct Watch {
     dropped: bool,
     respawns: VecDeque<Moment>,
     torn_allowed: bool,
+    /// The line that comes to its end at the client was begun by a keeper that was killed.
+    half_told: bool,
     keepers_killed: usize,
     at_client: Lines,
     at_server: Lines,
@@ -168,7 +170,8 @@ impl Watch {
 
     /// The keeper was killed.
     pub fn keeper_killed(&mut self) {
-        // All of a line but its newline may be there; the successor ends it.
+        // All of a line but its newline may be there; the successor ends it, and does not know what it was.
+        self.half_told = !self.at_client.rest().is_empty();
         for said in Said::read(self.at_client.rest()).unwrap_or_default() {
             self.allow(&said.key());
         }

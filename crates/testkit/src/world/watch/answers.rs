@@ -4,11 +4,12 @@ use mainstay_core::message::frame::Kind;
 
 use super::super::outside::{Halt, broken, text};
 use super::super::said::{Said, key};
-use super::{Watch, Way};
+use super::{Request, Watch, Way};
 
 impl Watch {
     /// A line has reached the client.
     pub(super) fn client_gets(&mut self, line: &[u8], way: Way) -> Result<(), Halt> {
+        let half_told = std::mem::take(&mut self.half_told);
         let Some(all) = Said::read(line) else {
             if self.torn_allowed {
                 self.torn_allowed = false;
@@ -18,7 +19,7 @@ impl Watch {
         };
         for said in all {
             match said.kind {
-                Kind::Response | Kind::Error => self.client_gets_answer(&said, way)?,
+                Kind::Response | Kind::Error => self.client_gets_answer(&said, way, half_told)?,
                 Kind::Request => self.client_is_asked(&said)?,
                 Kind::Notification => self.client_is_told(&said)?,
                 Kind::Batch | Kind::Blank | Kind::Junk => {}
@@ -27,7 +28,7 @@ impl Watch {
         Ok(())
     }
 
-    fn client_gets_answer(&mut self, said: &Said, way: Way) -> Result<(), Halt> {
+    fn client_gets_answer(&mut self, said: &Said, way: Way, half_told: bool) -> Result<(), Halt> {
         let id = said.key();
         let by = said.by();
         let Some(request) = self.requests.get_mut(&id) else {
@@ -57,7 +58,9 @@ impl Watch {
         }
         let (method, cancelled) = (request.method.clone(), request.cancelled);
         self.known.answered(&id, &method, said, cancelled);
-        self.unconfirmed.push((id, way));
+        if !half_told {
+            self.unconfirmed.push((id, way));
+        }
         Ok(())
     }
 
@@ -84,9 +87,10 @@ impl Watch {
                 let token = key(&params["progressToken"]);
                 let value = params["progress"].as_f64().unwrap_or_default();
                 let last = self.progress.insert(token.clone(), value);
-                // Of a request that was taken back nobody keeps account.
+                // Of a request that was taken back or has its answer nobody keeps account.
                 let mut all = self.requests.values();
-                let wanted = !all.any(|request| request.token == token && request.cancelled);
+                let over = |request: &Request| request.cancelled || request.answers > 0;
+                let wanted = !all.any(|request| request.token == token && over(request));
                 if wanted && last.is_some_and(|last| value <= last) {
                     return broken(format!("the progress of {token} does not rise"));
                 }
