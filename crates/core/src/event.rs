@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Identity, LinkId};
 use crate::tier::{Tier, WhyNot};
 
+mod signal;
+pub use signal::{Gone, Origin, Part, Relation, Signal};
+
 /// The version written into each event.
 pub const VERSION: u32 = 1;
 
@@ -45,8 +48,10 @@ pub enum What {
     Teardown(Teardown),
     /// Something that an earlier pair left behind was found and ended.
     Sweep(Sweep),
-    /// A signal reached the shim.
+    /// A signal reached the shim or the keeper.
     Signal(Signal),
+    /// The shim or the client ended.
+    Gone(Gone),
     /// The guard was killed; a side guard took its place.
     GuardLost(Lost),
     /// The keeper was killed; its tree was ended and a new keeper took over.
@@ -87,6 +92,7 @@ impl What {
             Self::Teardown(_) => "teardown",
             Self::Sweep(_) => "sweep",
             Self::Signal(_) => "signal",
+            Self::Gone(_) => "gone",
             Self::GuardLost(_) => "guard_lost",
             Self::KeeperLost(_) => "keeper_lost",
             Self::ClientMoved(_) => "client_moved",
@@ -464,21 +470,6 @@ pub struct Sweep {
     pub left: Vec<Seen>,
 }
 
-/// A signal reached the shim.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Signal {
-    /// Which.
-    pub number: i32,
-    /// `si_code`: 0 by `kill`, 128 by the kernel, below 0 a claim.
-    pub code: i32,
-    /// The sender's pid as the kernel told it.
-    pub sender: i32,
-    /// The sender's uid.
-    pub uid: u32,
-    /// The sender's short name, if it still lived.
-    pub comm: Option<String>,
-}
-
 /// The guard or the keeper was killed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
@@ -501,6 +492,9 @@ pub struct ClientMoved {
     pub from: Identity,
     /// Who holds the client's end.
     pub to: Seen,
+    /// How the one that is gone ended, if that could be seen.
+    #[serde(default)]
+    pub status: Option<Status>,
 }
 
 /// Lines that were no messages.

@@ -18,5 +18,7 @@ pub mod link;
 pub mod message;
 pub mod policy;
 pub mod record;
+pub mod redact;
 pub mod server;
 pub mod tier;
+pub mod verdict;

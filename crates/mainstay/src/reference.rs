@@ -387,7 +387,7 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "signal: a signal reached the shim",
+        "signal: a signal reached the shim or the keeper",
         &[
             ("number", "which"),
             (
@@ -399,7 +399,42 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
                 "the sender's pid as the kernel told it; 0 is outside this pid namespace",
             ),
             ("uid", "the sender's uid"),
-            ("comm", "the sender's short name, if it still lived"),
+            ("comm", "the sender's short name, if it still was there"),
+            ("to", "whom it reached: `shim` or `keeper`"),
+            (
+                "origin",
+                "what the code means: `kill`, `thread` (tgkill), `kernel` (a terminal's key or end), `outside` this container, `claim` (the sender wrote its pid itself and may lie)",
+            ),
+            ("start", "the sender's start time in ticks since boot"),
+            ("exe", "the file that the sender runs"),
+            (
+                "cmdline",
+                "the sender's arguments, without what looks like a secret",
+            ),
+            (
+                "ancestry",
+                "the sender's parent, its parent and so on (pid, start, comm), up to the client if it is among them",
+            ),
+            (
+                "relation",
+                "what the sender is: `client`, `below_client`, `session_leader`, `above_client`, `ours`, `other`",
+            ),
+            (
+                "gone",
+                "the sender had ended before it could be looked at; of several equal signals at once the kernel tells the first sender only",
+            ),
+        ],
+    ),
+    (
+        "gone: the shim (killed without a signal that it could pass on) or the client ended",
+        &[
+            ("part", "who: `shim` or `client`"),
+            ("pid", "its pid"),
+            ("start", "its start time in ticks since boot"),
+            (
+                "status",
+                "how it ended (as in `exit`), if the kernel tells: Linux 6.15, or while nobody has reaped it",
+            ),
         ],
     ),
     (
@@ -415,6 +450,10 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("from", "who is gone (pid, start)"),
             ("to", "who holds the client's end (pid, start, comm)"),
+            (
+                "status",
+                "how the first ended (as in `exit`), if the kernel tells",
+            ),
         ],
     ),
     (

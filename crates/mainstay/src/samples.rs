@@ -1,9 +1,10 @@
 //! One event of each kind, for tests and for the reference page of events.
 
 use mainstay_core::event::{
-    Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Instant, Junk,
-    ListChanged, Lost, OpeningSilent, ProbesUnanswered, Renewal, Renewing, Replayed, Rung, Seen,
-    Signal, Start, StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
+    Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
+    Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
+    Renewing, Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
+    Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::tier::{Tier, WhyNot};
@@ -99,6 +100,19 @@ pub fn all() -> Vec<What> {
             sender: 4000,
             uid: 1000,
             comm: Some("claude".into()),
+            to: Part::Shim,
+            origin: Some(Origin::Kill),
+            start: Some(1_234_567),
+            exe: Some("/usr/bin/node".into()),
+            cmdline: vec!["claude".into(), "--resume".into()],
+            ancestry: Vec::new(),
+            relation: Some(Relation::Client),
+            gone: false,
+        }),
+        What::Gone(Gone {
+            part: Part::Client,
+            who: identity(4000),
+            status: killed,
         }),
         What::GuardLost(Lost {
             pid: 43,
@@ -117,6 +131,7 @@ pub fn all() -> Vec<What> {
         What::ClientMoved(ClientMoved {
             from: identity(4000),
             to: seen(4001, "node"),
+            status: Some(Status::Code(0)),
         }),
         What::Junk(Junk {
             lines: 3,

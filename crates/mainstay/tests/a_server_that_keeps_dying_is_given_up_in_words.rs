@@ -15,7 +15,7 @@ fn check(answer: &Value) {
         "ended 2 times within 60 s",
         "exit code 7",
         "mainstay restart unruly",
-        "mainstay events --server unruly",
+        "mainstay why unruly",
         "fatal: the disk is full",
     ] {
         assert!(words.contains(part), "{part}: {words}");

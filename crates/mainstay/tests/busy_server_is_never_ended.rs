@@ -67,3 +67,36 @@ fn stopped_in_a_call() {
     end(client);
     stage.census.assert_empty();
 }
+
+/// A modern server that was woken for a long call has said nothing yet, but its client is served already: the time that an
+/// opening may take is not for it.
+#[test]
+fn woken_for_a_long_call() {
+    let stage = Stage::new();
+    let options = ["--hibernate", "100ms", "--opening", "200ms"];
+    let mut client = play::start(&stage, &options, &[]);
+    let call = |name: &str| play::modern(json!({"name": name, "arguments": {"until": "done"}}));
+    let first = client.wire.request("tools/call", &call("pid")).unwrap();
+    let first = first["result"]["structuredContent"]["pid"].as_i64();
+    play::gone(first.unwrap());
+    let blocked = client.wire.ask("tools/call", &call("block")).unwrap();
+    called(&stage, "block");
+    // One that really does not open is told of after that time.
+    let mut silent = play::start(
+        &stage,
+        &["--opening", "200ms", "--name", "silent"],
+        &["--gate", "gate"],
+    );
+    silent.wire.request("tools/list", &json!({})).unwrap();
+    stage.event_that("opening_silent", |event| event["server"] == "silent");
+    touch(&stage, "done");
+    let answer = client.wire.answer(blocked).unwrap();
+    assert!(
+        answer["result"]["structuredContent"]["pid"].is_i64(),
+        "{answer}"
+    );
+    touch(&stage, "gate");
+    silent.finish();
+    end(client);
+    stage.census.assert_empty();
+}

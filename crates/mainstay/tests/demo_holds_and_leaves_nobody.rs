@@ -99,7 +99,7 @@ fn in_a_pipe_it_is_plain_and_fits() {
         "back: warning",
         "back: 2 of 2",
         "ended (SIGKILL) while handling tools/call; it is started",
-        "`mainstay events --server",
+        "`mainstay why",
         "generation 2 answered",
         "never started, exit code 127",
         "started 3 times, exit code 1",

@@ -57,8 +57,13 @@ fn initialize_and_list_before_a_call_after() {
         .filter(|note| note["pid"] == server)
         .filter_map(|note| note["heard"]["method"].as_str().map(str::to_owned))
         .collect();
+    // Our own look at the list may come before a call that was still in the client's pipe.
+    let own: Vec<_> = heard
+        .iter()
+        .filter(|&method| method != "tools/list")
+        .collect();
     assert_eq!(
-        heard[..3],
+        own[..3],
         ["initialize", "notifications/initialized", "tools/call"]
     );
     assert_eq!(

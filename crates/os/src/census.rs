@@ -49,7 +49,7 @@ impl Stat {
         }
     }
 
-    fn parse(text: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         // The name is in parentheses and may itself hold any byte, so the last one counts.
         let open = text.iter().position(|&b| b == b'(')?;
         let close = text.iter().rposition(|&b| b == b')')?;

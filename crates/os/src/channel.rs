@@ -12,6 +12,7 @@ use rustix::net::{
     socketpair,
 };
 
+use crate::sender::LOOK_BYTES;
 use crate::signals::Received;
 
 /// One word.
@@ -95,7 +96,33 @@ impl Channel {
         heard(got, &bytes)
     }
 
-    /// Hears a word.
+    /// Passes a signal on, and behind it what [`crate::sender::look`] saw of its sender.
+    pub fn say_signalled(&self, received: Received, seen: &[u8]) {
+        let bytes = encode(Word::Signalled(received));
+        let parts = [IoSlice::new(&bytes), IoSlice::new(seen)];
+        // Best effort, as for a bare word.
+        sendmsg(
+            &self.0,
+            &parts,
+            &mut SendAncillaryBuffer::default(),
+            SendFlags::NOSIGNAL,
+        )
+        .ok();
+    }
+
+    /// Hears a word; `behind` is what came behind it.
+    pub fn hear_behind(&self, behind: &mut Vec<u8>) -> Heard {
+        let mut bytes = [0u8; PACKET + LOOK_BYTES];
+        let got = recv(&self.0, &mut bytes, RecvFlags::empty()).map(|(len, _)| len);
+        let (word, rest) = bytes.split_at(PACKET);
+        behind.clear();
+        let more = got.unwrap_or(0).saturating_sub(PACKET);
+        behind.extend_from_slice(&rest[..more]);
+        word.try_into()
+            .map_or(Heard::Nothing, |word| heard(got, word))
+    }
+
+    /// Hears a word; what came behind it is not wanted.
     pub fn hear(&self) -> Heard {
         let mut bytes = [0u8; PACKET];
         let got = recv(&self.0, &mut bytes, RecvFlags::empty()).map(|(_, len)| len);
@@ -258,6 +285,29 @@ mod tests {
         assert_eq!(rustix::io::read(&lent[0], &mut [0; 4]).unwrap(), 1);
         drop(a);
         assert_eq!(b.hear_with(&mut lent), Heard::Closed);
+    }
+
+    #[test]
+    fn what_was_seen_comes_behind_the_signal() {
+        let (a, b) = Channel::pair().unwrap();
+        let received = Received {
+            number: 15,
+            code: 0,
+            pid: 42,
+            uid: 0,
+        };
+        let mut behind = vec![1];
+        for seen in [&[][..], &[7; 3], &[7; LOOK_BYTES]] {
+            a.say_signalled(received, seen);
+            let heard = b.hear_behind(&mut behind);
+            assert_eq!(heard, Heard::Word(Word::Signalled(received)));
+            assert_eq!(behind, seen);
+            a.say_signalled(received, seen);
+            assert_eq!(b.hear(), Heard::Word(Word::Signalled(received)));
+        }
+        assert_eq!(b.hear_behind(&mut behind), Heard::Nothing);
+        drop(a);
+        assert_eq!(b.hear_behind(&mut behind), Heard::Closed);
     }
 
     #[test]

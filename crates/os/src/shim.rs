@@ -1,6 +1,6 @@
 //! The shim: the process that the client started, and all that the client ever sees of us.
 //!
-//! It starts the guard, waits, passes signals on with their sender, and leaves with the code it is told. It never
+//! It starts the guard, waits, passes signals on with what it can see of their sender, and leaves with the code it is told. It never
 //! touches the data and allocates nothing after its start. Anyone may kill it: the guard and the keeper go on.
 
 use std::io;
@@ -15,6 +15,7 @@ use crate::identity::Handle;
 use crate::memory;
 use crate::record::Region;
 use crate::role;
+use crate::sender::{self, LOOK_BYTES};
 use crate::signals::{ENDING, Signals};
 
 /// How the shim is to leave.
@@ -152,11 +153,17 @@ impl Shim {
                     }
                 }
             }
+            // All that are here: whoever sent the second one wants to be known, too.
+            let mut first = None;
             while let Some(received) = self.signals.read()? {
-                channel.say(Word::Signalled(received));
-                if self.detach == Detach::Yes {
-                    return Ok(Wake::Ending(Ending::Signal(received.number)));
-                }
+                let mut seen = [0; LOOK_BYTES];
+                // Here and not in the keeper: a sender that ends at once is gone one wake-up later.
+                let len = sender::look(received.pid, &mut seen);
+                channel.say_signalled(received, &seen[..len]);
+                first.get_or_insert(received.number);
+            }
+            if let (Some(number), Detach::Yes) = (first, self.detach) {
+                return Ok(Wake::Ending(Ending::Signal(number)));
             }
             if lost {
                 return Ok(Wake::Lost);

@@ -137,4 +137,34 @@ mod tests {
             (libc::SIGUSR1, std::process::id() as i32)
         );
     }
+
+    #[test]
+    fn a_queued_signal_tells_what_its_sender_wrote() {
+        let signals = Signals::open(&[libc::SIGUSR2]).unwrap();
+        // SAFETY: all-zero is a valid siginfo_t; the three fields are those of a queued signal.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        info.si_signo = libc::SIGUSR2;
+        info.si_code = libc::SI_QUEUE;
+        // SAFETY: the sender's pid is the first field of the union, at byte 16 on 64-bit Linux, inside the struct.
+        unsafe {
+            (&raw mut info)
+                .cast::<u8>()
+                .add(16)
+                .cast::<i32>()
+                .write_unaligned(1);
+        }
+        // SAFETY: `info` lives through the call; the signal is blocked in this thread, to which it goes.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_rt_tgsigqueueinfo,
+                libc::getpid(),
+                libc::gettid(),
+                libc::SIGUSR2,
+                &raw const info,
+            )
+        };
+        assert_eq!(sent, 0);
+        let got = signals.read().unwrap().unwrap();
+        assert_eq!((got.code, got.pid), (libc::SI_QUEUE, 1), "a forged sender");
+    }
 }

@@ -321,7 +321,7 @@ impl Link<'_> {
         let because = Because::OpeningSilent { ms };
         for (id, method, generation) in self.in_flight_now() {
             if generation == HELD {
-                // It waits for the next one.
+                // It was not asked this one.
                 continue;
             }
             let why = because.why(&self.about);

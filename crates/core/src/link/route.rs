@@ -99,7 +99,7 @@ impl Link<'_> {
             if self.refuse(now, frame, b"") == Route::Hold {
                 // It cannot be shown again: it is answered without a place in the table.
                 let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
-                self.answer(&id.to_vec(), tracked, &Because::Lost);
+                self.answer(id, tracked, &Because::Lost);
             }
             self.finish_if_done();
             return;
@@ -557,8 +557,10 @@ impl Link<'_> {
 
     /// Opens an entry; `false` if there is no room and the client must wait.
     pub(super) fn open(&mut self, now: Moment, id: &[u8], tracked: Tracked) -> bool {
+        // A client that is served already may call something that takes its time.
+        let opened = self.opened();
         if let Life::Up(up) = &mut self.life {
-            if let Silence::NothingAsked = up.silence {
+            if let (Silence::NothingAsked, false) = (&up.silence, opened) {
                 up.silence = Silence::Since(now);
             }
             up.health.busy(now);

@@ -236,7 +236,7 @@ impl Why<'_> {
                     (false, _) => "it is not started again",
                 };
                 let effect = effect(method);
-                let story = format!("`mainstay events --server {name}` tells the whole story");
+                let story = format!("`mainstay why {name}` tells the whole story");
                 let quoted = quoted(stderr_tail);
                 format!(
                     "MCP server '{name}' ended ({status}) while handling {word}; {next}; {effect}; {story}{quoted}"
@@ -280,7 +280,7 @@ impl Why<'_> {
                 };
                 format!(
                     "MCP server '{name}' is not running: it ended {times} within {}, last: {last}; {word} was not sent to it; \
-                     {again}; mend it, then `mainstay restart {name}` starts it at once; `mainstay events --server {name}` tells the whole \
+                     {again}; mend it, then `mainstay restart {name}` starts it at once; `mainstay why {name}` tells the whole \
                      story{quoted}",
                     time(window_ms)
                 )
@@ -517,7 +517,7 @@ mod tests {
             tries: 0,
         };
         let text = "MCP server 'files' ended (SIGKILL) while handling tools/call; it is started again, what it held in memory is lost; \
-                    the request may or may not have taken effect, so check before repeating it; `mainstay events --server files` tells the whole story";
+                    the request may or may not have taken effect, so check before repeating it; `mainstay why files` tells the whole story";
         assert_eq!(
             told("7", Tracked::ToolsCall, false, &why),
             format!(
@@ -547,7 +547,7 @@ mod tests {
             told("1.0", Tracked::List, false, &why),
             concat!(
                 r#"{"jsonrpc":"2.0","id":1.0,"error":{"code":-32603,"message":"MCP server 'files' ended (exit code 1) while handling a list request; "#,
-                r"it is not started again; the request can be repeated; `mainstay events --server files` tells the whole story; its last words on stderr:\n",
+                r"it is not started again; the request can be repeated; `mainstay why files` tells the whole story; its last words on stderr:\n",
                 r#"line \"3\"\nline \"4\"\nline \"5\"\nline \"6\"\nline \"7\"","data":{"proxy":"mainstay","reason":"server_exit","exit":{"code":1},"#,
                 r#""restarted":false,"retried":false,"safeToRetry":true,"stderr":["line \"3\"","line \"4\"","line \"5\"","line \"6\"","line \"7\""]}}}"#,
                 "\n"

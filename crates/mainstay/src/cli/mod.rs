@@ -12,6 +12,7 @@ pub mod run;
 pub mod run_options;
 pub mod stop;
 pub mod whom;
+pub mod why;
 
 use clap::{Parser, Subcommand};
 
@@ -32,6 +33,7 @@ const HELP_COLUMNS: usize = 100;
   mainstay run -- npx -y @playwright/mcp     what a client's config calls instead of npx
   mainstay ps                                who runs, for whom, how large
   mainstay events --follow                   what happens, as it happens
+  mainstay why playwright                    who ended it, and how sure that is
 
 Every view has --json. Exit codes: `mainstay help run`, docs/reference/exit-codes.md"
 )]
@@ -79,6 +81,8 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
     Restart(restart::Options),
     /// Show what happened: starts, exits, who was ended and why
     Events(events::Options),
+    /// Tell who or what ended a server, how sure that is, and what followed
+    Why(why::Options),
     /// Check this machine: containment, paths, config, leftovers
     Doctor(doctor::Options),
     /// Forget what was remembered of servers' openings and lists
@@ -99,6 +103,7 @@ impl Verb {
             Self::Stop(options) => stop::stop(&options),
             Self::Restart(options) => restart::restart(&options),
             Self::Events(options) => events::events(&options),
+            Self::Why(options) => why::why(&options),
             Self::Doctor(options) => doctor::doctor(&options),
             Self::Forget(options) => forget::forget(&options),
             Self::Demo(options) => demo::demo(&options),

@@ -22,6 +22,7 @@ impl Keeper<'_> {
             tree,
             exit,
             seen,
+            stdout,
             ..
         } = server;
         let (root, now) = (who.pid, self.now);
@@ -43,6 +44,13 @@ impl Keeper<'_> {
             }
         });
         self.unguarded |= side_guard_died;
+        if exit.is_some_and(|ended| !ended.told) {
+            if let Some(stdout) = stdout {
+                stdout.look_again();
+            }
+            self.down.look_again();
+            self.stderr.look_again();
+        }
     }
 
     /// Once all that the dead server wrote has been passed on, the link is told of its end; then of the empty tree.

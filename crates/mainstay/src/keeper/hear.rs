@@ -2,12 +2,17 @@
 
 use std::task::Context;
 
-use mainstay_core::event::{Cause, ClientMoved, Signal, What};
+use mainstay_core::event::{Cause, ClientMoved, Gone, Part, What};
+use mainstay_core::ids::Identity;
 use mainstay_core::link::Input;
 use mainstay_os::channel::{Heard, Word};
-use mainstay_os::{census, holder};
+use mainstay_os::holder;
+use mainstay_os::sender::{self, LOOK_BYTES, Look};
+use mainstay_os::signals::Received;
 
 use super::Keeper;
+use super::attribute::{self, Around};
+use super::watch::Death;
 
 impl Keeper<'_> {
     pub(super) fn poll_signals(&mut self, cx: &mut Context<'_>) -> bool {
@@ -19,6 +24,9 @@ impl Keeper<'_> {
                     if received.number == libc::SIGCHLD {
                         self.reap();
                     } else {
+                        let mut seen = [0; LOOK_BYTES];
+                        let len = sender::look(received.pid, &mut seen);
+                        self.tell_signal(Part::Keeper, received, &seen[..len]);
                         self.handle(Input::Stop(Cause::KeeperSignal {
                             number: received.number,
                         }));
@@ -32,18 +40,13 @@ impl Keeper<'_> {
 
     pub(super) fn poll_shim(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
+        let mut seen = Vec::new();
         while self.to_shim.poll_ready(cx) {
-            match self.to_shim.get().hear() {
+            match self.to_shim.get().hear_behind(&mut seen) {
                 Heard::Word(Word::Signalled(received)) => {
                     any = true;
-                    let comm = census::stat(received.pid).ok().map(|stat| stat.comm);
-                    self.tell(What::Signal(Signal {
-                        number: received.number,
-                        code: received.code,
-                        sender: received.pid,
-                        uid: received.uid,
-                        comm,
-                    }));
+                    self.watcher.shim_signalled = true;
+                    self.tell_signal(Part::Shim, received, &seen);
                     self.handle(Input::Stop(Cause::ShimSignal {
                         number: received.number,
                     }));
@@ -62,36 +65,64 @@ impl Keeper<'_> {
         any
     }
 
+    /// Writes a signal down, with all that can be said about its sender.
+    fn tell_signal(&mut self, to: Part, received: Received, seen: &[u8]) {
+        let around = Around {
+            client: self.client,
+            above: &self.plan.ancestors,
+            ours: [self.me, self.plan.shim, self.watcher.guard()],
+        };
+        let signal = attribute::signal(to, received, Look::of(seen), &around);
+        self.tell(What::Signal(signal));
+    }
+
     pub(super) fn poll_watcher(&mut self, cx: &mut Context<'_>) -> bool {
         let dead = self.watcher.poll(cx);
-        if dead.shim {
+        if let Some(death) = dead.shim {
             // Its last word may still be in the channel.
             self.poll_shim(cx);
+            if !self.watcher.shim_signalled {
+                self.tell_gone(Part::Shim, self.plan.shim, death);
+            }
             self.handle(Input::Stop(Cause::ShimKilled));
         }
-        self.unguarded |= dead.guard;
-        if dead.client {
-            self.client_lost();
+        self.unguarded |= dead.guard.is_some();
+        if let Some(death) = dead.client {
+            self.client_lost(death);
         }
-        dead.shim || dead.guard || dead.client
+        dead.shim.or(dead.guard).or(dead.client).is_some()
     }
 
     /// Who started us is gone. Is somebody else the client?
-    pub(super) fn client_lost(&mut self) {
+    fn client_lost(&mut self, death: Death) {
         let Some(from) = self.client else { return };
         let heir = self
             .client_in
             .as_ref()
             .and_then(|port| holder::heir(port, from, &self.plan.ancestors));
-        match heir {
-            Some(to) => {
-                self.client = Some(to.who);
-                self.watcher.watch_client(to.who);
-                self.tell(What::ClientMoved(ClientMoved { from, to }));
-            }
-            None if self.client_in.is_some() => self.handle(Input::Stop(Cause::ClientGone)),
-            // EOF was first.
-            None => {}
+        if let Some(to) = heir {
+            self.client = Some(to.who);
+            self.watcher.watch_client(to.who);
+            let status = death.status;
+            self.tell(What::ClientMoved(ClientMoved { from, to, status }));
+            return;
         }
+        self.tell_gone(Part::Client, from, death);
+        if self.client_in.is_some() {
+            self.handle(Input::Stop(Cause::ClientGone));
+        }
+        // Else EOF was first.
+    }
+
+    /// At the end: a client whose EOF came first may have ended since, and then it did not just close.
+    pub(super) fn tell_client_gone(&mut self) {
+        if let (Some(who), Some(death)) = (self.client, self.watcher.last_look_at_client()) {
+            self.tell_gone(Part::Client, who, death);
+        }
+    }
+
+    fn tell_gone(&mut self, part: Part, who: Identity, death: Death) {
+        let status = death.status;
+        self.tell(What::Gone(Gone { part, who, status }));
     }
 }

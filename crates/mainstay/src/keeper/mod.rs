@@ -6,6 +6,7 @@
 //! Invariants: while it lives, the keeper is the only one that reaps the tree; it never blocks but in the kill rung,
 //! which is bounded; it ends with code 0 only after the record says that all is done.
 
+mod attribute;
 pub mod control;
 mod data;
 mod end;

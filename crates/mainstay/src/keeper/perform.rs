@@ -305,6 +305,7 @@ impl Keeper<'_> {
             self.tell(What::StderrDropped(StderrDropped { bytes }));
         }
         self.drop_client();
+        self.tell_client_gone();
         self.remember();
         let (ended, left) = match self.teardown.take() {
             Some(teardown) => (teardown.ended, teardown.left),

@@ -228,6 +228,11 @@ impl Port {
         }
     }
 
+    /// Whoever wrote here is dead: what it wrote is there, whether the runtime has told of it yet or not.
+    pub fn look_again(&self) {
+        self.untold.set(true);
+    }
+
     /// Whether nobody is left who could write: told also while there are bytes that nobody has room to read.
     pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> bool {
         let (Kind::Stream(fd) | Kind::Socket(fd)) = &self.kind else {

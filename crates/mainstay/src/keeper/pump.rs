@@ -120,6 +120,11 @@ impl Pump {
         self.dry && self.flushed()
     }
 
+    /// The source is to be asked once more before it counts as dry.
+    pub fn look_again(&mut self) {
+        self.dry = false;
+    }
+
     /// Whether there is no room to read into.
     pub fn full(&self) -> bool {
         self.at.end as usize == self.room.bytes().len()

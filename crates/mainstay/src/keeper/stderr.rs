@@ -94,6 +94,13 @@ impl Stderr {
         true
     }
 
+    /// The server is dead: its last words are there, whether the runtime has told of them yet or not.
+    pub fn look_again(&self) {
+        if let Some(from) = &self.from {
+            from.look_again();
+        }
+    }
+
     /// Apart from [`Self::poll`], which every message passes: there the chunk would be cleared each time.
     #[inline(never)]
     fn read(&mut self, cx: &mut Context<'_>) {

@@ -161,7 +161,7 @@ impl Keeper<'_> {
             },
             "abandoned" => Answer::Refused {
                 error: format!(
-                    "the server does not stay up; `mainstay events --server {}` says why",
+                    "the server does not stay up; `mainstay why {}` tells how it ended",
                     self.plan.name
                 ),
             },

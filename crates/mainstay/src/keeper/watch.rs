@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::task::{Context, Poll};
 
+use mainstay_core::event::Status;
 use mainstay_core::ids::Identity;
+use mainstay_os::ended;
 use mainstay_os::identity::Handle;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -75,20 +77,29 @@ impl<T: AsFd + AsRawFd> Watched<T> {
     }
 }
 
-/// Who has died.
+/// Who has died, and how, as far as the kernel tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dead {
     /// The shim.
-    pub shim: bool,
+    pub shim: Option<Death>,
     /// The guard.
-    pub guard: bool,
+    pub guard: Option<Death>,
     /// The client.
-    pub client: bool,
+    pub client: Option<Death>,
+}
+
+/// How somebody ended who is not our child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// Its status, if it could be seen.
+    pub status: Option<Status>,
 }
 
 /// Watches the three whose death matters.
 pub struct Watcher {
     guard_id: Identity,
+    /// The shim has told of a signal, by which it ends.
+    pub shim_signalled: bool,
     shim: Watch,
     guard: Watch,
     client: Watch,
@@ -96,7 +107,7 @@ pub struct Watcher {
 
 enum Watch {
     /// Its end will be seen.
-    On(AsyncFd<OwnedFd>),
+    On(Identity, AsyncFd<OwnedFd>),
     /// It was gone before we could watch it.
     Gone,
     /// Nobody to watch, or its end was told.
@@ -108,6 +119,7 @@ impl Watcher {
     pub fn new(shim: Identity, guard: Identity, client: Option<Identity>) -> Self {
         Self {
             guard_id: guard,
+            shim_signalled: false,
             shim: Watch::on(shim),
             guard: Watch::on(guard),
             client: client.map_or(Watch::Off, Watch::on),
@@ -124,6 +136,11 @@ impl Watcher {
         self.client = Watch::on(client);
     }
 
+    /// Whether the client has ended by now, for the last time.
+    pub fn last_look_at_client(&mut self) -> Option<Death> {
+        self.client.look()
+    }
+
     /// Who has died since the last time.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Dead {
         Dead {
@@ -138,7 +155,7 @@ impl Watch {
     fn on(who: Identity) -> Self {
         match Handle::open(who) {
             Ok(handle) => match registered(handle.into_fd(), Interest::READABLE) {
-                Ok(fd) => Self::On(fd),
+                Ok(fd) => Self::On(who, fd),
                 Err(_) => Self::Off,
             },
             Err(error)
@@ -152,15 +169,32 @@ impl Watch {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        let dead = match self {
-            Self::On(fd) => fd.poll_read_ready(cx).is_ready(),
-            Self::Gone => true,
-            Self::Off => false,
+    fn poll(&mut self, cx: &mut Context<'_>) -> Option<Death> {
+        let death = match self {
+            Self::On(who, fd) => fd.poll_read_ready(cx).is_ready().then(|| Death {
+                status: ended::status(fd.get_ref(), *who),
+            }),
+            Self::Gone => Some(Death { status: None }),
+            Self::Off => None,
         };
-        if dead {
+        if death.is_some() {
             *self = Self::Off;
         }
-        dead
+        death
+    }
+
+    /// As [`Self::poll`], but asks the kernel itself, and waits for a moment for whoever is on its way out.
+    fn look(&mut self) -> Option<Death> {
+        let death = match self {
+            Self::On(who, fd) => ended::ended(fd.get_ref(), *who).then(|| Death {
+                status: ended::status(fd.get_ref(), *who),
+            }),
+            Self::Gone => Some(Death { status: None }),
+            Self::Off => None,
+        };
+        if death.is_some() {
+            *self = Self::Off;
+        }
+        death
     }
 }

@@ -1,8 +1,8 @@
 //! An event as people read it: one line, and details below it only where they help.
 
 use mainstay_core::event::{
-    Detached, Event, Exit, Junk, Lost, Renewing, Replayed, Seen, Signal, Start, StartFailed, Sweep,
-    Teardown, What, signal_word,
+    Detached, Event, Exit, Junk, Lost, Origin, Part, Renewing, Replayed, Seen, Signal, Start,
+    StartFailed, Status, Sweep, Teardown, What, signal_word,
 };
 
 use super::measure::{fine, memory, one_line};
@@ -75,14 +75,22 @@ fn told(what: &What) -> Told {
         What::Exit(exit) => told_exit(exit),
         What::Teardown(teardown) => told_teardown(teardown),
         What::Sweep(sweep) => told_sweep(sweep),
-        What::Signal(signal) => (Tone::Warn, told_signal(signal), Vec::new()),
+        What::Signal(signal) => told_signal(signal),
+        What::Gone(gone) => {
+            let status = gone
+                .status
+                .map_or_else(|| "how is not known".into(), |status| status.to_string());
+            let text = format!("the {} ended: pid {}, {status}", gone.part, gone.who);
+            (Tone::Warn, text, Vec::new())
+        }
         What::GuardLost(lost) => (Tone::Bad, told_lost(lost, "side guard"), Vec::new()),
         What::KeeperLost(lost) => (Tone::Bad, told_lost(lost, "new keeper"), Vec::new()),
         What::ClientMoved(moved) => (
             Tone::Plain,
             format!(
-                "pid {} is gone, {} holds the client's end",
+                "pid {} is gone{}, {} holds the client's end",
                 moved.from,
+                in_brackets(moved.status),
                 seen(&moved.to)
             ),
             Vec::new(),
@@ -190,6 +198,7 @@ fn told_of_life(what: &What) -> Told {
         | What::Teardown(_)
         | What::Sweep(_)
         | What::Signal(_)
+        | What::Gone(_)
         | What::GuardLost(_)
         | What::KeeperLost(_)
         | What::ClientMoved(_)
@@ -314,21 +323,50 @@ fn told_sweep(sweep: &Sweep) -> Told {
     (tone, text, left(&sweep.left))
 }
 
-/// Who sent it, by the table in which the kernel tells it: a code below 0 is only a claim, 128 is the kernel itself.
-fn told_signal(signal: &Signal) -> String {
+/// Who sent it, by the table in which the kernel tells it; below it, what was seen of the sender.
+fn told_signal(signal: &Signal) -> Told {
     let word = match signal_word(signal.number) {
         Some(word) => word.into(),
         None => format!("signal {}", signal.number),
     };
-    let name = match &signal.comm {
+    let to = match signal.to {
+        Part::Shim => String::new(),
+        Part::Keeper | Part::Client => format!(" to the {}", signal.to),
+    };
+    let from = match signal.origin() {
+        Origin::Kernel => " from the terminal or the kernel".into(),
+        Origin::Claim => format!(", sender unsure: it claims to be {}", sender(signal)),
+        Origin::Outside => " from outside this container".into(),
+        Origin::Kill | Origin::Thread => format!(" from {}, uid {}", sender(signal), signal.uid),
+    };
+    let relation = signal
+        .relation
+        .map_or_else(String::new, |relation| format!(", {relation}"));
+    let gone = if signal.gone {
+        ", which had ended already"
+    } else {
+        ""
+    };
+    let text = format!("{word}{to}{from}{relation}{gone}");
+    let mut details = Vec::new();
+    if let Some(exe) = &signal.exe {
+        details.push(detail("file", exe));
+    }
+    if !signal.cmdline.is_empty() {
+        details.push(detail("command", &signal.cmdline.join(" ")));
+    }
+    if !signal.ancestry.is_empty() {
+        let names: Vec<String> = signal.ancestry.iter().map(seen).collect();
+        details.push(detail("started by", &names.join(", by ")));
+    }
+    (Tone::Warn, text, details)
+}
+
+/// `claude (4711)`, or the pid alone.
+pub fn sender(signal: &Signal) -> String {
+    match &signal.comm {
         Some(comm) => format!("{} ({})", one_line(comm, 40), signal.sender),
         None => format!("pid {}", signal.sender),
-    };
-    match (signal.code, signal.sender) {
-        (128, _) => format!("{word} from the terminal or the kernel"),
-        (..0, _) => format!("{word}, sender unsure: it claims to be {name}"),
-        (_, 0) => format!("{word} from outside this container"),
-        (_, _) => format!("{word} from {name}, uid {}", signal.uid),
     }
 }
 
@@ -351,6 +389,10 @@ fn told_lost(lost: &Lost, successor: &str) -> String {
         None => format!("no {successor}"),
     });
     parts.join(", ")
+}
+
+fn in_brackets(status: Option<Status>) -> String {
+    status.map_or_else(String::new, |status| format!(" ({status})"))
 }
 
 fn told_junk(junk: &Junk) -> String {
@@ -379,7 +421,8 @@ fn detail(name: &str, text: &str) -> String {
     format!("{name}: {}", one_line(text, DETAIL_CHARS))
 }
 
-fn count(number: u32, noun: &str) -> String {
+/// `1 request`, `2 requests`.
+pub fn count(number: u32, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
         _ => format!("{number} {noun}s"),
@@ -416,10 +459,13 @@ mod tests {
     stderr: oh no
 22:31:07.123  playwright  teardown  0 left after 12 ms (EOF), the client closed stdin, 3 ended
 22:31:07.123  playwright  sweep  1 of link 0000beef ended, whose keeper 42 is dead (found by leaf, tag)
-22:31:07.123  playwright  signal  SIGTERM from claude (4000), uid 1000
+22:31:07.123  playwright  signal  SIGTERM from claude (4000), uid 1000, the client
+    file: /usr/bin/node
+    command: claude --resume
+22:31:07.123  playwright  gone  the client ended: pid 4000, SIGKILL
 22:31:07.123  playwright  guard_lost  pid 43, SIGKILL, side guard 48
 22:31:07.123  playwright  keeper_lost  pid 44, SIGKILL, 3 of the tree ended, 1 request answered with an error, new keeper 49
-22:31:07.123  playwright  client_moved  pid 4000 is gone, node (4001) holds the client's end
+22:31:07.123  playwright  client_moved  pid 4000 is gone (exit code 0), node (4001) holds the client's end
 22:31:07.123  playwright  junk  3 lines on stdout so far that are no messages, the first: Listening on stdio
 22:31:07.123  playwright  stderr_dropped  96 MiB so far, because the client does not read it
 22:31:07.123  playwright  opening_silent  no answer to the opening request for 55.00 s; the server is left running
@@ -457,17 +503,46 @@ mod tests {
                 number: 34,
                 code,
                 sender,
-                uid: 0,
-                comm: None,
+                gone: sender == 9,
+                ..Signal::default()
             }))
         };
         for (code, sender, text) in [
             (128, 0, "signal 34 from the terminal or the kernel"),
             (-1, 1, "signal 34, sender unsure: it claims to be pid 1"),
             (0, 0, "signal 34 from outside this container"),
-            (0, 9, "signal 34 from pid 9, uid 0"),
+            (
+                0,
+                9,
+                "signal 34 from pid 9, uid 0, which had ended already\n",
+            ),
+            (-6, 8, "signal 34 from pid 8, uid 0\n"),
         ] {
             assert!(signal(code, sender).contains(text), "{text}");
         }
+    }
+
+    #[test]
+    fn what_was_seen_of_a_sender_is_below_it() {
+        let told = lines(What::Signal(Signal {
+            number: 15,
+            sender: 9,
+            to: Part::Keeper,
+            comm: Some("kill".into()),
+            exe: Some("/usr/bin/kill".into()),
+            cmdline: vec!["kill".into(), "7".into()],
+            ancestry: vec![samples::seen(8, "sh"), samples::seen(7, "claude")],
+            relation: Some(mainstay_core::event::Relation::BelowClient),
+            ..Signal::default()
+        }));
+        assert_eq!(
+            told,
+            "\
+22:31:07.123  playwright  signal  SIGTERM to the keeper from kill (9), uid 0, a descendant of the client
+    file: /usr/bin/kill
+    command: kill 7
+    started by: sh (8), by claude (7)
+"
+        );
     }
 }

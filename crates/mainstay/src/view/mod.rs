@@ -6,4 +6,5 @@ pub mod happening;
 pub mod measure;
 pub mod paint;
 pub mod printer;
+pub mod story;
 pub mod table;

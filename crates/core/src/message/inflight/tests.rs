@@ -162,7 +162,7 @@ fn more_slots_than_the_limit_are_not_used() {
 #[derive(Default)]
 struct Model {
     open: VecDeque<(String, Entry)>,
-    settled: Vec<(String, u32)>,
+    settled: Vec<(String, Entry)>,
 }
 
 #[derive(Clone, Debug)]
@@ -236,6 +236,12 @@ proptest! {
                     let was_open = model.open.iter().any(|(held, _)| *held == id);
                     let was_settled = model.settled.iter().any(|(held, _)| *held == id);
                     let full = model.open.len() + model.settled.len() == ROOM;
+                    if full && !was_open && !was_settled {
+                        // The late answer that is waited for longest is given up for it.
+                        let opened = model.settled.iter().map(|(_, entry)| entry.opened).min();
+                        model.settled.retain(|(_, entry)| Some(entry.opened) != opened);
+                    }
+                    let full = model.open.len() + model.settled.len() == ROOM;
                     let expected = if was_open { Opened::Again } else if full && !was_settled { Opened::Full } else { Opened::New };
                     prop_assert_eq!(table.open(id.as_bytes(), Tracked::List, generation, now), expected);
                     if expected != Opened::Full {
@@ -256,7 +262,7 @@ proptest! {
                     let entry = at.and_then(|at| model.open.remove(at));
                     prop_assert_eq!(table.settle(id.as_bytes()), entry.is_some());
                     table.written();
-                    model.settled.extend(entry.map(|(id, entry)| (id, entry.generation)));
+                    model.settled.extend(entry);
                 }
                 Step::Swallow(id) => {
                     let id = id.to_string();
@@ -265,7 +271,7 @@ proptest! {
                     prop_assert_eq!(table.swallow(id.as_bytes()), model.settled.len() < before);
                 }
                 Step::Forget(generation) => {
-                    model.settled.retain(|(_, of)| *of > generation);
+                    model.settled.retain(|(_, of)| of.generation > generation);
                     table.forget_settled(generation);
                 }
                 Step::TakeOldest => {

@@ -1,0 +1,183 @@
+//! A signal that reached us, and what could be seen of its sender in the same wake-up.
+//!
+//! The kernel's own word (number, code, pid, uid) and what we saw of that pid are kept apart: the first is always there,
+//! the second only if the sender still was. Of several equal signals that come before one is read, the kernel tells
+//! the first sender only; nothing here can tell that case from a single signal.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Seen, Status};
+use crate::ids::Identity;
+
+/// A signal reached the shim or the keeper.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signal {
+    /// Which.
+    pub number: i32,
+    /// `si_code`: 0 by `kill`, 128 by the kernel, below 0 a claim.
+    pub code: i32,
+    /// The sender's pid as the kernel told it.
+    pub sender: i32,
+    /// The sender's uid.
+    pub uid: u32,
+    /// The sender's short name, if it still was there.
+    pub comm: Option<String>,
+    /// Whom of us it reached.
+    #[serde(default)]
+    pub to: Part,
+    /// What the code says about the way it came.
+    #[serde(default)]
+    pub origin: Option<Origin>,
+    /// The sender's start time in clock ticks since boot.
+    #[serde(default)]
+    pub start: Option<u64>,
+    /// The file that the sender runs.
+    #[serde(default)]
+    pub exe: Option<String>,
+    /// The sender's arguments, without what looks like a secret.
+    #[serde(default)]
+    pub cmdline: Vec<String>,
+    /// The sender's parent, its parent, and so on, up to the client or as far as they could be seen.
+    #[serde(default)]
+    pub ancestry: Vec<Seen>,
+    /// What the sender is to the client.
+    #[serde(default)]
+    pub relation: Option<Relation>,
+    /// The sender had ended before it could be looked at.
+    #[serde(default)]
+    pub gone: bool,
+}
+
+impl Signal {
+    /// What the code and the pid say about the way it came.
+    pub fn origin(&self) -> Origin {
+        Origin::of(self.code, self.sender)
+    }
+
+    /// The sender as pid and start time, if it could be seen.
+    pub fn who(&self) -> Option<Identity> {
+        self.start.map(|start| Identity {
+            pid: self.sender,
+            start,
+        })
+    }
+}
+
+/// Which of the processes around a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// The process that the client started.
+    #[default]
+    Shim,
+    /// The keeper.
+    Keeper,
+    /// The client.
+    Client,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shim => "shim",
+            Self::Keeper => "keeper",
+            Self::Client => "client",
+        })
+    }
+}
+
+/// The way in which a signal came, by its `si_code`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// `kill`, to a process or a group: the pid is the sender's.
+    Kill,
+    /// `tgkill`, to one thread: the pid is the sender's, and cannot be forged either.
+    Thread,
+    /// The kernel itself: a key of the terminal, or its end.
+    Kernel,
+    /// A process outside this container, whose pid has no meaning here.
+    Outside,
+    /// `sigqueue` and the like: the pid is what the sender wrote there.
+    Claim,
+}
+
+impl Origin {
+    /// By code and sender, as `signalfd` tells them.
+    pub fn of(code: i32, sender: i32) -> Self {
+        match (code, sender) {
+            // The kernel lets nobody write this code, nor one of 0 and above, into another process's signal.
+            (-6, _) => Self::Thread,
+            (..0, _) => Self::Claim,
+            (0, 0) => Self::Outside,
+            (0, _) => Self::Kill,
+            (1.., _) => Self::Kernel,
+        }
+    }
+}
+
+/// What a sender is to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// The client itself.
+    Client,
+    /// A descendant of the client.
+    BelowClient,
+    /// The leader of the client's session: a login shell, a terminal's shell.
+    SessionLeader,
+    /// An ancestor of the client.
+    AboveClient,
+    /// A process of ours for this link.
+    Ours,
+    /// None of these.
+    Other,
+}
+
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "the client",
+            Self::BelowClient => "a descendant of the client",
+            Self::SessionLeader => "the leader of the client's session",
+            Self::AboveClient => "an ancestor of the client",
+            Self::Ours => "a process of mainstay's own",
+            Self::Other => "no relative of the client",
+        })
+    }
+}
+
+/// The shim or the client ended, and nobody of us is its parent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    /// Whose end it is.
+    pub part: Part,
+    /// Pid and start time.
+    #[serde(flatten)]
+    pub who: Identity,
+    /// How it ended, if the kernel tells.
+    pub status: Option<Status>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_is_told_by_code_and_pid() {
+        for (code, sender, origin) in [
+            (0, 42, Origin::Kill),
+            (0, 0, Origin::Outside),
+            (128, 0, Origin::Kernel),
+            (-1, 1, Origin::Claim),
+            (-2, 7, Origin::Claim),
+            (-6, 42, Origin::Thread),
+        ] {
+            assert_eq!(Origin::of(code, sender), origin, "{code} {sender}");
+        }
+    }
+}

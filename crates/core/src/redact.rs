@@ -1,0 +1,144 @@
+//! Command lines without what looks like a secret.
+//!
+//! It looks at words only: the value of an option or variable whose name speaks of a secret, a header, a password in an
+//! address, and the known beginnings of tokens. It does not know what a program means by its options, so it hides
+//! rather too much than too little; it cannot promise to find everything.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// What stands in place of a secret.
+pub const HIDDEN: &str = "[hidden]";
+
+/// Parts of names whose values are secrets.
+const NAMES: [&str; 11] = [
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "apikey",
+    "authorization",
+    "credential",
+    "privatekey",
+    "accesskey",
+    "bearer",
+];
+
+/// How tokens of known makers begin.
+const BEGINNINGS: [&str; 9] = [
+    "sk-",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+];
+
+/// The same words with each secret hidden.
+pub fn words(words: &[String]) -> Vec<String> {
+    let mut value_follows = false;
+    words
+        .iter()
+        .map(|word| {
+            let is_value = core::mem::take(&mut value_follows) && !word.starts_with('-');
+            if is_value {
+                return HIDDEN.to_string();
+            }
+            value_follows = word.starts_with('-') && !word.contains(['=', ' ']) && speaks(word);
+            one(word)
+        })
+        .collect()
+}
+
+fn one(word: &str) -> String {
+    if let Some(at) = word.find(['=', ':'])
+        && speaks(&word[..at])
+    {
+        return format!("{}{HIDDEN}", &word[..=at]);
+    }
+    // A whole script can be one word: it is hidden from the first name of a secret that gets a value.
+    for (at, _) in word.match_indices(['=', ':']) {
+        let name = word[..at]
+            .rsplit([' ', '\n', '"', '\'', '&', '?', ';'])
+            .next();
+        if name.is_some_and(speaks) {
+            return format!("{}{HIDDEN}", &word[..=at]);
+        }
+    }
+    if let Some((scheme, rest)) = word.split_once("://")
+        && let Some((who, host)) = rest.split_once('@')
+        && let Some((user, _)) = who.split_once(':')
+        && !who.contains('/')
+    {
+        return format!("{scheme}://{user}:{HIDDEN}@{host}");
+    }
+    let value = word.rsplit(['=', ' ']).next().unwrap_or(word);
+    if BEGINNINGS.iter().any(|start| value.starts_with(start)) {
+        return format!("{}{HIDDEN}", &word[..word.len() - value.len()]);
+    }
+    word.to_string()
+}
+
+/// Whether a name speaks of a secret.
+fn speaks(name: &str) -> bool {
+    let plain: String = name
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    NAMES.iter().any(|part| plain.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hidden(line: &[&str]) -> String {
+        let line: Vec<String> = line.iter().map(ToString::to_string).collect();
+        words(&line).join("|")
+    }
+
+    #[test]
+    fn secrets_are_hidden_and_the_rest_is_not() {
+        for (line, shown) in [
+            (&["x", "--token", "abc", "y"][..], "x|--token|[hidden]|y"),
+            (&["x", "--api-key=abc"], "x|--api-key=[hidden]"),
+            (&["x", "--token", "--verbose"], "x|--token|--verbose"),
+            (
+                &["env", "GITHUB_TOKEN=abc", "x"],
+                "env|GITHUB_TOKEN=[hidden]|x",
+            ),
+            (
+                &["curl", "-H", "Authorization: Bearer abc"],
+                "curl|-H|Authorization:[hidden]",
+            ),
+            (
+                &["x", "postgres://ann:pw@db/x"],
+                "x|postgres://ann:[hidden]@db/x",
+            ),
+            (
+                &["x", "https://h/p?token=abc&z=1"],
+                "x|https://h/p?token=[hidden]",
+            ),
+            (&["x", "--key", "sk-abc"], "x|--key|[hidden]"),
+            (&["x", "--key=ghp_abc"], "x|--key=[hidden]"),
+            (
+                &["sh", "-c", "A=1 MY_SECRET=abc npx y"],
+                "sh|-c|A=1 MY_SECRET=[hidden]",
+            ),
+            (&["kill", "-TERM", "4711"], "kill|-TERM|4711"),
+            (
+                &["node", "/srv/a=b.js", "--port=80"],
+                "node|/srv/a=b.js|--port=80",
+            ),
+            (&["x", "é=ü", "="], "x|é=ü|="),
+        ] {
+            assert_eq!(hidden(line), shown);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Client and shim are not our children; how they ended is told all the same.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+
+use mainstay_os::identity::Handle;
+use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::stage::Stage;
+use rustix::process::Signal;
+use scene::Scene;
+use serde_json::{Value, json};
+
+fn puppet(stage: &Stage) -> Puppet {
+    let argv = scene::argv(stage, &[], &[]);
+    Puppet::start(stage, Plan::default(), &argv)
+}
+
+fn gone(stage: &Stage, part: &str) -> Value {
+    stage.event_that("gone", |event| event["part"] == part)
+}
+
+#[test]
+fn a_client_that_was_killed() {
+    let stage = Stage::new();
+    let client = puppet(&stage);
+    client.kill();
+    let told = gone(&stage, "client");
+    assert_eq!(
+        told["status"],
+        json!({"signal": {"number": 9, "core": false}})
+    );
+}
+
+#[test]
+fn a_client_that_left() {
+    let stage = Stage::new();
+    let client = puppet(&stage);
+    client.exit();
+    assert_eq!(gone(&stage, "client")["status"], json!({"code": 0}));
+}
+
+#[test]
+fn a_client_that_only_closed_is_not_gone() {
+    let mut scene = Scene::open(&[], &[]);
+    scene.client.finish();
+    scene.stage.event("teardown");
+    assert_eq!(scene.stage.events("gone"), Vec::<Value>::new());
+}
+
+#[test]
+fn a_shim_that_was_killed() {
+    let mut scene = Scene::open(&[], &[]);
+    let shim = scene.stage.card().shim.unwrap();
+    Handle::open(shim).unwrap().signal(Signal::KILL).unwrap();
+    let told = gone(&scene.stage, "shim");
+    assert_eq!(told["pid"], shim.pid);
+    assert_eq!(
+        told["status"],
+        json!({"signal": {"number": 9, "core": false}})
+    );
+    scene.client.wait();
+}

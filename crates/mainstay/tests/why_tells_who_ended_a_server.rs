@@ -1,0 +1,303 @@
+//! `mainstay why`, after real deaths: who it was, how sure that is, from which events, and what followed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+
+use std::ffi::OsString;
+use std::process::Output;
+
+use mainstay_os::identity::Handle;
+use mainstay_testkit::client::{Client, Launch};
+use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::stage::{Stage, run};
+use rustix::process::Signal;
+use scene::{Scene, mainstay};
+use serde_json::Value;
+
+fn why(stage: &Stage, words: &[&str]) -> Output {
+    let mut command = stage.command(mainstay());
+    command.arg("why").args(words).output().unwrap()
+}
+
+/// What is told, with `#` for each number that differs from run to run and without what differs from place to place.
+fn told(stage: &Stage, words: &[&str]) -> String {
+    let output = why(stage, words);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let foreign = ["file: ", "command: ", "started by: "];
+    let lines = text
+        .lines()
+        .filter(|line| !foreign.iter().any(|word| line.trim().starts_with(word)));
+    let lines: Vec<String> = lines.map(without_numbers).collect();
+    lines.join("\n") + "\n"
+}
+
+/// Pids, clocks and spans; codes, generations and counts stay.
+fn without_numbers(line: &str) -> String {
+    let mut kept = Vec::new();
+    let mut before = "";
+    let words: Vec<&str> = line.split(' ').collect();
+    for (at, word) in words.iter().enumerate() {
+        let bare = word.trim_matches(|c: char| !c.is_ascii_digit());
+        let unit = words.get(at + 1).copied().unwrap_or_default();
+        let span = ["ms", "s"].contains(&unit.trim_end_matches([',', '.', ';', ')']));
+        let pid = ["pid", "(pid", "uid"].contains(&before) || word.starts_with('(');
+        let clock = bare.contains(':');
+        let numeric =
+            !bare.is_empty() && bare.chars().all(|c| c.is_ascii_digit() || ".:".contains(c));
+        if numeric && (span || pid || clock) {
+            kept.push(word.replace(bare, "#"));
+        } else {
+            kept.push((*word).to_string());
+        }
+        before = word;
+    }
+    // A slow machine may need seconds.
+    let line = kept.join(" ") + " ";
+    let line = line.replace("# s ", "# ms ").replace("# s,", "# ms,");
+    line.trim_end().to_string()
+}
+
+fn me() -> String {
+    mainstay_os::census::stat(std::process::id() as i32)
+        .unwrap()
+        .comm
+}
+
+/// The first five lines: whether the teardown is written already is a matter of moments.
+fn head(text: &str) -> String {
+    text.split_inclusive('\n').take(5).collect()
+}
+
+fn begin(stage: &Stage, options: &[&str], server: &[&str]) -> Client {
+    let mut all = vec!["--name", "unruly"];
+    all.extend(options);
+    let server: Vec<OsString> = server.iter().map(Into::into).collect();
+    Launch::new(stage, &run(mainstay(), &all, server)).start()
+}
+
+#[test]
+fn a_server_killed_by_somebody() {
+    let mut scene = Scene::open(&[], &[]);
+    scene.kill(1);
+    scene.replayed(2);
+    let shown = told(&scene.stage, &["unruly"]).replace(&me(), "CLIENT");
+    assert_eq!(shown, "\
+unruly was killed by another process (SIGKILL, sender unknown) # ms after its start. Stdin was still open; nothing was in flight.
+because
+  unknown: a signal that mainstay did not send; only root can see who sends a signal to another process
+  it could be the client, CLIENT (#), or any process of this user or of root
+evidence
+  #  unruly  exit  pid #, SIGKILL after # ms
+what followed
+  started again as generation 2 (pid #) after # ms
+  generation 2 is ready after # ms
+");
+    scene.client.finish();
+}
+
+#[test]
+fn a_shim_signalled_by_the_client() {
+    let mut scene = Scene::open(&[], &[]);
+    let shim = scene.stage.card().shim.unwrap();
+    Handle::open(shim).unwrap().signal(Signal::TERM).unwrap();
+    scene.stage.event("teardown");
+    let shown = told(&scene.stage, &["unruly"]).replace(&me(), "CLIENT");
+    assert_eq!(shown, "\
+unruly was ended by CLIENT (pid #, SIGTERM, certain) # ms after its start. Stdin was still open; nothing was in flight.
+because
+  certain: the kernel names the client as sender of the signal, and pid and start time agree
+evidence
+  #  unruly  signal  SIGTERM from CLIENT (#), uid #, the client
+  #  unruly  exit  pid #, exit code 0 after # ms
+  #  unruly  teardown  0 left after # ms (EOF), the shim got SIGTERM, 1 ended
+what followed
+  0 left of its tree after # ms
+  it was not started again
+");
+    scene.client.wait();
+}
+
+#[test]
+fn a_client_that_was_killed() {
+    let stage = Stage::new();
+    let argv = scene::argv(&stage, &[], &[]);
+    Puppet::start(&stage, Plan::default(), &argv).kill();
+    stage.event("teardown");
+    stage.event("gone");
+    let shown = told(&stage, &[]);
+    let start = "\
+unruly was ended because puppet (pid #) had ended: SIGKILL (certain) # ms after its start. Nothing was in flight.
+because
+  certain: the client process ended
+evidence
+";
+    assert!(shown.starts_with(start), "{shown}");
+    // Its pipes may have closed before it was dead, or not.
+    let gone = "  #  unruly  gone  the client ended: pid #, SIGKILL\n";
+    assert!(shown.contains(gone), "{shown}");
+}
+
+#[test]
+fn a_client_that_closed() {
+    let mut scene = Scene::open(&[], &[]);
+    scene.client.finish();
+    scene.stage.event("teardown");
+    let shown = told(&scene.stage, &["unruly"]).replace(&me(), "CLIENT");
+    assert_eq!(shown, "\
+unruly was ended because CLIENT (pid #) closed its stdin (certain) # ms after its start. Nothing was in flight.
+because
+  certain: stdin was at its end while the client lived
+evidence
+  #  unruly  exit  pid #, exit code 0 after # ms
+  #  unruly  teardown  0 left after # ms (EOF), the client closed stdin, 1 ended
+what followed
+  0 left of its tree after # ms
+  it was not started again
+");
+}
+
+#[test]
+fn stopped_by_the_user() {
+    let mut scene = Scene::open(&[], &[]);
+    let stopped = scene
+        .stage
+        .command(mainstay())
+        .args(["stop", "unruly"])
+        .output();
+    assert!(stopped.unwrap().status.success());
+    assert_eq!(
+        told(&scene.stage, &["unruly"]),
+        "\
+unruly was ended by `mainstay stop` (certain) # ms after its start. Nothing was in flight.
+because
+  certain: `mainstay stop` was called
+evidence
+  #  unruly  exit  pid #, exit code 0 after # ms
+  #  unruly  teardown  0 left after # ms (EOF), mainstay stop, 1 ended
+what followed
+  0 left of its tree after # ms
+  it was not started again
+"
+    );
+    scene.client.wait();
+}
+
+#[test]
+fn a_server_that_ended_by_itself() {
+    let stage = Stage::new();
+    let mut client = begin(&stage, &["--restart-budget", "0"], &["sh", "-c", "exit 3"]);
+    stage.event("exit");
+    assert_eq!(
+        head(&told(&stage, &["unruly"])),
+        "\
+unruly ended by itself (exit code 3, certain) # ms after its start. Nothing was in flight.
+because
+  certain: an exit code or a fault, and mainstay had sent nothing
+evidence
+  #  unruly  exit  pid #, exit code 3 after # ms
+"
+    );
+    client.finish();
+}
+
+#[test]
+fn a_watched_file() {
+    let stage = Stage::new();
+    let file = stage.path("watched");
+    std::fs::write(&file, "1").unwrap();
+    let options = ["--watch", file.to_str().unwrap()];
+    let argv = scene::argv(&stage, &options, &[]);
+    let mut scene = Scene::on(stage, &argv);
+    scene.client.wire.initialize().unwrap();
+    std::fs::write(&file, "2").unwrap();
+    scene.replayed(2);
+    let shown = told(&scene.stage, &["unruly"]).replace(file.to_str().unwrap(), "FILE");
+    assert_eq!(shown, "\
+unruly was replaced by mainstay: FILE has changed (certain) # ms after its start. Nothing was in flight.
+because
+  certain: mainstay replaced the server or put it to rest, by its settings
+evidence
+  #  unruly  renewal  generation 1 to be replaced: FILE has changed
+  #  unruly  exit  pid #, exit code 0 after # ms
+  #  unruly  teardown  0 left after # ms (EOF), FILE has changed, 1 ended
+what followed
+  0 left of its tree after # ms
+  started again as generation 2 (pid #) after # ms
+  generation 2 is ready after # ms
+");
+    scene.client.finish();
+}
+
+#[test]
+fn a_start_that_failed() {
+    let stage = Stage::new();
+    let mut client = begin(&stage, &[], &["/no/such/server"]);
+    client.finish();
+    assert_eq!(
+        told(&stage, &["unruly"]),
+        "\
+unruly could not be started (certain): command not found: /no/such/server.
+because
+  certain: the start itself failed
+evidence
+  #  unruly  start_failed  command not found: /no/such/server
+      hint: install it, or give its full path: a client may pass a shorter PATH than your shell has
+what followed
+  nothing
+"
+    );
+}
+
+#[test]
+fn by_name_by_id_by_pid_and_as_json() {
+    let mut scene = Scene::open(&[], &[]);
+    let first = scene.server(1).pid.to_string();
+    let id = scene.stage.card().id;
+    scene.kill(1);
+    scene.replayed(2);
+    scene.client.finish();
+    scene.stage.event("teardown");
+    let json = |whom: &str| -> Value {
+        let output = why(&scene.stage, &[whom, "--json"]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let killed = json(&first);
+    assert_eq!(killed["generation"], 1);
+    assert_eq!(killed["verdict"]["sure"], "unknown");
+    assert_eq!(killed["verdict"]["rule"], "server_killed");
+    assert_eq!(killed["evidence"][0]["event"], "exit");
+    for whom in ["unruly", &id, &id[..4], &std::process::id().to_string()] {
+        let last = json(whom);
+        assert_eq!(last["generation"], 2, "{whom}");
+        assert_eq!(last["verdict"]["rule"], "client_closed");
+    }
+}
+
+#[test]
+fn nothing_is_known() {
+    let stage = Stage::new();
+    let output = why(&stage, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "error: no death is known\nhint: deaths of servers under `mainstay run` are remembered for 14 days\n"
+    );
+    let mut scene = Scene::open(&[], &[]);
+    let text = |whom: &str| {
+        let output = why(&scene.stage, &[whom]);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(
+        text("unruly"),
+        "error: no death of `unruly` is known\nhint: `mainstay ps` shows what runs, `mainstay events` all that is known\n"
+    );
+    assert_eq!(
+        text("unrly"),
+        "error: nothing is known of `unrly`\nhint: did you mean `unruly`?\n"
+    );
+    scene.client.finish();
+}
