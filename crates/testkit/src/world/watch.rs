@@ -379,7 +379,10 @@ impl Watch {
 
     fn confirm(&mut self, done: Vec<(String, Way)>) {
         for (key, way) in done {
-            let wanted = self.requests.get(&key).is_some_and(|r| !r.cancelled);
+            let wanted = self
+                .requests
+                .get(&key)
+                .is_some_and(|r| !r.cancelled && r.answers == 1);
             self.served |= way == Way::Passed && wanted;
             self.known.confirmed(&key);
         }
