@@ -530,7 +530,7 @@ impl<'a> Shell<'a> {
             self.handle(outside, Input::ClientEof)?;
             return Ok(true);
         }
-        Ok(step || moved && self.up.full())
+        Ok(step || moved && (self.up.full() || self.up.ended() && self.up.holds()))
     }
 
     /// What was read and not routed is in memory that outlives us.
