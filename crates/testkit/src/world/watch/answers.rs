@@ -45,6 +45,7 @@ impl Watch {
             return broken(format!("generation {by} answers {id}, which it never got"));
         }
         request.answers += 1;
+        let first = request.answers == 1;
         if request.answers > 1 {
             // A server that answers twice is passed on as it is.
             let twice = by.is_some_and(|by| request.written.get(&by) > Some(&1));
@@ -57,7 +58,9 @@ impl Watch {
             }
         }
         let (method, cancelled) = (request.method.clone(), request.cancelled);
-        self.known.answered(&id, &method, said, cancelled);
+        // A second one that was let pass is not what the link builds on, either.
+        let opens = first && method == "initialize" && said.is_success();
+        self.known.answered(&id, said, opens, cancelled);
         if !half_told {
             self.unconfirmed.push((id, way));
         }

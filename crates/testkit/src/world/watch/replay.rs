@@ -72,13 +72,9 @@ impl Known {
     }
 
     /// The client gets an answer.
-    pub fn answered(&mut self, id: &str, method: &str, said: &Said, cancelled: bool) {
-        if method == "initialize" {
-            if said.is_success() {
-                self.greeting.insert(id.into());
-            } else {
-                self.greeting.remove(id);
-            }
+    pub fn answered(&mut self, id: &str, said: &Said, opens: bool, cancelled: bool) {
+        if opens {
+            self.greeting.insert(id.into());
         }
         if cancelled {
             // What became of it is uncertain for ever.
