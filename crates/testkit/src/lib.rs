@@ -25,6 +25,7 @@ pub mod wire;
     clippy::unused_self,
     clippy::format_collect,
     clippy::collapsible_if,
+    clippy::single_match_else,
     reason = "a simulated world is many small facts beside each other, and its watchers have one signature"
 )]
 pub mod world;

@@ -1,6 +1,10 @@
 //! Simulated worlds: hundreds of seeds on every run. `MAINSTAY_SEED=N` tells one story; wide sweeps by hand:
 //! `cargo run --release -p mainstay-testkit --bin sim -- --seeds 100000`.
-
+#![allow(
+    clippy::print_stderr,
+    clippy::single_match_else,
+    reason = "a failing seed is printed with its whole story"
+)]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;

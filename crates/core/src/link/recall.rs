@@ -2,6 +2,8 @@
 //! compared when the server itself speaks.
 
 use super::route::HELD;
+use alloc::vec::Vec;
+
 use super::state::{Because, Life, Silence, Stage, Up};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
@@ -93,7 +95,7 @@ impl Link<'_> {
             | Tracked::Listen
             | Tracked::Task => None,
         }
-        .map(|result| remembered::answer(&id, result));
+        .map(|result| self.answer_from(&id, result));
         let Some(line) = line else { return };
         if let Life::Up(up) = &mut self.life {
             up.silence = Silence::Broken;
@@ -118,8 +120,15 @@ impl Link<'_> {
         }));
     }
 
+    /// An answer from the record, with what the user wants to have announced.
+    fn answer_from(&self, id: &[u8], result: &[u8]) -> Vec<u8> {
+        let line = remembered::answer(id, result);
+        let told = self.policy.advertise.then(|| envelope::advertised(&line));
+        told.flatten().unwrap_or(line)
+    }
+
     /// The client is about to have its opening answered by us.
-    fn open_instantly(&mut self, id: &[u8], line: &[u8]) {
+    pub(super) fn open_instantly(&mut self, id: &[u8], line: &[u8]) {
         self.inflight.answered_by_us(id);
         self.on_way.greeting_of_ours = true;
         self.keepsakes.put(Kept::Greeting, b"", line);
@@ -142,7 +151,7 @@ impl Link<'_> {
             Tracked::Initialize if !self.greeted() => {
                 self.remember_opening(line);
                 self.recalled_opening()
-                    .map(|result| remembered::answer(id, result))
+                    .map(|result| self.answer_from(id, result))
             }
             Tracked::Discover if !self.opened() => self
                 .remembered

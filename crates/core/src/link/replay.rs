@@ -157,6 +157,7 @@ impl Link<'_> {
             .capabilities
             .iter()
             .filter(|name| !says.capabilities.contains(name))
+            .filter(|name| !(self.policy.advertise && name.ends_with(".listChanged")))
             .map(String::as_str)
             .collect();
         if !lost.is_empty() {

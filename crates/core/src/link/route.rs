@@ -661,6 +661,19 @@ impl Link<'_> {
         if self.inflight.swallow(id) {
             return Route::Drop;
         }
+        if self.policy.advertise
+            && frame.kind == Kind::Response
+            && self
+                .inflight
+                .get(id)
+                .is_some_and(|entry| entry.method == Tracked::Initialize)
+            && let Some(told) = envelope::advertised(line)
+        {
+            self.learn_opening(line);
+            self.open_instantly(id, &told);
+            self.push(Output::ToClient(told));
+            return Route::Instead;
+        }
         let Some(entry) = self.inflight.answered(id) else {
             return Route::Forward;
         };

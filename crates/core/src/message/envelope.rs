@@ -215,6 +215,31 @@ pub fn greeting(line: &[u8]) -> Option<Greeting> {
     })
 }
 
+/// The answer to `initialize` as a server that announces changed lists would give it; none if it does already.
+pub fn advertised(line: &[u8]) -> Option<Vec<u8>> {
+    let mut told: Option<Vec<u8>> = None;
+    for name in ["tools", "prompts", "resources"] {
+        let line = told.as_deref().unwrap_or(line);
+        let capabilities = Members::of_line(line)?
+            .object("result")?
+            .object("capabilities")?;
+        let Some(one) = capabilities.get(name).map(|value| value.get().as_bytes()) else {
+            continue;
+        };
+        let Some(members) = Members::of_line(one) else {
+            continue;
+        };
+        let new = match members.get("listChanged") {
+            Some(value) if value.get() == "true" => continue,
+            Some(value) => splice(line, value.get().as_bytes(), b"true"),
+            None if members.0.is_empty() => splice(line, one, br#"{"listChanged":true}"#),
+            None => splice(line, &one[..1], br#"{"listChanged":true,"#),
+        };
+        told = new.or(told);
+    }
+    told
+}
+
 /// Puts a new value in the place of one that borrows from the line.
 fn splice(line: &[u8], old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     let start = (old.as_ptr() as usize).checked_sub(line.as_ptr() as usize)?;
@@ -397,6 +422,34 @@ mod tests {
             with_request_id(cancel, b"\"ms:2:0\"").unwrap(),
             br#"{"method":"notifications/cancelled","params":{"requestId":"ms:2:0","reason":"r"}}"#
         );
+    }
+
+    #[test]
+    fn changed_lists_are_announced_in_the_servers_name() {
+        let line = |capabilities: &str| {
+            format!(
+                r#"{{"id":0,"result":{{"capabilities":{{{capabilities}}},"protocolVersion":"1"}}}}"#
+            )
+        };
+        for (says, told) in [
+            (
+                r#""tools":{},"logging":{}"#,
+                Some(r#""tools":{"listChanged":true},"logging":{}"#),
+            ),
+            (
+                r#""prompts":{ "listChanged" : false },"resources":{"subscribe":true}"#,
+                Some(
+                    r#""prompts":{ "listChanged" : true },"resources":{"listChanged":true,"subscribe":true}"#,
+                ),
+            ),
+            (r#""tools":{"listChanged":true}"#, None),
+            (r#""tools":7"#, None),
+            ("", None),
+        ] {
+            let new = advertised(line(says).as_bytes());
+            assert_eq!(new, told.map(|told| line(told).into_bytes()), "{says}");
+        }
+        assert_eq!(advertised(br#"{"id":0,"error":{}}"#), None);
     }
 
     #[test]

@@ -449,3 +449,31 @@ fn what_the_dead_server_had_not_read_is_asked_for_the_first_time() {
     assert_eq!(world.server(&answer("3")), Route::Forward);
     assert_eq!(world.link.in_flight(), 0);
 }
+
+#[test]
+fn changed_lists_are_announced_if_the_user_wants_it() {
+    let policy = Policy {
+        advertise: true,
+        ..safe()
+    };
+    let mut world = World::with(Limits::default(), policy, memory(), None);
+    world.input(Input::Started);
+    world.client(INITIALIZE);
+    world.drain();
+    let plain = greeting("1", "1").replace(r#"{"listChanged":true}"#, "{}");
+    assert_eq!(world.server(&plain), Route::Instead);
+    let Some(Output::ToClient(told)) = world.link.next() else {
+        panic!("no answer")
+    };
+    assert!(String::from_utf8(told).unwrap().contains("listChanged"));
+    assert!(world.link.next().is_none());
+    world.link.written();
+    assert_eq!((world.link.in_flight(), world.link.word()), (0, "ready"));
+    // The next generation is not taken for another server because of that.
+    world.exits(CRASH, true);
+    world.empty();
+    world.input(Input::Started);
+    world.drain();
+    world.server(&plain.replace("\"id\":1", "\"id\":\"ms:own:1\""));
+    assert_eq!(world.drain(), ["tell replayed"]);
+}
