@@ -98,7 +98,7 @@ impl<'b> Tale<'b> {
             advertise: bit(5),
         };
         let remembered = if bit(6) {
-            super::remembered()
+            super::chance::remembered()
         } else {
             Remembered::default()
         };
