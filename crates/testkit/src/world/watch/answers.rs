@@ -4,7 +4,7 @@ use mainstay_core::message::frame::Kind;
 
 use super::super::outside::{Halt, broken, text};
 use super::super::said::{Said, key};
-use super::{Request, Watch, Way};
+use super::{Request, Unconfirmed, Watch, Way};
 
 impl Watch {
     /// A line has reached the client.
@@ -60,9 +60,10 @@ impl Watch {
         let (method, cancelled) = (request.method.clone(), request.cancelled);
         // A second one that was let pass is not what the link builds on, either.
         let opens = first && method == "initialize" && said.is_success();
-        self.known.answered(&id, said, opens, cancelled);
+        self.known.answered(&id, said, cancelled);
         if !half_told {
-            self.unconfirmed.push((id, way));
+            let key = id;
+            self.unconfirmed.push(Unconfirmed { key, way, opens });
         }
         Ok(())
     }
