@@ -1,11 +1,12 @@
-//! The whole link on any bytes from both sides, with anything that may happen between them.
+//! The whole link: raw bytes from both sides, and whatever may happen between, through the keeper's model. The same
+//! driver runs over random bytes in `crates/testkit/tests/simulation.rs`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use mainstay_testkit::world::raw;
 
 fuzz_target!(|data: &[u8]| {
-    if let Err(trace) = raw::run(data) {
-        panic!("{trace}");
+    if let Err(broken) = raw::run(data) {
+        panic!("{broken}");
     }
 });

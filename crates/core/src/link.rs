@@ -313,7 +313,8 @@ impl<'a> Link<'a> {
 
     /// Whether the client has had an answer that it builds on.
     pub(super) fn opened(&self) -> bool {
-        self.head.greeted != 0 || self.head.served != 0
+        // What is on its way reaches the client, unless this keeper is killed.
+        self.head.served != 0 || self.on_way.answer || self.greeted()
     }
 
     fn wake_up_at(&self, up: &Up) -> Option<(Moment, Reason)> {

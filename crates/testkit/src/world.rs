@@ -7,6 +7,7 @@
 //! Invariants: the same seed tells the same story, byte for byte; nothing here waits, and nothing knows how the link
 //! comes to its decisions.
 
+pub mod chance;
 pub mod client;
 pub mod dice;
 pub mod matrix;
@@ -26,15 +27,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Cause, Lost, Renewing, Status};
-use mainstay_core::limits::Limits;
 use mainstay_core::link::Input;
-use mainstay_core::message::lists::Which;
-use mainstay_core::message::remembered::{self, Remembered};
+use mainstay_core::message::remembered::Remembered;
 use mainstay_core::policy::{Policy, Retry};
 
+use chance::Faults;
 use client::Client;
 use dice::Dice;
-use outside::{Halt, Manners, Outside};
+use outside::{Halt, Outside};
 use pipe::Pipe;
 use server::{Server, Temper};
 use shell::{Memory, Plan, Shell};
@@ -111,16 +111,6 @@ struct Story {
     told: Told,
 }
 
-/// What goes wrong beside the server; each number is so many times in a thousand steps.
-#[derive(Clone, Copy, Debug, Default)]
-struct Faults {
-    kill_keeper: u64,
-    keepers_left: u32,
-    kill_server: u64,
-    renew: u64,
-    stall: u64,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Busy,
@@ -145,20 +135,20 @@ enum Happening {
 impl Story {
     fn new(seed: u64, trace: bool) -> Self {
         let mut dice = Dice::new(seed);
-        let limits = limits(&mut dice);
+        let limits = chance::limits(&mut dice);
         let policy = Policy {
             retry: dice.pick(&[Retry::Never, Retry::Safe, Retry::Safe, Retry::Annotated]),
             lazy: dice.permille(100),
             advertise: dice.permille(200),
         };
         let remembered = if dice.permille(400) {
-            remembered()
+            chance::remembered()
         } else {
             Remembered::default()
         };
-        let temper = temper(&mut dice);
-        let faults = faults(&mut dice);
-        let manners = manners(&mut dice);
+        let temper = chance::temper(&mut dice);
+        let faults = chance::faults(&mut dice);
+        let manners = chance::manners(&mut dice);
         let slots = dice.pick(&[8, 64, 256]) as usize;
         let client_room = dice.pick(&[32, 1_024, 65_536]) as usize;
         let start_fails = dice.pick(&[0, 0, 50, 400]);
@@ -316,7 +306,7 @@ impl Story {
         if up != known {
             let temper = self.temper.clone();
             self.server = up.map(|generation| Server::new(generation, &temper, &mut self.outside));
-            self.outside.manners = manners(&mut self.outside.dice);
+            self.outside.manners = chance::manners(&mut self.outside.dice);
             if let Some(generation) = up {
                 let ms = self.outside.dice.delay_ms(1_500);
                 self.server_reading = true;
@@ -504,9 +494,9 @@ impl Story {
                 self.outside.note(|| "all is calm now".into());
                 self.phase = Phase::Calm;
                 self.outside.start_fails = 0;
-                self.temper = calm(&self.temper);
+                self.temper = chance::calm(&self.temper);
                 if let Some(server) = &mut self.server {
-                    server.temper = calm(&server.temper);
+                    server.temper = chance::calm(&server.temper);
                     server.read_most = 65_536;
                 }
                 self.client.read_most = 65_536;
@@ -555,97 +545,4 @@ impl Story {
         };
         shell.tell(&mut self.outside, Input::Stop(cause))
     }
-}
-
-fn limits(dice: &mut Dice) -> Limits {
-    Limits {
-        grace_eof_ms: dice.between(0, 2_000),
-        grace_term_ms: dice.between(0, 2_000),
-        opening_ms: dice.between(500, 6_000),
-        restart_budget: dice.pick(&[0, 1, 2, 5, 5, 5]),
-        restart_window_ms: dice.pick(&[1_000, 10_000, 60_000]),
-        restart_probe_ms: dice.pick(&[0, 1_000, 20_000]),
-        drain_ms: dice.pick(&[0, 500, 3_000]),
-        instant_opening_ms: dice.pick(&[0, 50, 300]),
-        hibernate_ms: dice.pick(&[0, 0, 500, 5_000]),
-        probe_idle_ms: dice.pick(&[0, 500, 3_000]),
-        probe_wait_ms: dice.pick(&[100, 1_000]),
-        probe_lost: dice.between(1, 3),
-        call_deadline_ms: dice.pick(&[0, 0, 0, 300, 3_000]),
-        held_messages: dice.pick(&[1, 4, 64]),
-        held_bytes: dice.pick(&[65_536, 1 << 20]),
-        ..Limits::default()
-    }
-}
-
-fn temper(dice: &mut Dice) -> Temper {
-    let wild = dice.permille(700);
-    let mut rarely = |most: u64| if wild { dice.below(most) } else { 0 };
-    let mut temper = Temper {
-        never: rarely(60),
-        twice: rarely(60),
-        stale: rarely(60),
-        junk: rarely(100),
-        notify: rarely(400),
-        ask: rarely(1_000),
-        die: rarely(150),
-        refuse: rarely(200),
-        version: rarely(20),
-        long: rarely(40),
-        ..Temper::default()
-    };
-    temper.answer_ms = dice.pick(&[0, 20, 500, 4_000]);
-    temper.modern = dice.permille(400);
-    temper.dies_of_discover = !temper.modern && dice.permille(300);
-    temper.lists_differ = dice.permille(500);
-    temper.list_changed = dice.permille(600);
-    temper.ignores_pings = dice.permille(150);
-    temper
-}
-
-fn calm(temper: &Temper) -> Temper {
-    Temper {
-        answer_ms: temper.answer_ms.min(500),
-        modern: temper.modern,
-        lists_differ: temper.lists_differ,
-        list_changed: temper.list_changed,
-        ..Temper::default()
-    }
-}
-
-fn faults(dice: &mut Dice) -> Faults {
-    Faults {
-        kill_keeper: dice.pick(&[0, 0, 5, 20]),
-        keepers_left: 4,
-        kill_server: dice.pick(&[0, 0, 2, 10]),
-        renew: dice.pick(&[0, 0, 30]),
-        stall: dice.pick(&[0, 0, 1, 5]),
-    }
-}
-
-fn manners(dice: &mut Dice) -> Manners {
-    let prompt = dice.permille(700);
-    Manners {
-        eof_ms: (prompt || dice.permille(500)).then(|| dice.delay_ms(3_000)),
-        term_ms: (prompt || dice.permille(500)).then(|| dice.delay_ms(3_000)),
-        others: if dice.permille(300) { 2 } else { 0 },
-        others_obey: dice.permille(700),
-        serve_on: dice.permille(80),
-        unkillable: dice.permille(10),
-    }
-}
-
-/// What an earlier session of this configuration has seen.
-fn remembered() -> Remembered {
-    let mut remembered = Remembered::default();
-    let opening = client::opening("1");
-    if let Some(digest) = remembered::digest_of_params(opening.as_bytes()) {
-        remembered.learn_opening(digest, br#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#);
-        let tools =
-            br#"{"tools":[{"name":"ro","inputSchema":{},"annotations":{"readOnlyHint":true}}]}"#;
-        remembered.learn_list(Some(digest), Which::Tools, tools);
-        remembered.learn_list(None, Which::Tools, tools);
-    }
-    remembered.written();
-    remembered
 }

@@ -69,7 +69,7 @@ impl Link<'_> {
 
     /// Whether the client has, or is about to have, the answer to its `initialize`.
     pub(super) fn greeted(&self) -> bool {
-        self.head.greeted != 0 || self.on_way.greeting_of_ours
+        self.head.greeted != 0 || self.on_way.greeting || self.on_way.greeting_of_ours
     }
 
     fn greet(&mut self, now: Moment) {
@@ -240,7 +240,10 @@ impl Link<'_> {
                 | Tracked::Subscribe
                 | Tracked::Task => self.again.resend(&id),
             };
-            let Some(line) = line else { continue };
+            let Some(line) = line else {
+                self.answer(&id, method, &Because::Lost);
+                continue;
+            };
             if method.listens() {
                 listens += 1;
             } else {

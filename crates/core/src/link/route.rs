@@ -760,7 +760,7 @@ impl Link<'_> {
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
         // A message of ours before the opening would fix the era, and a server that is not open yet may be slow.
-        let opened = self.opened() || self.on_way.answer || self.on_way.greeting_of_ours;
+        let opened = self.opened();
         if let Life::Up(up) = &mut self.life {
             let serving = opened && matches!(up.stage, Stage::Serving);
             if busy || !serving {

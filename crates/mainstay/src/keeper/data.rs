@@ -171,8 +171,9 @@ impl Keeper<'_> {
             });
             return true;
         }
-        // A buffer that has just become full: whether the client has left behind it is asked when nothing moves.
-        step || moved && self.up.full()
+        // A buffer that has just become full, or an end behind a line that waits: whether the client has left is asked when
+        // nothing moves.
+        step || moved && (self.up.full() || self.up.ended() && self.up.holds())
     }
 
     /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be

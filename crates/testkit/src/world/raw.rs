@@ -98,7 +98,7 @@ impl<'b> Tale<'b> {
             advertise: bit(5),
         };
         let remembered = if bit(6) {
-            super::remembered()
+            super::chance::remembered()
         } else {
             Remembered::default()
         };
@@ -200,6 +200,8 @@ impl<'b> Tale<'b> {
             9 => {
                 let ms = u64::from(self.byte().unwrap_or_default()) * 20;
                 self.outside.now = self.outside.now.after_ms(ms);
+                // Nobody was woken meanwhile.
+                self.outside.watch.late(ms);
             }
             10 => {
                 if let Some(process) = &mut self.outside.process {

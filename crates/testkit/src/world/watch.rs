@@ -44,7 +44,7 @@ pub struct Watch {
     labels: BTreeMap<String, usize>,
     progress: BTreeMap<String, f64>,
     /// Answers at the client that the link does not know to be there.
-    unconfirmed: Vec<(String, Way)>,
+    unconfirmed: Vec<Unconfirmed>,
     /// Requests that the link has seen, and that a successor would be shown again.
     unmarked: Vec<String>,
     known: Known,
@@ -68,6 +68,15 @@ pub struct Watch {
     keepers_killed: usize,
     at_client: Lines,
     at_server: Lines,
+}
+
+/// An answer at the client that the link does not know to be there.
+#[derive(Debug)]
+struct Unconfirmed {
+    key: String,
+    way: Way,
+    /// It opens the session.
+    opens: bool,
 }
 
 /// A request of the client's.
@@ -179,8 +188,8 @@ impl Watch {
         for said in Said::read(self.at_client.rest()).unwrap_or_default() {
             self.allow(&said.key());
         }
-        for (key, _) in std::mem::take(&mut self.unconfirmed) {
-            self.allow(&key);
+        for answer in std::mem::take(&mut self.unconfirmed) {
+            self.allow(&answer.key);
         }
         for key in std::mem::take(&mut self.unmarked) {
             self.allow(&key);
@@ -363,7 +372,7 @@ impl Watch {
 
     /// The link knows that all lines of the server are at the client.
     pub fn delivered(&mut self) {
-        let confirmed = |&(_, way): &(String, Way)| way == Way::Passed;
+        let confirmed = |answer: &Unconfirmed| answer.way == Way::Passed;
         let (done, rest) = std::mem::take(&mut self.unconfirmed)
             .into_iter()
             .partition(confirmed);
@@ -377,11 +386,12 @@ impl Watch {
         self.confirm(done);
     }
 
-    fn confirm(&mut self, done: Vec<(String, Way)>) {
-        for (key, way) in done {
-            let wanted = self.requests.get(&key).is_some_and(|r| !r.cancelled);
+    fn confirm(&mut self, done: Vec<Unconfirmed>) {
+        for Unconfirmed { key, way, opens } in done {
+            let request = self.requests.get(&key);
+            let wanted = request.is_some_and(|request| !request.cancelled && request.answers == 1);
             self.served |= way == Way::Passed && wanted;
-            self.known.confirmed(&key);
+            self.known.greeted |= opens;
         }
     }
 

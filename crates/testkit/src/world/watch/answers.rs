@@ -4,7 +4,7 @@ use mainstay_core::message::frame::Kind;
 
 use super::super::outside::{Halt, broken, text};
 use super::super::said::{Said, key};
-use super::{Request, Watch, Way};
+use super::{Request, Unconfirmed, Watch, Way};
 
 impl Watch {
     /// A line has reached the client.
@@ -45,6 +45,7 @@ impl Watch {
             return broken(format!("generation {by} answers {id}, which it never got"));
         }
         request.answers += 1;
+        let first = request.answers == 1;
         if request.answers > 1 {
             // A server that answers twice is passed on as it is.
             let twice = by.is_some_and(|by| request.written.get(&by) > Some(&1));
@@ -57,9 +58,12 @@ impl Watch {
             }
         }
         let (method, cancelled) = (request.method.clone(), request.cancelled);
-        self.known.answered(&id, &method, said, cancelled);
+        // A second one that was let pass is not what the link builds on, either.
+        let opens = first && method == "initialize" && said.is_success();
+        self.known.answered(&id, said, cancelled);
         if !half_told {
-            self.unconfirmed.push((id, way));
+            let key = id;
+            self.unconfirmed.push(Unconfirmed { key, way, opens });
         }
         Ok(())
     }

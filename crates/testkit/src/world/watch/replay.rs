@@ -9,9 +9,7 @@ use super::super::said::Said;
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The client has the answer to its opening, and the link knows it.
-    greeted: bool,
-    /// A good answer to this opening is on its way.
-    greeting: BTreeSet<String>,
+    pub greeted: bool,
     /// The client has said so.
     pub initialized: bool,
     levels: BTreeSet<Option<String>>,
@@ -41,7 +39,6 @@ impl Default for Known {
     fn default() -> Self {
         Self {
             greeted: false,
-            greeting: BTreeSet::new(),
             initialized: false,
             levels: [None].into(),
             subscriptions: BTreeMap::new(),
@@ -72,14 +69,7 @@ impl Known {
     }
 
     /// The client gets an answer.
-    pub fn answered(&mut self, id: &str, method: &str, said: &Said, cancelled: bool) {
-        if method == "initialize" {
-            if said.is_success() {
-                self.greeting.insert(id.into());
-            } else {
-                self.greeting.remove(id);
-            }
-        }
+    pub fn answered(&mut self, id: &str, said: &Said, cancelled: bool) {
         if cancelled {
             // What became of it is uncertain for ever.
             return;
@@ -110,11 +100,6 @@ impl Known {
             }
             None => {}
         }
-    }
-
-    /// The link knows that this answer is at the client.
-    pub fn confirmed(&mut self, id: &str) {
-        self.greeted |= self.greeting.contains(id);
     }
 
     /// What a generation that is started now must be told.
