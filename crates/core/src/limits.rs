@@ -338,3 +338,33 @@ pub const RECORDS_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 pub const KEEPER_BUDGET: u32 = 5;
 /// See [`KEEPER_BUDGET`].
 pub const KEEPER_BUDGET_MS: u64 = 60_000;
+/// How long a guard's or a sweep's kill may take until all are gone.
+pub const GUARD_KILL_MS: u64 = 5_000;
+/// How long a shim waits for the death of a killed guard and keeper before it starts new ones.
+pub const PAIR_END_MS: u64 = 5_000;
+/// How long a process that is on its way out may take until its status can be read.
+pub const EXITING_MS: u64 = 100;
+/// How long the guardian gives a living guard to end its dead keeper's tree.
+pub const GUARDIAN_GUARD_MS: u64 = 1_000;
+/// After how long the guardian ends a leaf again that is still there.
+pub const GUARDIAN_AGAIN_MS: u64 = 1_000;
+/// How long the guardian stays without any leaf.
+pub const GUARDIAN_IDLE_MS: u64 = 10_000;
+/// How long the user's systemd may take to know us.
+pub const SCOPE_KNOCK_MS: u64 = 100;
+/// How long it may take to make a scope, and again to start the guardian.
+pub const SCOPE_MAKE_MS: u64 = 500;
+/// How long a connection to a keeper may say nothing before it makes room for others.
+pub const CONTROL_ASKING_MS: u64 = 1_000;
+/// What a keeper may take beyond the time that its card tells before it counts as stuck.
+pub const KEEPER_MARGIN_MS: u64 = 5_000;
+/// The patience with a card that does not tell how long a restart may take.
+pub const RESTART_PATIENCE_MS: u64 = 75_000;
+/// The patience with a card that does not tell how long its ladder may take.
+pub const STOP_PATIENCE_MS: u64 = 10_000;
+/// How long a keeper may take to tell `doctor` how it is.
+pub const DOCTOR_PATIENCE_MS: u64 = 2_000;
+/// The members of a tree are noted this long after its start.
+pub const NOTE_FIRST_MS: u64 = 1_000;
+/// They are noted again this long after activity.
+pub const NOTE_AGAIN_MS: u64 = 5_000;

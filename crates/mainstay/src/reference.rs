@@ -145,6 +145,63 @@ fn fixed() -> Vec<(&'static str, String)> {
                 time(limits::KEEPER_BUDGET_MS)
             ),
         ),
+        (
+            "Time a guard or a sweep waits for those whom it has killed",
+            time(limits::GUARD_KILL_MS),
+        ),
+        (
+            "Time a shim waits for the death of a killed guard and keeper before it starts new ones",
+            time(limits::PAIR_END_MS),
+        ),
+        (
+            "Time a process that is on its way out has until its status is called unknown",
+            time(limits::EXITING_MS),
+        ),
+        (
+            "Tier scope: time the guardian gives a living guard to end its dead keeper's tree",
+            time(limits::GUARDIAN_GUARD_MS),
+        ),
+        (
+            "Tier scope: after this the guardian ends a leaf again that is still there",
+            time(limits::GUARDIAN_AGAIN_MS),
+        ),
+        (
+            "Tier scope: time the guardian stays without any leaf",
+            time(limits::GUARDIAN_IDLE_MS),
+        ),
+        (
+            "Tier scope: time the user's systemd has to answer at all",
+            time(limits::SCOPE_KNOCK_MS),
+        ),
+        (
+            "Tier scope: time it has to make a scope, and again to start the guardian",
+            time(limits::SCOPE_MAKE_MS),
+        ),
+        (
+            "Time a silent connection to a keeper keeps its place when others need it",
+            time(limits::CONTROL_ASKING_MS),
+        ),
+        (
+            "`stop`, `restart`: what a keeper may take beyond its own limits before it counts as stuck",
+            time(limits::KEEPER_MARGIN_MS),
+        ),
+        (
+            "`restart`: patience with a keeper that does not tell its limits",
+            time(limits::RESTART_PATIENCE_MS),
+        ),
+        ("`stop`: the same", time(limits::STOP_PATIENCE_MS)),
+        (
+            "`doctor`: time a keeper has to say how it is",
+            time(limits::DOCTOR_PATIENCE_MS),
+        ),
+        (
+            "After a start, until the members of the tree are noted for the next sweep",
+            time(limits::NOTE_FIRST_MS),
+        ),
+        (
+            "After activity, until they are noted again",
+            time(limits::NOTE_AGAIN_MS),
+        ),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 use mainstay_core::event::{Sweep, What};
 use mainstay_core::ids::{Identity, LinkId, Tag};
+use mainstay_core::limits;
 use mainstay_os::sweep::{self, Outcome, Stray};
 
 use crate::keeper::plan::Plan;
@@ -9,9 +10,6 @@ use crate::ledger::append::Ledger;
 use crate::paths::Paths;
 use crate::registry::entry::Entry;
 use crate::registry::sweep::sweep_dead;
-
-/// How long one stray may take to end.
-const KILL_CONFIRM_MS: u64 = 5_000;
 
 /// Sweeps for a starting link.
 pub fn sweep(plan: &Plan) {
@@ -55,7 +53,7 @@ pub fn end_link(plan: &Plan, entry: Option<&Entry>) -> u32 {
 }
 
 fn end(stray: &Stray) -> Sweep {
-    let Outcome { ended, left } = sweep::end(stray, KILL_CONFIRM_MS);
+    let Outcome { ended, left } = sweep::end(stray, limits::GUARD_KILL_MS);
     Sweep {
         of: stray.tag.link,
         owner: stray.tag.owner,

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use mainstay_core::event::Status;
 use mainstay_core::ids::Identity;
+use mainstay_core::limits;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::tree::status_of;
@@ -17,8 +18,6 @@ use crate::{census, identity};
 
 /// In the flags of `/proc/PID/stat`: it is on its way out.
 const PF_EXITING: u64 = 0x4;
-/// How long such a way may take.
-const EXITING_MS: i64 = 100;
 
 /// How exactly this process ended, if anybody tells; the pidfd must be its own.
 pub fn status(pidfd: &OwnedFd, who: Identity) -> Option<Status> {
@@ -30,11 +29,11 @@ pub fn status(pidfd: &OwnedFd, who: Identity) -> Option<Status> {
 
 /// Whether it has ended; a process that is on its way out is waited for, for a moment.
 pub fn ended(pidfd: &OwnedFd, who: Identity) -> bool {
-    let wait = if leaving(who) { EXITING_MS } else { 0 };
+    let wait = if leaving(who) { limits::EXITING_MS } else { 0 };
     let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
     let within = Timespec {
         tv_sec: 0,
-        tv_nsec: wait * 1_000_000,
+        tv_nsec: (wait * 1_000_000) as i64,
     };
     poll(&mut fds, Some(&within)).is_ok_and(|n| n > 0)
 }

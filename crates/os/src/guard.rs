@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Status;
 use mainstay_core::ids::{Identity, Tag};
+use mainstay_core::limits;
 use mainstay_core::limits::{KEEPER_BUDGET, KEEPER_BUDGET_MS};
 use mainstay_core::record::Phase;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -64,7 +65,6 @@ pub trait Roles {
 
 /// The code with which the shim leaves when no keeper could be kept alive.
 pub const LOST: u8 = 125;
-const KILL_CONFIRM_MS: u64 = 5_000;
 
 /// Runs the guard's life in this process.
 pub fn run(region: &Region, to_shim: Channel, birth: Birth, roles: &mut dyn Roles) -> u8 {
@@ -138,7 +138,7 @@ impl<'a> Guard<'a> {
             };
             // Whatever is below us now was the keeper's: it is ours to end, however the keeper ended.
             let mut tree = Tree::inherited(&self.roles.tag(keeper));
-            let ended = tree.kill(KILL_CONFIRM_MS, &mut |_, _, _| {});
+            let ended = tree.kill(limits::GUARD_KILL_MS, &mut |_, _, _| {});
             if self.region.head().phase() == Phase::Finished {
                 return 0;
             }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use mainstay_core::ids::Identity;
+use mainstay_core::limits;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::channel::{Channel, Heard, Word};
@@ -40,9 +41,6 @@ pub enum Detach {
 
 /// How often a lost pair is replaced.
 const RELIGHTS: u32 = 3;
-
-/// How long the death of a killed process may take.
-const PAIR_END_MS: u64 = 5_000;
 
 /// Starts the guard and keeps the place until all is done.
 pub fn run(region: &Region, detach: Detach, roles: &mut dyn Roles) -> io::Result<Ending> {
@@ -175,8 +173,8 @@ impl Shim {
     /// owner of its tree, and the next guard would spare that tree.
     fn outlast_the_pair(&self) {
         if let Some((guard, keeper)) = &self.pair {
-            guard.wait_ended(PAIR_END_MS);
-            keeper.wait_ended(PAIR_END_MS);
+            guard.wait_ended(limits::PAIR_END_MS);
+            keeper.wait_ended(limits::PAIR_END_MS);
         }
     }
 

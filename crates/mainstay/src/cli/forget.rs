@@ -16,6 +16,9 @@ use crate::view::printer::Printer;
 
 /// What `forget` was told.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "mainstay forget [--json] <NAME>\n       mainstay forget [--json] --all"
+)]
 #[command(after_help = "Examples:
   mainstay forget playwright
   mainstay forget --all --json

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use mainstay_core::ids::LinkId;
+use mainstay_core::limits;
 use serde::Serialize;
 
 use super::whom::{self, Told, Trouble};
@@ -11,11 +12,11 @@ use crate::registry::control::{Answer, Request};
 use crate::report::{Report, talk};
 use crate::view::printer::Printer;
 
-/// The patience with a card that does not tell how long a restart may take.
-const RESTART_MS: u64 = 75_000;
-
 /// What `restart` was told.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "mainstay restart [--json] <NAME|ID>\n       mainstay restart [--json] --all"
+)]
 #[command(after_help = "Examples:
   mainstay restart playwright
   mainstay restart 3f2a                the first digits of an id will do
@@ -84,7 +85,11 @@ pub fn restart(options: &Options) -> Result<Exit, Report> {
 
 fn restart_ms(listed: &Listed) -> u64 {
     let told = listed.card.as_ref().map_or(0, |card| card.restart_ms);
-    if told == 0 { RESTART_MS } else { told }
+    if told == 0 {
+        limits::RESTART_PATIENCE_MS
+    } else {
+        told
+    }
 }
 
 fn row((listed, answer): Told) -> Row {
@@ -172,6 +177,6 @@ mod tests {
         let mut old = listed(1, "a");
         assert_eq!(restart_ms(&old), 60_000);
         old.card.as_mut().unwrap().restart_ms = 0;
-        assert_eq!(restart_ms(&old), RESTART_MS);
+        assert_eq!(restart_ms(&old), limits::RESTART_PATIENCE_MS);
     }
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 use mainstay_core::event::Seen;
 use mainstay_core::ids::LinkId;
+use mainstay_core::limits;
 use serde::Serialize;
 
 use super::whom::{self, Told, Trouble};
@@ -12,9 +13,6 @@ use crate::registry::control::{Answer, Request};
 use crate::report::{Report, talk};
 use crate::view::happening::seen;
 use crate::view::printer::Printer;
-
-/// The ladder of a card that does not tell its own.
-const LADDER_MS: u64 = 10_000;
 
 /// What `stop` was told.
 #[derive(Debug, Args)]
@@ -68,7 +66,11 @@ pub fn stop(options: &Options) -> Result<Exit, Report> {
 
 fn ladder_ms(listed: &Listed) -> u64 {
     let told = listed.card.as_ref().map_or(0, |card| card.ladder_ms);
-    if told == 0 { LADDER_MS } else { told }
+    if told == 0 {
+        limits::STOP_PATIENCE_MS
+    } else {
+        told
+    }
 }
 
 fn row((listed, answer): Told) -> Row {

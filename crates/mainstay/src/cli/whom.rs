@@ -1,6 +1,7 @@
 //! Whom a command means, by name or id, and asking all of them at once: what `stop` and `restart` share.
 
 use mainstay_core::ids::LinkId;
+use mainstay_core::limits;
 
 use crate::config::file::nearest;
 use crate::exit::Exit;
@@ -10,9 +11,6 @@ use crate::registry::control::{Answer, Request};
 use crate::registry::{self, Listed};
 use crate::report::{Report, plain};
 use crate::view::measure::fine;
-
-/// What a keeper may take beyond the time that its card tells before it counts as stuck.
-const MARGIN_MS: u64 = 5_000;
 
 /// A link, and what its keeper answered.
 pub type Told = (Listed, Result<Answer, NoAnswer>);
@@ -40,7 +38,7 @@ pub fn ask_all(
     let asked: Vec<_> = chosen
         .into_iter()
         .map(|listed| {
-            let patience_ms = MARGIN_MS + patience_ms(&listed);
+            let patience_ms = limits::KEEPER_MARGIN_MS + patience_ms(&listed);
             let asked = Asked::send(&listed.path, request, patience_ms);
             (listed, asked)
         })

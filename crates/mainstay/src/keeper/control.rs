@@ -9,10 +9,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::task::Context;
 
 use mainstay_core::clock::Moment;
+use mainstay_core::limits;
 
 use super::watch::Watched;
 use crate::registry::ask::same_user;
-use crate::registry::control::{ASKING_MS, Answer, CONNECTIONS, REQUEST_BYTES, Request};
+use crate::registry::control::{Answer, CONNECTIONS, REQUEST_BYTES, Request};
 use crate::registry::entry::Entry;
 
 /// What a connection wants.
@@ -152,7 +153,7 @@ impl Control {
         };
         let slots = self.peers.iter().enumerate();
         let (since, index) = slots.filter_map(asking).min()?;
-        if now < since.after_ms(ASKING_MS) {
+        if now < since.after_ms(limits::CONTROL_ASKING_MS) {
             return None;
         }
         self.answer(
@@ -354,7 +355,7 @@ mod tests {
         let early = stand.asking(&Request::Status);
         stand.until(START, || readable(&early));
         assert_eq!(answer(early), refused("16 connections are open already"));
-        let late = START.after_ms(ASKING_MS);
+        let late = START.after_ms(limits::CONTROL_ASKING_MS);
         let status = stand.asking(&Request::Status);
         assert_eq!(stand.want(late), Outcome::Status(0));
         stand.control.answer(0, &refused("no card"));

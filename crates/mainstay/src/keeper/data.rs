@@ -4,12 +4,13 @@ use std::task::{Context, Poll};
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Cause;
+use mainstay_core::limits;
 use mainstay_core::link::{Input, Link, Route};
 use mainstay_os::identity;
 
 use super::port::Port;
 use super::pump::Show;
-use super::{Keeper, NOTE_AGAIN_MS, STEPS, TO_CLIENT_BYTES};
+use super::{Keeper, STEPS, TO_CLIENT_BYTES};
 
 impl Keeper<'_> {
     /// Server → client, and our own lines between, until nothing moves; whether there is news for the link.
@@ -50,7 +51,7 @@ impl Keeper<'_> {
             moved |= step;
         }
         if moved && self.note_at.is_none() {
-            self.note_at = Some(self.noted_at.after_ms(NOTE_AGAIN_MS));
+            self.note_at = Some(self.noted_at.after_ms(limits::NOTE_AGAIN_MS));
         }
         // What waits behind lines of ours is routed in its turn, and the end comes after it.
         if self.down.ended()

@@ -56,9 +56,6 @@ use stderr::Stderr;
 use upkeep::Upkeep;
 use watch::{Watched, Watcher};
 
-/// The members of a tree are noted this long after its start, and after activity.
-const NOTE_FIRST_MS: u64 = 1_000;
-const NOTE_AGAIN_MS: u64 = 5_000;
 /// Descriptors that one look at the kernel's list may bring.
 const EVENTS: usize = 32;
 /// Side guards that one keeper sets before it goes on alone.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::task::Context;
 
 use mainstay_core::event::{Lost, Seen, Start, StderrDropped, What};
+use mainstay_core::limits;
 use mainstay_core::link::{Input, Output};
 use mainstay_core::server::stop::Step;
 use mainstay_os::census;
@@ -12,7 +13,7 @@ use rustix::process::Signal;
 
 use super::control::Outcome;
 use super::end::run_to_its_end;
-use super::{Keeper, NOTE_FIRST_MS, SIDE_GUARDS, server, session};
+use super::{Keeper, SIDE_GUARDS, server, session};
 use crate::container::{self, Container};
 use crate::registry::card::{self, Card};
 use crate::registry::control::Answer;
@@ -72,7 +73,7 @@ impl Keeper<'_> {
                 self.server = Some(running);
                 self.limit_memory();
                 self.handle(Input::Started);
-                self.note_at = Some(self.now.after_ms(NOTE_FIRST_MS));
+                self.note_at = Some(self.now.after_ms(limits::NOTE_FIRST_MS));
                 self.tell(What::Start(Start {
                     generation: self.link.generation(),
                     argv: self.plan.words(),

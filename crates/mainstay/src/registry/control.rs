@@ -13,8 +13,6 @@ pub const REQUEST_BYTES: usize = 64 * 1024;
 pub const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 /// Connections that a keeper holds at once; more are refused.
 pub const CONNECTIONS: usize = 16;
-/// How long a connection may take to send its request before it must make room for another.
-pub const ASKING_MS: u64 = 1_000;
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use mainstay_core::clock::Moment;
 use mainstay_core::ids::{Realm, Tag};
+use mainstay_core::limits;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock, inotify};
 
@@ -21,16 +22,9 @@ use super::scope::{GUARDIAN, LEAVING};
 use crate::identity::{self, Handle};
 use crate::{census, clock};
 
-/// How long a living guard is given to end its dead keeper's tree.
-const GUARD_MS: u64 = 1_000;
-/// After how long a leaf that was ended and is still there is ended again.
-const AGAIN_MS: u64 = 1_000;
-/// How long it stays without any leaf.
-const IDLE_MS: u64 = 10_000;
-
 /// Watches over the slice that this process is in, until nothing has been in it for a while.
 pub fn run() -> Result<(), String> {
-    run_for(IDLE_MS)
+    run_for(limits::GUARDIAN_IDLE_MS)
 }
 
 /// The same, with another time to stay without any leaf.
@@ -93,7 +87,7 @@ impl Ward {
         match &self.fate {
             Fate::Kept(keeper) if !keeper.ended() => return,
             Fate::Kept(_) if self.guard.is_some() => {
-                self.fate = Fate::Guarded(now.after_ms(GUARD_MS));
+                self.fate = Fate::Guarded(now.after_ms(limits::GUARDIAN_GUARD_MS));
                 return;
             }
             Fate::Guarded(until) if *until > now && self.guard.is_some() => return,
@@ -104,7 +98,7 @@ impl Ward {
         if let Ok(leaf) = Leaf::open(self.leaf.clone()) {
             drop(leaf.kill());
         }
-        self.fate = Fate::Ended(now.after_ms(AGAIN_MS));
+        self.fate = Fate::Ended(now.after_ms(limits::GUARDIAN_AGAIN_MS));
     }
 
     /// When to look again if nothing happens.
@@ -240,7 +234,7 @@ mod tests {
     #[test]
     fn a_living_guard_is_given_time_and_a_dead_one_is_not() {
         let start = Moment(5_000_000_000);
-        let until = start.after_ms(GUARD_MS);
+        let until = start.after_ms(limits::GUARDIAN_GUARD_MS);
         let mut kept = ward(Some(me()), Fate::Kept(me()));
         kept.judge(start);
         assert!(matches!(kept.fate, Fate::Kept(_)));
@@ -254,6 +248,8 @@ mod tests {
 
         let mut alone = ward(None, Fate::Guarded(until));
         alone.judge(start);
-        assert!(matches!(alone.fate, Fate::Ended(at) if at == start.after_ms(AGAIN_MS)));
+        assert!(
+            matches!(alone.fate, Fate::Ended(at) if at == start.after_ms(limits::GUARDIAN_AGAIN_MS))
+        );
     }
 }

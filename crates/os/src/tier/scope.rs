@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mainstay_core::ids::Tag;
+use mainstay_core::limits;
 use rustix::fs::{FlockOperation, flock};
 
 use super::cgroup::{self, Leaf};
@@ -27,11 +28,6 @@ pub const SLICE: &str = "app-mainstay.slice";
 pub const GUARDIAN: &str = "mainstay-guardian.service";
 /// The guardian's short name once it has decided to leave.
 pub const LEAVING: &str = "leaving";
-
-/// How long the manager may take to know us.
-const KNOCK_MS: u64 = 100;
-/// How long it may take to make a scope, and again to start the guardian.
-const MAKE_MS: u64 = 500;
 
 /// How often it may start the guardian again within 10 s; more than anybody can kill it, less than a loop.
 const RESTARTS_IN_10_S: u32 = 100;
@@ -146,7 +142,7 @@ impl Pending {
 
     /// Has the manager put a process into the scope, and waits until it is there.
     pub fn adopt(&mut self, pid: i32) -> Result<Adopted, String> {
-        self.connection.deadline = clock::now().after_ms(MAKE_MS);
+        self.connection.deadline = clock::now().after_ms(limits::SCOPE_MAKE_MS);
         // The scope is asked for first, then the guardian: the server need not wait for it.
         let scope = self.ask_scope(pid).map_err(|e| refused(&e))?;
         self.slice = slice_of(&mut self.connection, self.root)?;
@@ -174,7 +170,7 @@ impl Pending {
 
     /// Whether the guardian runs, waiting for one that is just coming up. Says why if not.
     pub fn confirm_guardian(&mut self, adopted: &Adopted) -> Result<(), String> {
-        self.connection.deadline = clock::now().after_ms(MAKE_MS);
+        self.connection.deadline = clock::now().after_ms(limits::SCOPE_MAKE_MS);
         match &adopted.guardian {
             Watch::There { .. } => Ok(()),
             Watch::Refused(reason) => Err(format!("no guardian ({reason})")),
@@ -304,7 +300,7 @@ fn unit(tag: &Tag, made: u32) -> String {
 fn connect(addresses: &[Address]) -> Result<Connection, String> {
     let mut reason = None;
     for address in addresses {
-        match Connection::open(address, clock::now().after_ms(KNOCK_MS)) {
+        match Connection::open(address, clock::now().after_ms(limits::SCOPE_KNOCK_MS)) {
             Ok(connection) => return Ok(connection),
             Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use mainstay_core::event::Detached;
 use mainstay_core::ids::{Identity, LinkId, Tag};
+use mainstay_core::limits;
 use mainstay_os::watch_files::WATCHES_MAX;
 use mainstay_os::{clock, identity, sweep};
 
@@ -22,8 +23,6 @@ use crate::registry::{self, Listed};
 use crate::report::{Report, plain};
 use crate::view::measure::{memory, processes};
 
-/// How long a keeper may take to say how it is.
-const PATIENCE_MS: u64 = 2_000;
 /// Less room than this on the disk is worth a word.
 const ROOM_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -232,7 +231,7 @@ pub fn links(paths: &Paths) -> Vec<Finding> {
 fn silent_keepers(alive: &[Listed]) -> Vec<Finding> {
     let asked: Vec<_> = alive
         .iter()
-        .map(|listed| Asked::send(&listed.path, &Request::Status, PATIENCE_MS))
+        .map(|listed| Asked::send(&listed.path, &Request::Status, limits::DOCTOR_PATIENCE_MS))
         .collect();
     let answers = asked.into_iter().map(|asked| asked.and_then(Asked::answer));
     alive
