@@ -10,6 +10,8 @@
 
 mod answer;
 mod end;
+mod gather;
+mod heard;
 mod io;
 mod life;
 mod own;

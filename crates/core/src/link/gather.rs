@@ -1,0 +1,141 @@
+//! Lines that are too long to be held: may they go on as they come, or must we see them whole?
+
+use super::own::Own;
+use super::state::{Because, Life, Stage};
+use super::{Link, Output, Route};
+use crate::clock::Moment;
+use crate::limits::HELD_LINE_BYTES;
+use crate::message::frame::{Frame, Id, Kind};
+use crate::message::token;
+use alloc::vec::Vec;
+
+impl Link<'_> {
+    /// May a line from the client that is too long to be held go on? Not all of it may be known yet.
+    pub fn client_cut(&mut self, frame: Option<&Frame<'_>>) -> Route {
+        match &self.life {
+            Life::Up(up) => match up.stage {
+                Stage::Serving if up.giving_way.is_none() => {
+                    let labelled = self.head.generation > 1 && self.asked.pending() > 0;
+                    let answer = frame
+                        .is_none_or(|frame| matches!(frame.kind, Kind::Response | Kind::Error));
+                    if labelled && answer {
+                        self.gather()
+                    } else {
+                        Route::Forward
+                    }
+                }
+                Stage::Greeting { .. }
+                | Stage::Replaying { .. }
+                | Stage::Instant
+                | Stage::Serving => Route::Hold,
+            },
+            Life::Absent { .. } | Life::Waiting { .. } | Life::Swapping(_) => Route::Hold,
+            Life::Resting => {
+                self.spawn(None);
+                Route::Hold
+            }
+            Life::Abandoned(_) | Life::Closing(_) | Life::Finished => Route::Drop,
+        }
+    }
+
+    /// Learns what is known of a long line from the server before it is forwarded: may it go on?
+    pub fn server_known(&mut self, frame: Option<&Frame<'_>>) -> Route {
+        match &self.life {
+            Life::Up(_) => {}
+            Life::Swapping(swapping) if !swapping.is_over() => {}
+            Life::Closing(closing) if !closing.is_over() => {}
+            Life::Closing(_)
+            | Life::Swapping(_)
+            | Life::Absent { .. }
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => return Route::Drop,
+        }
+        match frame {
+            Some(frame) if matches!(frame.kind, Kind::Response | Kind::Error) => match frame.id {
+                Id::Token(id) if self.inflight.is_settled(id) => Route::Drop,
+                Id::Token(id) if Own::is(id) || self.must_see(id) => self.gather(),
+                Id::Absent | Id::Null | Id::Token(_) | Id::TooLong => Route::Forward,
+            },
+            Some(frame) if frame.kind == Kind::Request && self.head.generation > 1 => self.gather(),
+            None if self.must_see_any() => self.gather(),
+            Some(_) | None => Route::Forward,
+        }
+    }
+
+    /// The next piece of a long line that is gathered.
+    pub fn gathered_piece(&mut self, piece: &[u8]) {
+        if let Some(gathered) = &mut self.gathered
+            && gathered.len() <= HELD_LINE_BYTES
+        {
+            gathered.extend_from_slice(piece);
+        }
+    }
+
+    /// The end of a long line from the server that was gathered.
+    pub fn gathered_from_server(&mut self, now: Moment, frame: &Frame<'_>) {
+        let line = self.gathered.take().unwrap_or_default();
+        if line.len() > HELD_LINE_BYTES {
+            self.too_long(frame);
+            return;
+        }
+        match self.server_line(now, frame, &line) {
+            Route::Forward | Route::Hold => {
+                if let Id::Token(id) = frame.id {
+                    self.inflight.goes_with_ours(id);
+                }
+                self.push(Output::ToClient(line));
+            }
+            Route::Drop | Route::Instead | Route::Gather => {}
+        }
+    }
+
+    /// The end of a long line from the client that was gathered.
+    pub fn gathered_from_client(&mut self, now: Moment, frame: &Frame<'_>) {
+        let line = self.gathered.take().unwrap_or_default();
+        match self.client_line(now, frame, &line) {
+            Route::Forward => self.push(Output::ToServer(line)),
+            Route::Hold => self.held.push_back(line),
+            Route::Drop | Route::Instead | Route::Gather => {}
+        }
+    }
+
+    pub(super) fn gather(&mut self) -> Route {
+        self.gathered = Some(Vec::new());
+        Route::Gather
+    }
+
+    /// An answer that we had to hold whole and could not.
+    pub(super) fn too_long(&mut self, frame: &Frame<'_>) {
+        if let Id::Token(id) = frame.id
+            && let Some(entry) = self.inflight.get(id)
+        {
+            let id = id.to_vec();
+            self.answer(&id, entry.method, &Because::TooLong);
+        }
+    }
+
+    /// Whether the answer to this request is one that we learn from.
+    pub(super) fn must_see(&self, id: &[u8]) -> bool {
+        self.inflight
+            .get(id)
+            .is_some_and(|entry| entry.method.teaches())
+            || self
+                .instant_id
+                .as_ref()
+                .is_some_and(|own| token::same(own, id))
+    }
+
+    /// Whether any answer that may come is one that we learn from.
+    pub(super) fn must_see_any(&self) -> bool {
+        !self.own.is_empty()
+            || self.head.generation > 1
+            || self.instant_id.is_some()
+            || self.inflight.settled() > 0
+            || self
+                .inflight
+                .iter()
+                .any(|(_, entry)| entry.method.teaches())
+    }
+}
