@@ -38,6 +38,12 @@ pub fn ignore(signals: &[i32]) {
     }
 }
 
+/// Gives a signal its default meaning again: whoever runs the tests under `nohup` has had hang-ups ignored for all of us.
+pub fn heed(signal: i32) {
+    // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal context.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
 /// Asks the kernel to end this process (SIGALRM) after some seconds: nobody made here lives for ever, even if the
 /// test that wanted it was itself killed.
 pub fn expire_after(seconds: u32) {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::built;
 use crate::client::{Carrier, ends};
-use crate::fork::{expire_after, leave};
+use crate::fork::{expire_after, heed, leave};
 use crate::stage::Stage;
 use crate::terminal::Terminal;
 use crate::wire::Wire;
@@ -227,6 +227,7 @@ impl Drop for Puppet {
 /// The program, with the arguments after its name.
 pub fn run(args: Vec<OsString>) -> ExitCode {
     expire_after(EXPIRE_S);
+    heed(libc::SIGHUP);
     match play(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
