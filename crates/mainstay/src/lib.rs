@@ -11,6 +11,7 @@ pub mod container;
 pub mod demo;
 pub mod exit;
 pub mod keeper;
+pub mod lease;
 pub mod ledger;
 pub mod paths;
 pub mod recollection;
