@@ -249,7 +249,9 @@ mod tests {
             assert_eq!(name_trouble(name), None, "{name}");
         }
         let long = "x".repeat(LEASE_NAME_CHARS + 1);
-        for name in ["", ".", "..", ".x", "-x", "a/b", "a b", "ä", "a\0", "a\n", &long] {
+        for name in [
+            "", ".", "..", ".x", "-x", "a/b", "a b", "ä", "a\0", "a\n", &long,
+        ] {
             assert!(name_trouble(name).is_some(), "{name:?}");
         }
         assert!(ttl_trouble(0).is_some() && ttl_trouble(u64::MAX).is_some());

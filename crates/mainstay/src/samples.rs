@@ -2,9 +2,9 @@
 
 use mainstay_core::event::{
     Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
-    Junk, LeaseEnded, LeaseOpened, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
-    Teardown, Usage, VERSION, What,
+    Junk, LeaseEnded, LeaseOpened, ListChanged, Lost, OpeningSilent, Origin, Part,
+    ProbesUnanswered, Relation, Renewal, Renewing, Replayed, Rung, Seen, Signal, Start,
+    StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::lease::Over;

@@ -176,7 +176,9 @@ fn show_agreed(term: &Term, renewed: bool, json: bool) -> Result<Exit, Report> {
         printer.json(&agreed)?;
         return Ok(Exit::Ok);
     }
-    let owner = agreed.owner.map(|owner| format!("until {} ends", seen(owner)));
+    let owner = agreed
+        .owner
+        .map(|owner| format!("until {} ends", seen(owner)));
     let time = left_ms.map(|ms| format!("for {} if not renewed", span(ms.next_multiple_of(1_000))));
     let bounds: Vec<String> = owner.into_iter().chain(time).collect();
     let word = if renewed { "renewed" } else { "open" };
@@ -186,7 +188,7 @@ fn show_agreed(term: &Term, renewed: bool, json: bool) -> Result<Exit, Report> {
 
 /// What `close` says: the sums first, so that a program needs no loop.
 #[derive(Clone, Debug, Serialize)]
-struct Ended<'a> {
+struct Told<'a> {
     /// Whether nothing of its servers is left.
     ok: bool,
     /// How many processes were ended.
@@ -205,7 +207,7 @@ fn close(options: &CloseOptions) -> Result<Exit, Report> {
     let ok = closed.confirmed() || (wait_ms == Some(0) && closed.left() == 0);
     let mut printer = Printer::new();
     if options.json {
-        printer.json(&Ended {
+        printer.json(&Told {
             ok,
             ended: closed.servers.iter().map(|server| server.ended).sum(),
             left: closed.left(),
@@ -239,32 +241,29 @@ fn told(closed: &Closed) -> String {
         Was::Over(over) => format!("{name}: the lease {over}\n"),
     };
     for server in &closed.servers {
-        let EndedServer {
-            server,
-            pid,
-            ended,
-            left,
-            ms,
-            error,
-            ..
-        } = server;
-        if error.is_some() {
-            text.push_str(&format!("  {server}: not confirmed\n"));
-            continue;
-        }
-        let pid = pid.map_or_else(|| "no process".into(), |pid| format!("pid {pid}"));
-        let names: Vec<String> = left.iter().map(seen).collect();
-        let names = if left.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", names.join(", "))
-        };
-        let (left, ms) = (left.len(), fine(*ms));
-        text.push_str(&format!(
-            "  {server} ({pid}): ended {ended} in {ms}, {left} left{names}\n"
-        ));
+        text.push_str("  ");
+        text.push_str(&told_server(server));
+        text.push('\n');
     }
     text
+}
+
+fn told_server(told: &EndedServer) -> String {
+    let EndedServer {
+        server, pid, ended, ..
+    } = told;
+    if told.error.is_some() {
+        return format!("{server}: not confirmed");
+    }
+    let pid = pid.map_or_else(|| "no process".into(), |pid| format!("pid {pid}"));
+    let names: Vec<String> = told.left.iter().map(seen).collect();
+    let names = if names.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", names.join(", "))
+    };
+    let (left, ms) = (told.left.len(), fine(told.ms));
+    format!("{server} ({pid}): ended {ended} in {ms}, {left} left{names}")
 }
 
 #[cfg(test)]

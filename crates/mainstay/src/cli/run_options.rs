@@ -53,7 +53,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub no_record: bool,
 
-    /// Start the server in this lease, and end it with the lease [env: MAINSTAY_LEASE]
+    /// Start the server in this lease, and end it with the lease [default: what the variable `MAINSTAY_LEASE` names]
     #[arg(long, value_name = "NAME", value_parser = lease)]
     pub lease: Option<String>,
 

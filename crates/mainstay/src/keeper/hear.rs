@@ -6,9 +6,9 @@ use mainstay_core::event::{Cause, ClientMoved, Gone, Part, What};
 use mainstay_core::ids::Identity;
 use mainstay_core::link::Input;
 use mainstay_os::channel::{Heard, Word};
-use mainstay_os::{holder, notice};
 use mainstay_os::sender::{self, LOOK_BYTES, Look};
 use mainstay_os::signals::Received;
+use mainstay_os::{holder, notice};
 
 use super::Keeper;
 use super::attribute::{self, Around};

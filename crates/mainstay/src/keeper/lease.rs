@@ -18,7 +18,7 @@ use super::Keeper;
 use super::watch::Watch;
 use crate::exit::Exit;
 use crate::lease::close::end;
-use crate::lease::member::{Member, Outcome, Tenant, Visit};
+use crate::lease::member::{Member, Outcome, Tenant};
 use crate::lease::open::not_open;
 use crate::lease::place::TERM;
 use crate::lease::{Place, State};
@@ -198,10 +198,7 @@ impl Tenancy {
             return;
         }
         self.member.leave(&self.place);
-        if Visit::all(&self.place).is_ok_and(|others| others.is_empty()) {
-            // Else the next sweep does.
-            self.place.remove().ok();
-        }
+        self.place.remove_if_empty();
     }
 }
 

@@ -118,7 +118,8 @@ pub fn close(
         // It was removed meanwhile, which happens only after the last server.
         return Ok(closed);
     };
-    closed.servers = collect(paths, &place, stay, wait_ms).map_err(|error| trouble(name, &error))?;
+    closed.servers =
+        collect(paths, &place, stay, wait_ms).map_err(|error| trouble(name, &error))?;
     Ok(closed)
 }
 
@@ -152,7 +153,10 @@ pub(super) fn finish(paths: &Paths, place: &Place) -> Result<(), Report> {
         None => Ok(()),
         Some(error) => Err(Report::new(
             Exit::Stuck,
-            format!("the last lease `{}` is not at its end: {error}", place.name()),
+            format!(
+                "the last lease `{}` is not at its end: {error}",
+                place.name()
+            ),
         )
         .hint("choose another name")),
     }

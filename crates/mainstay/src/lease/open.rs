@@ -71,7 +71,7 @@ pub fn open(paths: &Paths, name: &str, wish: &Wish) -> Result<Opened, Report> {
             }
         };
         match place.state(&here) {
-            State::Open(term) => return again(&place, term, wish, &here),
+            State::Open(term) => return again(&place, &term, wish, &here),
             State::Over(..) => finish(paths, &place)?,
         }
     }
@@ -115,7 +115,7 @@ fn create(paths: &Paths, name: &str, wish: &Wish, here: &Realm) -> io::Result<Te
 }
 
 /// The name is taken by a lease that is open.
-fn again(place: &Place, term: Term, wish: &Wish, here: &Realm) -> Result<Opened, Report> {
+fn again(place: &Place, term: &Term, wish: &Wish, here: &Realm) -> Result<Opened, Report> {
     let owner = |seen: &Option<Seen>| seen.as_ref().map(|seen| seen.who);
     if term.realm == *here && term.owner.is_some() && owner(&term.owner) == owner(&wish.owner) {
         return renew_in(place, wish.ttl_ms, here).map(Opened::Again);

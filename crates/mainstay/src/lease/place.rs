@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::member::Visit;
 use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths};
 
 /// What was agreed.
@@ -221,6 +222,13 @@ impl Place {
         let file = open_small(&self.file(ENDED))?;
         flock(&file, FlockOperation::NonBlockingLockShared)?;
         Ok(Lock { _file: file })
+    }
+
+    /// Removes the directory if nobody is in it or stays; else somebody of those does, or the next sweep.
+    pub fn remove_if_empty(&self) {
+        if Visit::all(self).is_ok_and(|others| others.is_empty()) {
+            self.remove().ok();
+        }
     }
 
     /// Whether somebody stays, to read what became of its servers.

@@ -121,7 +121,9 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
         table.row(vec![
             row.lease.as_str().into(),
             Cell::new(row.state, tone),
-            owner.map_or("-".into(), crate::view::happening::seen).into(),
+            owner
+                .map_or("-".into(), crate::view::happening::seen)
+                .into(),
             row.left_ms.map_or("-".into(), span).into(),
             row.servers.to_string().into(),
             memory(row.rss_kib).into(),
