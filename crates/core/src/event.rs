@@ -10,6 +10,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Identity, LinkId};
+use crate::lease::Over;
 use crate::tier::{Tier, WhyNot};
 
 mod signal;
@@ -80,6 +81,10 @@ pub enum What {
     ProbesUnanswered(ProbesUnanswered),
     /// A request took longer than the user allows; it was answered with an error and cancelled at the server.
     CallDeadline(CallDeadline),
+    /// A lease was opened.
+    LeaseOpened(LeaseOpened),
+    /// A lease is over; its servers are ended.
+    LeaseEnded(LeaseEnded),
 }
 
 impl What {
@@ -107,6 +112,8 @@ impl What {
             Self::Instant(_) => "instant",
             Self::ProbesUnanswered(_) => "probes_unanswered",
             Self::CallDeadline(_) => "call_deadline",
+            Self::LeaseOpened(_) => "lease_opened",
+            Self::LeaseEnded(_) => "lease_ended",
         }
     }
 }
@@ -327,6 +334,8 @@ pub enum Cause {
     Renewal(Renewing),
     /// The server cannot go on with the client's session.
     Differs,
+    /// The lease that it was started in is over.
+    LeaseEnded(LeaseEnded),
 }
 
 impl fmt::Display for Cause {
@@ -350,6 +359,7 @@ impl fmt::Display for Cause {
             Self::KeeperLost => f.write_str("the keeper was killed"),
             Self::Renewal(why) => write!(f, "{why}"),
             Self::Differs => f.write_str("the server cannot go on with the session"),
+            Self::LeaseEnded(ended) => write!(f, "{ended}"),
         }
     }
 }
@@ -603,4 +613,32 @@ pub struct CallDeadline {
     pub request: String,
     /// How long it took.
     pub ms: u64,
+}
+
+/// A lease was opened. The event bears the lease's own id, and its name in place of a server's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseOpened {
+    /// Its name.
+    pub lease: String,
+    /// The process whose end is the lease's end.
+    pub owner: Option<Seen>,
+    /// How long it lasts without being renewed.
+    pub ttl_ms: Option<u64>,
+    /// Who asked for it, if it could be seen.
+    pub by: Option<Seen>,
+}
+
+/// A lease is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseEnded {
+    /// Its name.
+    pub lease: String,
+    /// Why.
+    pub over: Over,
+}
+
+impl fmt::Display for LeaseEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the lease `{}` {}", self.lease, self.over)
+    }
 }

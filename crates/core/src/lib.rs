@@ -13,6 +13,7 @@ extern crate alloc;
 pub mod clock;
 pub mod event;
 pub mod ids;
+pub mod lease;
 pub mod limits;
 pub mod link;
 pub mod message;

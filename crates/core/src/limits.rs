@@ -364,6 +364,24 @@ pub const RESTART_PATIENCE_MS: u64 = 75_000;
 pub const STOP_PATIENCE_MS: u64 = 10_000;
 /// How long a keeper may take to tell `doctor` how it is.
 pub const DOCTOR_PATIENCE_MS: u64 = 2_000;
+/// The longest name of a lease.
+pub const LEASE_NAME_CHARS: usize = 64;
+/// How long a lease lasts that was given neither a time nor an owner.
+pub const LEASE_TTL_MS: u64 = 600_000;
+/// The shortest time that a lease may last.
+pub const LEASE_TTL_MIN_MS: u64 = 100;
+/// The longest time that a lease may last without being renewed.
+pub const LEASE_TTL_MAX_MS: u64 = 2_592_000_000;
+/// Leases that may be open at once.
+pub const LEASES_MAX: usize = 4_096;
+/// The largest file of a lease that is read.
+pub const LEASE_FILE_BYTES: u64 = 64 * 1024;
+/// How often a keeper looks at its lease where the kernel does not tell of changes.
+pub const LEASE_LOOK_MS: u64 = 1_000;
+/// How long whoever ends a lease for its age waits for somebody who is renewing it.
+pub const LEASE_BUSY_MS: u64 = 1_000;
+/// How long our own processes may take to leave after the tree of a closed lease's server is empty.
+pub const LEASE_OURS_MS: u64 = 1_000;
 /// The members of a tree are noted this long after its start.
 pub const NOTE_FIRST_MS: u64 = 1_000;
 /// They are noted again this long after activity.

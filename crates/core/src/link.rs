@@ -380,6 +380,8 @@ impl<'a> Link<'a> {
         }
         let because = Because::StartFailed { problem, hint };
         self.settle_all(&because);
+        // It may be refused before it was tried.
+        self.outputs.retain(|output| *output != Output::Spawn);
         self.close(now, TreeState::Empty, code, because, Server::Gone);
         self.explain(now);
     }

@@ -14,6 +14,7 @@ use crate::event::{
     Cause, Exit, Gone, Lost, Origin, OutOfMemory, Part, Relation, Renewal, Renewing, Seen, Signal,
     Status, Teardown, What,
 };
+use crate::lease::Over;
 
 /// Deaths of shim and client that are not further apart have one cause.
 const TOGETHER_MS: u64 = 1_000;
@@ -124,6 +125,8 @@ pub enum Rule {
     Differs,
     /// The server could not be started.
     CannotStart,
+    /// The lease of the server is over.
+    LeaseEnded,
 }
 
 impl fmt::Display for Rule {
@@ -162,6 +165,7 @@ impl fmt::Display for Rule {
             Self::Renewed => "mainstay replaced the server or put it to rest, by its settings",
             Self::Differs => "the new server could not go on with the client's session",
             Self::CannotStart => "the start itself failed",
+            Self::LeaseEnded => "the lease that the server was started in is over",
         })
     }
 }
@@ -222,7 +226,9 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         | What::ListChanged(_)
         | What::Instant(_)
         | What::ProbesUnanswered(_)
-        | What::CallDeadline(_) => None,
+        | What::CallDeadline(_)
+        | What::LeaseOpened(_)
+        | What::LeaseEnded(_) => None,
     }
 }
 
@@ -319,6 +325,9 @@ impl<'a> Case<'a> {
             Cause::Renewal(Renewing::Asked) => self.verdict(By::User, Sure::Certain, Rule::Renewed),
             Cause::Renewal(_) => self.verdict(By::Mainstay, Sure::Certain, Rule::Renewed),
             Cause::Differs => self.verdict(By::Mainstay, Sure::Certain, Rule::Differs),
+            Cause::LeaseEnded(ended) => {
+                self.verdict(by_lease(&ended.over), Sure::Certain, Rule::LeaseEnded)
+            }
             Cause::KeeperLost => self.verdict(By::Nobody, Sure::Unknown, Rule::KeeperKilled),
             Cause::ServerExit | Cause::StartFailed => self.unasked(exit),
         };
@@ -503,6 +512,16 @@ fn any_renewal(what: &What) -> Option<&Renewal> {
         return Some(renewal);
     }
     None
+}
+
+/// Whoever closed a lease did it through a command of ours; any other end follows from what was agreed.
+fn by_lease(over: &Over) -> By {
+    match over {
+        Over::Closed { .. } => By::User,
+        Over::Expired { .. } | Over::OwnerGone { .. } | Over::Rebooted | Over::Removed => {
+            By::Mainstay
+        }
+    }
 }
 
 /// Whether a signal is a process's own fault: nobody sends it to end another.

@@ -2,11 +2,12 @@
 
 use mainstay_core::event::{
     Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
-    Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
-    Teardown, Usage, VERSION, What,
+    Junk, LeaseEnded, LeaseOpened, ListChanged, Lost, OpeningSilent, Origin, Part,
+    ProbesUnanswered, Relation, Renewal, Renewing, Replayed, Rung, Seen, Signal, Start,
+    StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
+use mainstay_core::lease::Over;
 use mainstay_core::tier::{Tier, WhyNot};
 
 /// The event around a happening.
@@ -176,6 +177,18 @@ pub fn all() -> Vec<What> {
         What::CallDeadline(CallDeadline {
             request: "tools/call".into(),
             ms: 60_000,
+        }),
+        What::LeaseOpened(LeaseOpened {
+            lease: "job-17".into(),
+            owner: Some(seen(4000, "node")),
+            ttl_ms: Some(600_000),
+            by: Some(seen(4000, "node")),
+        }),
+        What::LeaseEnded(LeaseEnded {
+            lease: "job-17".into(),
+            over: Over::Closed {
+                by: Some(seen(4000, "node")),
+            },
         }),
     ]
 }

@@ -1,14 +1,16 @@
 //! Ending what was left behind: by earlier pairs, wholly killed, or by our own link's last one.
 
-use mainstay_core::event::{Sweep, What};
+use mainstay_core::event::{Seen, Sweep, What};
 use mainstay_core::ids::{Identity, LinkId, Tag};
 use mainstay_core::limits;
 use mainstay_os::sweep::{self, Outcome, Stray};
 
 use crate::keeper::plan::Plan;
+use crate::lease::tidy::tidy;
 use crate::ledger::append::Ledger;
 use crate::paths::Paths;
 use crate::registry::entry::Entry;
+use crate::registry::list;
 use crate::registry::sweep::sweep_dead;
 
 /// Sweeps for a starting link.
@@ -17,6 +19,7 @@ pub fn sweep(plan: &Plan) {
     for swept in end_leftovers(&plan.paths, Some(plan.id)) {
         ledger.record(plan.id, &plan.name, What::Sweep(swept));
     }
+    tidy(&plan.paths);
 }
 
 /// Ends everything whose owners are dead, and takes their directories away; what was found. A link may be spared.
@@ -50,6 +53,52 @@ pub fn end_link(plan: &Plan, entry: Option<&Entry>) -> u32 {
         .iter()
         .map(|stray| end(stray).ended.len() as u32)
         .sum()
+}
+
+/// What was left of one link.
+pub struct Swept {
+    /// The server process, if a card named one.
+    pub pid: Option<i32>,
+    /// How many were ended.
+    pub ended: u32,
+    /// Who could not be.
+    pub left: Vec<Seen>,
+}
+
+/// Ends what is left of one link whose keeper is dead, for somebody who has the right to; its guard may be at it, too.
+/// If all of them are dead, its directory goes as well.
+pub fn end_one(paths: &Paths, id: LinkId, server: &str) -> Swept {
+    let mut swept = Swept {
+        pid: None,
+        ended: 0,
+        left: Vec::new(),
+    };
+    let listed = list(paths).unwrap_or_default();
+    let card = listed.into_iter().find(|listed| listed.id == id);
+    let card = card.and_then(|listed| listed.card);
+    let recorded: Vec<(Tag, Vec<Identity>)> = card
+        .and_then(|card| {
+            swept.pid = card.server.as_ref().map(|seen| seen.who.pid);
+            Some((card.tag()?, card.members))
+        })
+        .into_iter()
+        .collect();
+    let Ok(realm) = mainstay_os::identity::realm() else {
+        return swept;
+    };
+    let mut ledger = Ledger::open(paths);
+    for stray in sweep::find(&realm, &recorded, &|link| link != id) {
+        let told = end(&stray);
+        swept.ended += told.ended.len() as u32;
+        swept.left.extend(told.left.clone());
+        ledger.record(id, server, What::Sweep(told));
+    }
+    for dead in sweep_dead(paths).unwrap_or_default() {
+        if dead.id == id {
+            drop(dead.remove());
+        }
+    }
+    swept
 }
 
 fn end(stray: &Stray) -> Sweep {

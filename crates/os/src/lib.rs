@@ -18,6 +18,7 @@ pub mod holder;
 pub mod identity;
 pub mod measure;
 pub mod memory;
+pub mod notice;
 pub mod record;
 pub mod role;
 pub mod sender;

@@ -26,7 +26,8 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mainstay_core::clock::Moment;
-use mainstay_core::event::{Cause, Lost, Renewing, Status};
+use mainstay_core::event::{Cause, LeaseEnded, Lost, Renewing, Status};
+use mainstay_core::lease::Over;
 use mainstay_core::link::Input;
 use mainstay_core::message::remembered::Remembered;
 use mainstay_core::policy::{Policy, Retry};
@@ -527,11 +528,15 @@ impl Story {
 
     /// Somebody or something ends it all.
     fn end(&mut self, shell: &mut Shell<'_>) -> Result<(), Halt> {
-        let cause = match self.outside.dice.below(8) {
+        let cause = match self.outside.dice.below(9) {
             0 => Cause::ClientGone,
             1 => Cause::ShimSignal { number: 15 },
             2 => Cause::ShimKilled,
             3 => Cause::Asked,
+            5 => Cause::LeaseEnded(LeaseEnded {
+                lease: "night".into(),
+                over: Over::Closed { by: None },
+            }),
             4 => {
                 self.outside.note(|| "the client is gone".into());
                 self.client.close(&mut self.outside);

@@ -104,9 +104,21 @@ impl Link<'_> {
         let in_flight = self.in_flight();
         self.tell_exit(now, since, exited, in_flight, 0);
         let opened = self.opened();
-        let stopped = matches!(&self.life, Life::Closing(closing) if matches!(closing.because, Because::Asked));
-        let told = if stopped { &Because::Asked } else { &because };
-        let asked = self.settle_all(told) > 0;
+        let ordered = match &self.life {
+            Life::Closing(Closing {
+                because: ordered @ (Because::Asked | Because::LeaseEnded { .. }),
+                ..
+            }) => Some(ordered.clone()),
+            Life::Closing(_)
+            | Life::Absent { .. }
+            | Life::Up(_)
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => None,
+        };
+        let asked = self.settle_all(ordered.as_ref().unwrap_or(&because)) > 0;
         // A client whose probe just failed may ask again in the other era; one that never asked is about to.
         let mut explain = !opened && (asked || !status.success());
         match &mut self.life {
@@ -200,7 +212,8 @@ impl Link<'_> {
             | Cause::Asked
             | Cause::ServerExit
             | Cause::Renewal(_)
-            | Cause::Differs => true,
+            | Cause::Differs
+            | Cause::LeaseEnded(_) => true,
             Cause::ClientGone
             | Cause::ClientDeaf
             | Cause::ShimSignal { .. }

@@ -175,7 +175,8 @@ impl Link<'_> {
                 | Cause::ServerExit
                 | Cause::StartFailed
                 | Cause::KeeperLost
-                | Cause::Differs => Because::ServerExit {
+                | Cause::Differs
+                | Cause::LeaseEnded(_) => Because::ServerExit {
                     status: exited.status,
                     stderr_tail: exited.stderr_tail.clone(),
                     restarted: true,

@@ -141,7 +141,7 @@ impl Closing {
 }
 
 /// Why requests are answered by us.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Because {
     StartFailed {
         problem: String,
@@ -178,6 +178,9 @@ pub(super) enum Because {
     },
     /// `mainstay stop`.
     Asked,
+    LeaseEnded {
+        what: String,
+    },
     Stopping,
 }
 
@@ -187,6 +190,9 @@ impl Because {
         match cause {
             Cause::ServerExit => Self::Leaving,
             Cause::Asked => Self::Asked,
+            Cause::LeaseEnded(ended) => Self::LeaseEnded {
+                what: ended.to_string(),
+            },
             Cause::Differs => Self::Differs {
                 what: cause.to_string(),
             },
@@ -248,6 +254,7 @@ impl Because {
                 argv,
             },
             Self::Asked => Why::Asked { name },
+            Self::LeaseEnded { what } => Why::LeaseEnded { name, what },
             Self::Leaving | Self::Stopping => Why::ClientStopping { name },
         }
     }

@@ -120,6 +120,13 @@ pub enum Why<'a> {
         /// The server's name.
         name: &'a str,
     },
+    /// The lease of the server is over.
+    LeaseEnded {
+        /// The server's name.
+        name: &'a str,
+        /// Which lease, and why.
+        what: &'a str,
+    },
     /// The client is going, and the server is being stopped.
     ClientStopping {
         /// The server's name.
@@ -310,6 +317,10 @@ impl Why<'_> {
                  it is needed; {}",
                 effect(method)
             ),
+            Self::LeaseEnded { name, what } => format!(
+                "MCP server '{name}' was ended because {what}; {word} was not answered; {}",
+                effect(method)
+            ),
             Self::ClientStopping { name } => format!(
                 "MCP server '{name}' is being stopped because the client is closing; {word} was not answered; connect again to repeat it"
             ),
@@ -391,6 +402,10 @@ impl Why<'_> {
             },
             Self::Asked { .. } => Data {
                 reason: "stopped",
+                ..base
+            },
+            Self::LeaseEnded { .. } => Data {
+                reason: "lease_ended",
                 ..base
             },
             Self::ClientStopping { .. } => Data {

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec;
 
 use super::*;
-use crate::event::{ClientMoved, Detached, Start, StartFailed, Usage};
+use crate::event::{ClientMoved, Detached, LeaseEnded, Start, StartFailed, Usage};
 use crate::ids::Identity;
 use crate::tier::Tier;
 
@@ -269,6 +269,14 @@ fn a_killed_shim() {
 fn our_own_doing() {
     let asked = ended(Vec::new(), Cause::Asked);
     assert_eq!((asked.by, asked.rule), (By::User, Rule::Asked));
+    for (over, by) in [
+        (Over::Closed { by: None }, By::User),
+        (Over::Expired { ttl_ms: 1 }, By::Mainstay),
+    ] {
+        let lease = "night".into();
+        let told = ended(Vec::new(), Cause::LeaseEnded(LeaseEnded { lease, over }));
+        assert_eq!((told.by, told.rule), (by, Rule::LeaseEnded));
+    }
     for (why, by) in [
         (Renewing::Asked, By::User),
         (Renewing::Idle { ms: 1 }, By::Mainstay),

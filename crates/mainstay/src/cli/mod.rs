@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod events;
 pub mod forget;
 pub mod guardian;
+pub mod lease;
 pub mod ps;
 pub mod restart;
 pub mod run;
@@ -83,6 +84,9 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
     Events(events::Options),
     /// Tell who or what ended a server, how sure that is, and what followed
     Why(why::Options),
+    /// Open, renew, close and list leases: named scopes that own servers
+    #[command(subcommand)]
+    Lease(lease::Verb),
     /// Check this machine: containment, paths, config, leftovers
     Doctor(doctor::Options),
     /// Forget what was remembered of servers' openings and lists
@@ -104,6 +108,7 @@ impl Verb {
             Self::Restart(options) => restart::restart(&options),
             Self::Events(options) => events::events(&options),
             Self::Why(options) => why::why(&options),
+            Self::Lease(verb) => lease::lease(&verb),
             Self::Doctor(options) => doctor::doctor(&options),
             Self::Forget(options) => forget::forget(&options),
             Self::Demo(options) => demo::demo(&options),

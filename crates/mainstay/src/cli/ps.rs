@@ -25,6 +25,7 @@ use crate::view::table::{Cell, Column, Table};
 #[command(after_help = "Examples:
   mainstay ps
   mainstay ps --tree
+  mainstay ps --lease job-17
   mainstay ps --json | jq '.[] | select(.rss_kib > 500000) | .server'
 
 TREE is the number of processes, RSS and SWAP are sums over them.")]
@@ -32,6 +33,9 @@ pub struct Options {
     /// Show the processes below each server
     #[arg(long, short)]
     pub tree: bool,
+    /// Only the servers of this lease
+    #[arg(long, value_name = "NAME")]
+    pub lease: Option<String>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -44,6 +48,8 @@ pub struct Row {
     pub id: LinkId,
     /// The server's name.
     pub server: String,
+    /// The lease that it was started in.
+    pub lease: Option<String>,
     /// Its state; `dead` if guard and keeper are gone, `elsewhere` if it runs in another pid namespace.
     pub state: String,
     /// Which life of the server this is.
@@ -95,7 +101,10 @@ pub struct Process {
 /// Shows the links.
 pub fn ps(options: &Options) -> Result<Exit, Report> {
     let paths = Paths::find()?;
-    let rows = gather(&paths, options.tree)?;
+    let mut rows = gather(&paths, options.tree)?;
+    if options.lease.is_some() {
+        rows.retain(|row| row.lease == options.lease);
+    }
     let mut printer = Printer::new();
     if options.json {
         printer.json(&rows)?;
@@ -173,6 +182,7 @@ impl Row {
         Self {
             id: card.id,
             server: card.name,
+            lease: card.lease,
             state: card.state,
             generation: card.generation,
             client: card.client,
@@ -222,6 +232,8 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
     let with_id = count.values().any(|&links| links > 1);
     let mut titles = vec![Column::Name("SERVER")];
     titles.extend(with_id.then_some(Column::Number("ID")));
+    let with_lease = rows.iter().any(|row| row.lease.is_some());
+    titles.extend(with_lease.then_some(Column::Text("LEASE")));
     titles.extend([
         Column::Text("STATE"),
         Column::Text("CLIENT"),
@@ -242,6 +254,7 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
             _ => Tone::Warn,
         };
         let or_none = |text: Option<String>| Cell::from(text.unwrap_or_else(|| "-".into()));
+        cells.extend(with_lease.then(|| or_none(row.lease.clone())));
         cells.extend([
             Cell::new(row.state.as_str(), tone),
             or_none(row.client.as_ref().map(|client| client.comm.clone())),
@@ -274,6 +287,7 @@ mod tests {
         Row {
             id: LinkId(id),
             server: server.into(),
+            lease: None,
             state: "ready".into(),
             generation: 1,
             client: Some(crate::samples::seen(4000, "claude")),
@@ -310,6 +324,21 @@ mcp-server-fetc…  starting  -       subreaper     -     7  311 MiB     0      
         assert!(
             text.lines().all(|line| line.chars().count() <= 80),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn the_lease_is_shown_where_there_is_one() {
+        let mut leased = row("playwright", 1);
+        leased.lease = Some("job-17".into());
+        let text = render(&[leased, row("fetch", 2)], 80, false);
+        assert_eq!(
+            text,
+            "\
+SERVER      LEASE   STATE  CLIENT  TIER        PID  TREE      RSS  SWAP  UPTIME
+playwright  job-17  ready  claude  subreaper  4711     7  311 MiB     0   2h05m
+fetch       -       ready  claude  subreaper  4711     7  311 MiB     0   2h05m
+"
         );
     }
 

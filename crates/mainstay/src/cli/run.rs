@@ -74,6 +74,7 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         policy,
         watch,
         record,
+        lease,
     } = settled;
     let watch = if watch.is_empty() {
         watch
@@ -109,6 +110,7 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         policy,
         watch,
         record,
+        lease,
         wish,
         paths,
         realm: identity::realm()?,

@@ -53,6 +53,10 @@ pub struct RunOptions {
     #[arg(long)]
     pub no_record: bool,
 
+    /// Start the server in this lease, and end it with the lease [default: what the variable `MAINSTAY_LEASE` names]
+    #[arg(long, value_name = "NAME", value_parser = lease)]
+    pub lease: Option<String>,
+
     /// Limits that were given.
     #[command(flatten)]
     pub limits: LimitOptions,
@@ -135,6 +139,13 @@ pub fn value_name(unit: Unit) -> &'static str {
         Unit::Time => "TIME",
         Unit::Size => "SIZE",
         Unit::Count => "COUNT",
+    }
+}
+
+pub(super) fn lease(text: &str) -> Result<String, String> {
+    match mainstay_core::lease::name_trouble(text) {
+        None => Ok(text.into()),
+        Some(problem) => Err(problem),
     }
 }
 

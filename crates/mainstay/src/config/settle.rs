@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use mainstay_core::lease::{LEASE_VARIABLE, name_trouble};
 use mainstay_core::limits::Limits;
 use mainstay_core::policy::Policy;
 use mainstay_core::tier::Tier;
@@ -38,6 +39,8 @@ pub struct Settled {
     pub watch: Vec<PathBuf>,
     /// Whether openings are remembered and used.
     pub record: bool,
+    /// The lease that it is started in.
+    pub lease: Option<String>,
 }
 
 /// Puts options, config file and built-in values together.
@@ -70,6 +73,7 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         )
         .hint("leave one of the two out, or wish for the stronger one"));
     }
+    let lease = lease(options)?;
     Ok(Settled {
         name,
         argv,
@@ -81,7 +85,26 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         policy: settings.policy(),
         record: settings.record.unwrap_or(true),
         watch: settings.watch.unwrap_or_default(),
+        lease,
     })
+}
+
+/// The lease: by its option, else by the variable that a host gave with the environment.
+fn lease(options: &RunOptions) -> Result<Option<String>, Report> {
+    if let Some(name) = &options.lease {
+        return Ok(Some(name.clone()));
+    }
+    let Some(name) = std::env::var_os(LEASE_VARIABLE).filter(|name| !name.is_empty()) else {
+        return Ok(None);
+    };
+    let name = name.to_string_lossy().into_owned();
+    match name_trouble(&name) {
+        None => Ok(Some(name)),
+        Some(problem) => Err(Report::new(
+            Exit::Usage,
+            format!("{LEASE_VARIABLE} names no lease: {problem}"),
+        )),
+    }
 }
 
 fn no_command(name: &str, config: &Config) -> Report {

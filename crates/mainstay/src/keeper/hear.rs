@@ -6,9 +6,9 @@ use mainstay_core::event::{Cause, ClientMoved, Gone, Part, What};
 use mainstay_core::ids::Identity;
 use mainstay_core::link::Input;
 use mainstay_os::channel::{Heard, Word};
-use mainstay_os::holder;
 use mainstay_os::sender::{self, LOOK_BYTES, Look};
 use mainstay_os::signals::Received;
+use mainstay_os::{holder, notice};
 
 use super::Keeper;
 use super::attribute::{self, Around};
@@ -23,6 +23,8 @@ impl Keeper<'_> {
                     any = true;
                     if received.number == libc::SIGCHLD {
                         self.reap();
+                    } else if received.number == notice::SIGNAL {
+                        self.look_at_lease();
                     } else {
                         let mut seen = [0; LOOK_BYTES];
                         let len = sender::look(received.pid, &mut seen);

@@ -11,6 +11,7 @@ pub mod control;
 mod data;
 mod end;
 mod hear;
+mod lease;
 mod perform;
 pub mod plan;
 mod port;
@@ -40,13 +41,14 @@ use mainstay_os::guard::Keeping;
 use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::record::Region;
 use mainstay_os::signals::{ENDING, Signals};
-use mainstay_os::{clock, identity};
+use mainstay_os::{clock, identity, notice};
 use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
 use crate::ledger::append::Ledger;
 use crate::registry::entry::Entry;
 use control::Control;
+use lease::Tenancy;
 use plan::Plan;
 use port::{Port, Way};
 use pump::Pump;
@@ -141,6 +143,8 @@ struct Keeper<'p> {
     client: Option<Identity>,
     control: Control,
     upkeep: Upkeep,
+    /// The lease that the server is in, and its watch.
+    tenancy: Option<Tenancy>,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
     timer_at: Option<Moment>,
@@ -167,7 +171,7 @@ impl<'p> Keeper<'p> {
             takeover,
         } = keeping;
         let me = identity::me()?;
-        let signals = [&ENDING[..], &[libc::SIGCHLD]].concat();
+        let signals = [&ENDING[..], &[libc::SIGCHLD, notice::SIGNAL]].concat();
         let mid_line = parts.record.head.client_mid_line != 0;
         let lost = takeover.then(|| {
             let (pid, status) = parts.notes.lost().unwrap_or_default();
@@ -222,6 +226,7 @@ impl<'p> Keeper<'p> {
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
             upkeep: Upkeep::new(plan),
+            tenancy: None,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
             note_at: None,
@@ -244,6 +249,7 @@ impl<'p> Keeper<'p> {
             keeper.recall();
         }
         keeper.link.begin(keeper.now, lost);
+        keeper.enter_lease();
         if plan.policy.lazy {
             keeper.show_resting();
         }
@@ -270,6 +276,7 @@ impl<'p> Keeper<'p> {
             again |= self.poll_watcher(cx);
             again |= self.poll_control(cx);
             again |= self.poll_upkeep(cx);
+            again |= self.poll_lease(cx);
             self.tell_exit();
             again |= self.perform(cx);
             again |= !self.to_client.is_empty() && self.write_client(cx);
@@ -319,6 +326,7 @@ impl<'p> Keeper<'p> {
             self.link.wake_at().map(|(at, _)| at),
             self.note_at,
             self.upkeep.due(),
+            self.lease_due(),
             exit_due,
             self.patience,
             self.unread_until,

@@ -227,6 +227,12 @@ impl Keeper<'_> {
         self.write_card();
     }
 
+    /// The longest time that the stop ladder may take.
+    pub(super) fn ladder_ms(&self) -> u64 {
+        let limits = &self.plan.limits;
+        2 * limits.grace_eof_ms + limits.grace_term_ms + limits.kill_confirm_ms
+    }
+
     /// The card as it is now.
     pub(super) fn card(&self) -> Card {
         let server = self.server.as_ref();
@@ -238,7 +244,7 @@ impl Keeper<'_> {
         };
         let guard = self.side_guard.unwrap_or(self.watcher.guard().pid);
         let limits = &self.plan.limits;
-        let ladder_ms = 2 * limits.grace_eof_ms + limits.grace_term_ms + limits.kill_confirm_ms;
+        let ladder_ms = self.ladder_ms();
         Card {
             v: card::VERSION,
             id: self.plan.id,
@@ -262,6 +268,7 @@ impl Keeper<'_> {
             detached: self.plan.detached.clone(),
             ladder_ms,
             restart_ms: limits.drain_ms + ladder_ms + limits.opening_ms,
+            lease: self.plan.lease.clone(),
             members: Vec::new(),
         }
     }
@@ -308,6 +315,7 @@ impl Keeper<'_> {
         self.drop_client();
         self.tell_client_gone();
         self.remember();
+        self.leave_lease();
         let (ended, left) = match self.teardown.take() {
             Some(teardown) => (teardown.ended, teardown.left),
             None => (0, Vec::new()),

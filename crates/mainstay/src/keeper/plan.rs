@@ -34,6 +34,8 @@ pub struct Plan {
     pub watch: Vec<PathBuf>,
     /// Whether openings are remembered and used.
     pub record: bool,
+    /// The lease that it is started in.
+    pub lease: Option<String>,
     /// The tier that was asked for.
     pub wish: Wish,
     /// Where our files are.

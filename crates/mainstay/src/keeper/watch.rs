@@ -105,7 +105,8 @@ pub struct Watcher {
     client: Watch,
 }
 
-enum Watch {
+/// One whose end matters.
+pub(super) enum Watch {
     /// Its end will be seen.
     On(Identity, AsyncFd<OwnedFd>),
     /// It was gone before we could watch it.
@@ -152,7 +153,8 @@ impl Watcher {
 }
 
 impl Watch {
-    fn on(who: Identity) -> Self {
+    /// Watches somebody from now on.
+    pub(super) fn on(who: Identity) -> Self {
         match Handle::open(who) {
             Ok(handle) => match registered(handle.into_fd(), Interest::READABLE) {
                 Ok(fd) => Self::On(who, fd),
@@ -169,7 +171,8 @@ impl Watch {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Option<Death> {
+    /// How it ended, once.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Option<Death> {
         let death = match self {
             Self::On(who, fd) => fd.poll_read_ready(cx).is_ready().then(|| Death {
                 status: ended::status(fd.get_ref(), *who),

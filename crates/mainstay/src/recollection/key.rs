@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use mainstay_core::ids::TAG_VARIABLE;
+use mainstay_core::lease::LEASE_VARIABLE;
 
 use super::sha256::Sha256;
 
@@ -139,8 +140,9 @@ const INTERPRETERS: [&str; 28] = [
 ];
 
 /// Variables that do not count. PATH counts by what is found through it.
-const NOISE: [&str; 67] = [
+const NOISE: [&str; 68] = [
     TAG_VARIABLE,
+    LEASE_VARIABLE,
     // Where we are.
     "PATH",
     "PWD",

@@ -53,6 +53,9 @@ pub struct Card {
     /// The longest time that a restart may take until the next generation is ready, so that `restart` knows it too.
     #[serde(default)]
     pub restart_ms: u64,
+    /// The lease that it was started in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<String>,
     /// The tree as last recorded. It has a file of its own; reading a card fills it in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Identity>,
@@ -103,6 +106,7 @@ pub(crate) mod samples {
             detached: Detached::Yes,
             ladder_ms: 9_000,
             restart_ms: 60_000,
+            lease: None,
             members: Vec::new(),
         }
     }
@@ -116,7 +120,7 @@ mod tests {
     fn a_card_of_a_newer_version_is_read_for_what_we_know() {
         let card = samples::card(7, "demo");
         let mut value = serde_json::to_value(&card).unwrap();
-        value["lease"] = "night".into();
+        value["mood"] = "sunny".into();
         value.as_object_mut().unwrap().remove("ladder_ms");
         value.as_object_mut().unwrap().remove("restart_ms");
         let read: Card = serde_json::from_value(value).unwrap();

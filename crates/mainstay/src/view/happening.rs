@@ -1,8 +1,8 @@
 //! An event as people read it: one line, and details below it only where they help.
 
 use mainstay_core::event::{
-    Detached, Event, Exit, Junk, Lost, Origin, Part, Renewing, Replayed, Seen, Signal, Start,
-    StartFailed, Status, Sweep, Teardown, What, signal_word,
+    Detached, Event, Exit, Junk, LeaseOpened, Lost, Origin, Part, Renewing, Replayed, Seen, Signal,
+    Start, StartFailed, Status, Sweep, Teardown, What, signal_word,
 };
 
 use super::measure::{fine, memory, one_line};
@@ -119,7 +119,9 @@ fn told(what: &What) -> Told {
         | What::ListChanged(_)
         | What::Instant(_)
         | What::ProbesUnanswered(_)
-        | What::CallDeadline(_) => told_of_life(what),
+        | What::CallDeadline(_)
+        | What::LeaseOpened(_)
+        | What::LeaseEnded(_) => told_of_life(what),
     }
 }
 
@@ -192,6 +194,8 @@ fn told_of_life(what: &What) -> Told {
                 fine(deadline.ms)
             ),
         ),
+        What::LeaseOpened(opened) => (Tone::Plain, told_lease(opened)),
+        What::LeaseEnded(ended) => (Tone::Plain, one_line(&ended.to_string(), DETAIL_CHARS)),
         What::Start(_)
         | What::StartFailed(_)
         | What::Exit(_)
@@ -207,6 +211,22 @@ fn told_of_life(what: &What) -> Told {
         | What::OpeningSilent(_) => (Tone::Plain, String::new()),
     };
     (tone, text, Vec::new())
+}
+
+fn told_lease(opened: &LeaseOpened) -> String {
+    let owner = opened.owner.as_ref();
+    let owner = owner.map(|owner| format!("until {} ends", seen(owner)));
+    let ttl = opened
+        .ttl_ms
+        .map(|ttl| format!("for {} if not renewed", fine(ttl)));
+    let bounds: Vec<String> = owner.into_iter().chain(ttl).collect();
+    let by = opened.by.as_ref();
+    let by = by.map_or_else(String::new, |by| format!(" by {}", seen(by)));
+    format!(
+        "the lease `{}` was opened{by}: {}",
+        one_line(&opened.lease, DETAIL_CHARS),
+        bounds.join(", ")
+    )
 }
 
 fn told_replayed(replayed: &Replayed) -> String {

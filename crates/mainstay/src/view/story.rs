@@ -141,7 +141,8 @@ impl Teller<'_> {
             | Rule::Asked
             | Rule::Renewed
             | Rule::Differs
-            | Rule::CannotStart => "",
+            | Rule::CannotStart
+            | Rule::LeaseEnded => "",
         };
         let flight = in_flight(exit);
         let flight = if open.is_empty() {
@@ -212,6 +213,7 @@ impl Teller<'_> {
                 )
             }
             Rule::Asked => format!("was ended by `mainstay stop` ({sure})"),
+            Rule::LeaseEnded => format!("was ended because {} ({sure})", self.lease()),
             Rule::Renewed => self.renewed(),
             Rule::Differs => {
                 format!(
@@ -307,6 +309,18 @@ impl Teller<'_> {
         }
     }
 
+    fn lease(&self) -> String {
+        let ended = self.evidence.iter().find_map(|event| {
+            if let What::Teardown(told) = &event.what
+                && let Cause::LeaseEnded(ended) = &told.cause
+            {
+                return Some(one_line(&ended.to_string(), TEXT_CHARS));
+            }
+            None
+        });
+        ended.unwrap_or_else(|| "its lease is over".into())
+    }
+
     fn gone_status(&self) -> String {
         let status = self.evidence.iter().find_map(|event| {
             if let What::Gone(gone) = &event.what {
@@ -386,7 +400,9 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
             | What::Renewal(_)
             | What::Instant(_)
             | What::ProbesUnanswered(_)
-            | What::CallDeadline(_) => {}
+            | What::CallDeadline(_)
+            | What::LeaseOpened(_)
+            | What::LeaseEnded(_) => {}
         }
     }
     let again = rest

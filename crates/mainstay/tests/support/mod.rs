@@ -135,6 +135,7 @@ pub fn card(id: u32, name: &str) -> Card {
         detached: Detached::Yes,
         ladder_ms: 60_000,
         restart_ms: 60_000,
+        lease: None,
         members: Vec::new(),
     }
 }

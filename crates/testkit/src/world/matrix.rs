@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use mainstay_core::clock::Moment;
-use mainstay_core::event::{Cause, Renewing, Status, Usage};
+use mainstay_core::event::{Cause, LeaseEnded, Renewing, Status, Usage};
+use mainstay_core::lease::Over;
 use mainstay_core::limits::Limits;
 use mainstay_core::link::{About, Exited, Input, Link, Output, Route};
 use mainstay_core::message::frame::Scanner;
@@ -154,7 +155,7 @@ enum Event {
     Time,
 }
 
-const EVENTS: [(&str, Event); 24] = [
+const EVENTS: [(&str, Event); 25] = [
     ("the server was started", Event::Told(|| Input::Started)),
     ("it could not be started", Event::Told(start_failed)),
     (
@@ -180,6 +181,7 @@ const EVENTS: [(&str, Event); 24] = [
         Event::Told(|| Input::Stop(Cause::ClientGone)),
     ),
     ("`mainstay stop`", Event::Told(|| Input::Stop(Cause::Asked))),
+    ("its lease is over", Event::Told(lease_over)),
     (
         "`mainstay restart`",
         Event::Told(|| Input::Renew(Renewing::Asked)),
@@ -395,6 +397,13 @@ fn start_failed() -> Input {
         hint: "install it".into(),
         code: 127,
     }
+}
+
+fn lease_over() -> Input {
+    Input::Stop(Cause::LeaseEnded(LeaseEnded {
+        lease: "l".into(),
+        over: Over::Closed { by: None },
+    }))
 }
 
 fn empty() -> Input {

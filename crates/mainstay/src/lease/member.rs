@@ -1,0 +1,127 @@
+//! One server of a lease: its keeper's file in the lease's directory.
+//!
+//! The keeper makes and locks it before it starts a server, and writes into it what became of the server. The lock is free
+//! when the keeper is dead, however it died; then a file without an outcome says that somebody must look for the tree.
+
+use std::fs::{self, File};
+use std::io::{self, Seek, Write};
+
+use mainstay_core::event::Seen;
+use mainstay_core::ids::{Identity, LinkId};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::place::{NEW, Place, open_small, parse, write_new};
+
+/// What a keeper says about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Its link.
+    pub id: LinkId,
+    /// The server's name.
+    pub server: String,
+    /// The keeper.
+    pub keeper: Identity,
+    /// The guard at that time.
+    pub guard: Identity,
+    /// The shim.
+    pub shim: Identity,
+    /// The longest time that the stop ladder may take.
+    pub ladder_ms: u64,
+    /// What became of the server, once that is known.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
+}
+
+/// What became of a server when its lease ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The server process; none if there was none.
+    pub pid: Option<i32>,
+    /// How many processes were ended.
+    pub ended: u32,
+    /// Who is still there.
+    pub left: Vec<Seen>,
+    /// How long that took.
+    pub ms: u64,
+}
+
+/// The file as its keeper holds it.
+#[derive(Debug)]
+pub struct Member {
+    file: File,
+    tenant: Tenant,
+}
+
+impl Member {
+    /// Shows a keeper in a lease. Whether the lease is open must be asked after this.
+    pub fn enter(place: &Place, tenant: Tenant) -> io::Result<Self> {
+        let name = tenant.id.to_string();
+        let new = place.file(&format!("{NEW}{name}"));
+        let file = write_new(&new, &tenant)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        // A killed predecessor's file goes with this.
+        fs::rename(new, place.file(&name))?;
+        Ok(Self { file, tenant })
+    }
+
+    /// Writes what became of the server. A torn writing is as good as none.
+    pub fn tell(&mut self, outcome: Outcome) -> io::Result<()> {
+        self.tenant.outcome = Some(outcome);
+        let text = serde_json::to_vec(&self.tenant)?;
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.write_all(&text)
+    }
+
+    /// Leaves a lease that goes on.
+    pub fn leave(self, place: &Place) {
+        fs::remove_file(place.file(&self.tenant.id.to_string())).ok();
+    }
+}
+
+/// The file as a visitor sees it. It can be read even after it was removed.
+#[derive(Debug)]
+pub struct Visit {
+    /// The link.
+    pub id: LinkId,
+    file: File,
+}
+
+impl Visit {
+    /// Everybody who was ever shown in a lease and has not left.
+    pub fn all(place: &Place) -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(place.base())? {
+            let name = entry?.file_name();
+            if let Some(id) = name.to_str().and_then(|name| name.parse().ok())
+                && let Ok(file) = open_small(&place.file(&name.to_string_lossy()))
+            {
+                found.push(Self { id, file });
+            }
+        }
+        found.sort_by_key(|visit| visit.id);
+        Ok(found)
+    }
+
+    /// What it says, if it says what it should.
+    pub fn tenant(&self) -> Option<Tenant> {
+        let mut file = &self.file;
+        file.rewind().ok()?;
+        parse(file)
+    }
+
+    /// Whether its keeper lives.
+    pub fn held(&self) -> bool {
+        let free = flock(&self.file, FlockOperation::NonBlockingLockShared).is_ok();
+        if free {
+            flock(&self.file, FlockOperation::Unlock).ok();
+        }
+        !free
+    }
+
+    /// Takes the file away.
+    pub fn remove(&self, place: &Place) {
+        fs::remove_file(place.file(&self.id.to_string())).ok();
+    }
+}

@@ -1,0 +1,323 @@
+//! One lease's directory, held by a descriptor: a later lease of the same name is another directory.
+//!
+//! Foreign contents (garbage, links, pipes, large files) are as good as none, and nobody waits for them.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use mainstay_core::ids::Realm;
+use mainstay_core::lease::{Around, Over, Term, name_trouble};
+use mainstay_core::limits::LEASE_FILE_BYTES;
+use mainstay_os::{clock, identity};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::member::Visit;
+use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths};
+
+/// What was agreed.
+pub const TERM: &str = "term.json";
+/// It is over, and why.
+pub const ENDED: &str = "ended.json";
+/// What is still being made begins with this.
+pub const NEW: &str = ".new-";
+/// Directories that are being removed begin with this.
+pub const GONE: &str = ".gone-";
+
+/// A lease's directory.
+#[derive(Debug)]
+pub struct Place {
+    name: String,
+    /// Where it was found; by now it may be another lease's.
+    path: PathBuf,
+    directory: File,
+}
+
+/// How a lease is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It goes on.
+    Open(Term),
+    /// It is over.
+    Over(Option<Term>, Over),
+}
+
+/// The names of all leases, open or over, in order.
+pub fn names(paths: &Paths) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(paths.lease()) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        if let Ok(name) = entry?.file_name().into_string()
+            && name_trouble(&name).is_none()
+        {
+            found.push(name);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+impl Place {
+    /// The directory of a lease, if there is one.
+    pub fn find(paths: &Paths, name: &str) -> io::Result<Option<Self>> {
+        if name_trouble(name).is_some() {
+            return Ok(None);
+        }
+        let path = paths.lease().join(name);
+        match Self::at(name, path) {
+            Ok(place) => Ok(Some(place)),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) || error.raw_os_error() == Some(libc::ELOOP) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn at(name: &str, path: PathBuf) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let directory = OpenOptions::new()
+            .read(true)
+            .custom_flags(flags.bits() as i32)
+            .open(&path)?;
+        Ok(Self {
+            name: name.into(),
+            path,
+            directory,
+        })
+    }
+
+    /// Makes the directory of a new lease; it is seen when it is whole. Fails with `AlreadyExists` if the name is taken.
+    pub fn create(paths: &Paths, term: &Term) -> io::Result<Self> {
+        let (id, name) = (term.id, &term.name);
+        let path = paths.lease().join(name);
+        let new = paths.lease().join(format!("{NEW}{id}"));
+        DirBuilder::new().mode(DIRECTORY_MODE).create(&new)?;
+        let made = fs::write(new.join(TERM), serde_json::to_vec(term)?)
+            .and_then(|()| fs::set_permissions(new.join(TERM), mode()))
+            .and_then(|()| Self::at(name, new.clone()))
+            // Over a directory with something in it the kernel renames nothing, and a lease always has something in it.
+            .and_then(|place| fs::rename(&new, &path).map(|()| place));
+        match made {
+            Ok(place) => Ok(Self { path, ..place }),
+            Err(error) => {
+                fs::remove_dir_all(&new).ok();
+                let taken = matches!(
+                    error.kind(),
+                    io::ErrorKind::AlreadyExists
+                        | io::ErrorKind::DirectoryNotEmpty
+                        | io::ErrorKind::NotADirectory
+                );
+                Err(if taken {
+                    io::ErrorKind::AlreadyExists.into()
+                } else {
+                    error
+                })
+            }
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A file in it, by a path that leads through the descriptor.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.base().join(name)
+    }
+
+    /// The directory, by a path that leads through the descriptor.
+    pub fn base(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+    }
+
+    /// A descriptor of its own, to be watched.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        // Not a duplicate: what is asked of a description would be shared.
+        Ok(File::open(self.base())?.into())
+    }
+
+    /// What was agreed, if it can be read.
+    pub fn term(&self) -> Option<Term> {
+        read(&self.file(TERM)).filter(|term: &Term| term.name == self.name)
+    }
+
+    /// Why it was marked as over, if it was.
+    pub fn mark(&self) -> Option<Over> {
+        let path = self.file(ENDED);
+        let there = path.symlink_metadata().is_ok();
+        // A mark is a mark, whatever is in it.
+        there.then(|| read(&path).unwrap_or(Over::Closed { by: None }))
+    }
+
+    /// How it is now.
+    pub fn state(&self, here: &Realm) -> State {
+        let term = self.term();
+        if let Some(over) = self.mark() {
+            return State::Over(term, over);
+        }
+        let Some(term) = term else {
+            return State::Over(None, Over::Removed);
+        };
+        let owner = term.owner.as_ref();
+        let around = Around {
+            here,
+            now: clock::now(),
+            owner_lives: owner.is_none_or(|seen| identity::alive(seen.who)),
+        };
+        match term.over(&around) {
+            Some(over) => State::Over(Some(term), over),
+            None => State::Open(term),
+        }
+    }
+
+    /// Marks it as over, for good. If we were the first to do so, we stay (see [`Self::stay`]) from that moment on.
+    pub fn end(&self, over: &Over) -> io::Result<Option<Lock>> {
+        let new = self.file(&format!("{NEW}ended-{}", std::process::id()));
+        let file = write_new(&new, over)?;
+        flock(&file, FlockOperation::NonBlockingLockShared)?;
+        let linked = fs::hard_link(&new, self.file(ENDED));
+        fs::remove_file(&new).ok();
+        match linked {
+            Ok(()) => Ok(Some(Lock { _file: file })),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes what was agreed anew. Only under [`Self::try_lock`].
+    pub fn agree(&self, term: &Term) -> io::Result<()> {
+        let new = self.file(&format!("{NEW}{TERM}"));
+        write_new(&new, term)?;
+        fs::rename(new, self.file(TERM))
+    }
+
+    /// Keeps others from renewing it, or from ending it for its age, until the lock is dropped; none if another does that.
+    pub fn try_lock(&self) -> io::Result<Option<Lock>> {
+        let file = File::open(self.base())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(Lock { _file: file })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// While this lives, nobody removes the directory: somebody reads in it what became of its servers. Only after
+    /// [`Self::end`].
+    pub fn stay(&self) -> io::Result<Lock> {
+        let file = open_small(&self.file(ENDED))?;
+        flock(&file, FlockOperation::NonBlockingLockShared)?;
+        Ok(Lock { _file: file })
+    }
+
+    /// Removes the directory if nobody is in it or stays; else somebody of those does, or the next sweep.
+    pub fn remove_if_empty(&self) {
+        if Visit::all(self).is_ok_and(|others| others.is_empty()) {
+            self.remove().ok();
+        }
+    }
+
+    /// Whether somebody stays, to read what became of its servers.
+    pub fn awaited(&self) -> bool {
+        open_small(&self.file(ENDED))
+            .is_ok_and(|mark| flock(&mark, FlockOperation::NonBlockingLockExclusive).is_err())
+    }
+
+    /// Removes the directory, unless somebody stays; whether it is gone. Only after [`Self::end`], without servers.
+    pub fn remove(&self) -> io::Result<bool> {
+        let Ok(mark) = open_small(&self.file(ENDED)) else {
+            return Ok(false);
+        };
+        if flock(&mark, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(false);
+        }
+        // Nobody removes it but under this lock: if the name leads to this mark now, it does so until we are done.
+        let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        let Ok(there) = fs::symlink_metadata(self.path.join(ENDED)) else {
+            return Ok(true);
+        };
+        if !same(&there, &mark.metadata()?) {
+            return Ok(true);
+        }
+        let parent = self.path.parent().unwrap_or(Path::new("/"));
+        let (pid, inode) = (std::process::id(), there.ino());
+        let gone = parent.join(format!("{GONE}{pid}-{inode}"));
+        fs::rename(&self.path, &gone)?;
+        fs::remove_dir_all(gone)?;
+        Ok(true)
+    }
+}
+
+impl AsFd for Place {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+/// A lock that is held until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Opens a file for reading: a regular one of modest size, and nothing that could keep us waiting.
+pub fn open_small(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() > LEASE_FILE_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(file)
+}
+
+/// What a file says, if it says what it should.
+pub fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    parse(&open_small(path).ok()?)
+}
+
+/// What an open file says.
+pub fn parse<T: DeserializeOwned>(file: &File) -> Option<T> {
+    let mut bytes = Vec::new();
+    Read::take(file, LEASE_FILE_BYTES)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Makes a file with this in it; whatever was there under that name goes.
+pub fn write_new<T: Serialize>(path: &Path, value: &T) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(path)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
+    Ok(file)
+}
+
+fn mode() -> fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(FILE_MODE)
+}

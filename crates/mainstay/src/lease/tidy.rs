@@ -1,0 +1,77 @@
+//! Leases that are over and have no server any more: their directories go.
+//!
+//! For those that ended without anybody who closed them, and for what a killed command left. Nobody is ended here: that is
+//! the sweep's part, and the keepers' own; a file that nobody holds names a tree to be looked for, so the sweep comes first.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use mainstay_core::limits::LEASE_OURS_MS;
+use mainstay_os::{clock, identity};
+
+use super::close::end;
+use super::member::Visit;
+use super::place::{GONE, NEW, Place, State, names};
+use crate::paths::Paths;
+
+/// Tidies up after all leases. Only after a sweep.
+pub fn tidy(paths: &Paths) {
+    remove_half_made(paths).ok();
+    for name in names(paths).unwrap_or_default() {
+        if let Ok(Some(place)) = Place::find(paths, &name) {
+            tidy_one(paths, &place);
+        }
+    }
+}
+
+/// Removes a lease's directory if it is over and nobody is in it; else the files of those who are dead with all of theirs.
+fn tidy_one(paths: &Paths, place: &Place) {
+    let (Ok(here), Ok(visits)) = (identity::realm(), Visit::all(place)) else {
+        return;
+    };
+    match place.state(&here) {
+        State::Over(term, over) => {
+            let marked = end(paths, place, term.as_ref(), &over).is_ok();
+            if marked && !visits.iter().any(Visit::held) {
+                // Another one may be at it.
+                place.remove().ok();
+            }
+        }
+        State::Open(term) if term.realm == here => {
+            for visit in visits {
+                // The guard of a killed keeper starts the next one, which shows itself again.
+                let dead = !visit.held()
+                    && visit
+                        .tenant()
+                        .is_some_and(|tenant| !identity::alive(tenant.guard));
+                if dead {
+                    visit.remove(place);
+                }
+            }
+        }
+        State::Open(_) => {}
+    }
+}
+
+/// What was left by somebody who was killed while making or removing a directory.
+fn remove_half_made(paths: &Paths) -> io::Result<()> {
+    let now = Duration::from_millis(clock::wall_ms());
+    for entry in fs::read_dir(paths.lease())? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let age = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .ok()
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+            .map(|time| now.saturating_sub(time));
+        // A young one may be somebody's who is at it.
+        let young = age.is_none_or(|age| age < Duration::from_millis(LEASE_OURS_MS));
+        if name.starts_with(GONE) || (name.starts_with(NEW) && !young) {
+            fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! `lease close`: every server of the lease is ended with everything that it started, and that is confirmed, whoever is killed
+//! meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod leased;
+
+use std::process::Stdio;
+
+use leased::{
+    assert_gone, card, command, everybody, lease, left_on_disk, server, told, until_nothing_on_disk,
+};
+use mainstay_os::identity::{self, Handle};
+use mainstay_testkit::card::members;
+use mainstay_testkit::killers;
+use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const SHORT: [&str; 4] = ["--grace-eof", "200ms", "--grace-term", "200ms"];
+const DEAF: [&str; 2] = ["--ignore-eof", "--ignore-term"];
+
+#[test]
+fn deaf_with_escapees() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let habits = [
+        "--ignore-eof",
+        "--ignore-term",
+        "--tree",
+        "9",
+        "--daemon",
+        "--daemon-clean-env",
+    ];
+    let mut client = server(&stage, "job", &SHORT, &habits);
+    let card = card(&stage, &client);
+    assert_eq!(card.json["lease"], "job");
+    let all = everybody(&stage);
+    assert!(all.len() >= 15, "{all:?}");
+    let closed = lease(&stage, &["close", "job"]);
+    // No waiting: it has returned, so they are gone.
+    assert_gone(&all);
+    assert_eq!(
+        (&closed["ok"], &closed["left"], &closed["was"]),
+        (&json!(true), &json!(0), &json!("open"))
+    );
+    let row = &closed["servers"][0];
+    assert_eq!(row["server"], "unruly");
+    assert_eq!(row["pid"], card.server.unwrap().pid);
+    assert!(row["ended"].as_u64().unwrap() >= 12, "{closed}");
+    assert!(row["ms"].as_u64().unwrap() >= 400, "the whole ladder");
+    assert_eq!(left_on_disk(&stage), [String::new(); 0]);
+    client.wait();
+    // Again, and one that never was: success, and it is said.
+    for name in ["job", "never"] {
+        let again = lease(&stage, &["close", name]);
+        assert_eq!(
+            (&again["ok"], &again["was"]),
+            (&json!(true), &json!("unknown"))
+        );
+        assert_eq!(again["servers"], json!([]));
+    }
+    let teardown = stage.event("teardown");
+    let cause = &teardown["cause"]["lease_ended"];
+    assert_eq!(cause["lease"], "job");
+    assert_eq!(
+        cause["over"]["closed"]["by"]["pid"],
+        std::process::id(),
+        "{teardown}"
+    );
+}
+
+#[test]
+fn all_of_it_and_none_of_another() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "one"]);
+    lease(&stage, &["open", "other"]);
+    let mut clients: Vec<_> = (0..3).map(|_| server(&stage, "one", &[], &[])).collect();
+    let mine: Vec<_> = clients
+        .iter()
+        .map(|client| card(&stage, client).server.unwrap())
+        .collect();
+    let mut other = server(&stage, "other", &[], &[]);
+    // What is asked is answered, by us.
+    let id = clients[0]
+        .wire
+        .ask("tools/call", &json!({"name": "mute", "arguments": {}}));
+    id.unwrap();
+    let closed = lease(&stage, &["close", "one", "--wait"]);
+    assert_gone(&mine);
+    assert_eq!(closed["servers"].as_array().unwrap().len(), 3);
+    assert_eq!(closed["left"], 0);
+    for client in &mut clients {
+        client.wait();
+    }
+    assert!(other.wire.call("pid", &json!({})).unwrap()["pid"].is_i64());
+    let list = lease(&stage, &["list"]);
+    assert_eq!(list.as_array().unwrap().len(), 1);
+    assert_eq!(list[0]["lease"], "other");
+    assert_eq!(
+        (&list[0]["servers"], &list[0]["state"]),
+        (&json!(1), &json!("open"))
+    );
+    assert!(list[0]["rss_kib"].as_u64().unwrap() > 0);
+    other.finish();
+    // A server that leaves by itself leaves the lease open.
+    let list = lease(&stage, &["list"]);
+    assert_eq!(
+        (&list[0]["servers"], &list[0]["state"]),
+        (&json!(0), &json!("open"))
+    );
+    lease(&stage, &["close", "other"]);
+    until_nothing_on_disk(&stage);
+}
+
+/// Closes while others do something to it; what each of them says.
+fn closing(stage: &Stage, name: &str, times: usize, meanwhile: impl FnOnce()) -> Vec<Value> {
+    let begun: Vec<_> = (0..times)
+        .map(|_| {
+            let mut close = command(stage, &["close", name, "--json"]);
+            close.stdout(Stdio::piped()).stderr(Stdio::piped());
+            close.spawn().unwrap()
+        })
+        .collect();
+    stage.event("lease_ended");
+    meanwhile();
+    let ended = begun.into_iter().map(|child| child.wait_with_output());
+    ended.map(|output| told(&output.unwrap())).collect()
+}
+
+#[test]
+fn two_at_once() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let mut client = server(&stage, "job", &SHORT, &DEAF);
+    let all = everybody(&stage);
+    let said = closing(&stage, "job", 2, || {});
+    assert_gone(&all);
+    for closed in &said {
+        assert_eq!((&closed["ok"], &closed["left"]), (&json!(true), &json!(0)));
+    }
+    let ended = |closed: &Value| closed["servers"].as_array().unwrap().len();
+    assert!(said.iter().any(|closed| ended(closed) == 1), "{said:?}");
+    assert_eq!(stage.events("lease_ended").len(), 1);
+    client.wait();
+    until_nothing_on_disk(&stage);
+}
+
+#[test]
+fn its_keeper_killed_in_the_middle() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let habits = [
+        "--ignore-eof",
+        "--ignore-term",
+        "--daemon",
+        "--daemon-clean-env",
+    ];
+    let graces = ["--grace-eof", "60s", "--grace-term", "60s"];
+    let mut client = server(&stage, "job", &graces, &habits);
+    let card = card(&stage, &client);
+    let all = everybody(&stage);
+    let said = closing(&stage, "job", 1, || {
+        until("the ladder has begun", || {
+            let cards = stage.cards();
+            cards.iter().find(|card| card.json["state"] == "stopping")?;
+            Some(())
+        });
+        killers::at_once(&[card.keeper.unwrap()]);
+    });
+    // Not after the graces: nobody asks for them any more.
+    assert_gone(&all);
+    assert_eq!(
+        (&said[0]["ok"], &said[0]["left"]),
+        (&json!(true), &json!(0))
+    );
+    client.wait();
+    until_nothing_on_disk(&stage);
+}
+
+#[test]
+fn whoever_closes_killed_in_the_middle() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let graces = ["--grace-eof", "1s", "--grace-term", "100ms"];
+    let mut client = server(&stage, "job", &graces, &DEAF);
+    let mut close = command(&stage, &["close", "job"]).spawn().unwrap();
+    stage.event("lease_ended");
+    close.kill().unwrap();
+    close.wait().unwrap();
+    // It stays closed.
+    let (code, stderr) = leased::refused(&stage, &["renew", "job"]);
+    assert!(code == 1 && stderr.contains("was closed by"), "{stderr}");
+    // And the server ends, the directory goes with it.
+    client.wait();
+    until_nothing_on_disk(&stage);
+    stage.census.assert_empty();
+    assert_eq!(lease(&stage, &["close", "job"])["was"], "unknown");
+}
+
+#[test]
+fn all_of_ours_killed_before() {
+    // Another test's start would sweep what this one closes.
+    let stage = Stage::alone();
+    lease(&stage, &["open", "job"]);
+    let mut client = server(&stage, "job", &[], &["--daemon", "--daemon-clean-env"]);
+    let card = card(&stage, &client);
+    let all = everybody(&stage);
+    until("the tree is recorded", || {
+        (members(&card.dir).len() >= 3).then_some(())
+    });
+    let ours = [card.shim, card.guard, card.keeper].map(Option::unwrap);
+    killers::at_once(&ours);
+    client.wait();
+    let alive = all.iter().filter(|who| identity::alive(**who)).count();
+    assert!(alive >= 2, "the daemons are strays now");
+    let closed = lease(&stage, &["close", "job"]);
+    assert_gone(&all);
+    assert_eq!((&closed["ok"], &closed["left"]), (&json!(true), &json!(0)));
+    assert!(closed["ended"].as_u64().unwrap() >= 2, "{closed}");
+    until_nothing_on_disk(&stage);
+}
+
+#[test]
+fn guard_and_keeper_killed_before() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let mut client = server(&stage, "job", &[], &["--daemon"]);
+    let old = card(&stage, &client);
+    killers::at_once(&[old.guard.unwrap(), old.keeper.unwrap()]);
+    client.wire.call("pid", &json!({})).unwrap();
+    let all = everybody(&stage);
+    let closed = lease(&stage, &["close", "job"]);
+    assert_gone(&all);
+    assert_eq!(closed["servers"].as_array().unwrap().len(), 1, "{closed}");
+    assert!(closed["ended"].as_u64().unwrap() >= 1, "{closed}");
+    client.wait();
+    until_nothing_on_disk(&stage);
+}
+
+#[test]
+fn at_rest_and_between_two_generations() {
+    for (options, habits, state) in [
+        (&["--hibernate", "100ms"][..], &[][..], "resting"),
+        (
+            &["--restart-budget", "1000"],
+            &["--in", "2..", "--exit-after-start"],
+            "waiting",
+        ),
+    ] {
+        let stage = Stage::new();
+        lease(&stage, &["open", "job"]);
+        let count = stage.path("generations");
+        let mut all = vec!["--generations", count.to_str().unwrap()];
+        all.extend(habits);
+        let mut client = server(&stage, "job", options, &all);
+        if state == "waiting" {
+            let first = card(&stage, &client).server.unwrap();
+            Handle::open(first).unwrap().signal(Signal::KILL).unwrap();
+        }
+        until(state, || {
+            let cards = stage.cards();
+            cards.iter().find(|card| card.json["state"] == state)?;
+            Some(())
+        });
+        let closed = lease(&stage, &["close", "job"]);
+        assert_eq!((&closed["ok"], &closed["left"]), (&json!(true), &json!(0)));
+        assert_eq!(closed["servers"].as_array().unwrap().len(), 1);
+        client.wait();
+        stage.census.assert_empty();
+        until_nothing_on_disk(&stage);
+    }
+}
+
+#[test]
+fn without_waiting() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let mut client = server(&stage, "job", &SHORT, &DEAF);
+    let closed = lease(&stage, &["close", "job", "--wait", "0"]);
+    assert_eq!(closed["ok"], true, "{closed}");
+    assert_eq!(closed["servers"][0]["error"], "not waited for");
+    client.wait();
+    until_nothing_on_disk(&stage);
+    stage.census.assert_empty();
+}
+
+#[test]
+fn a_stopped_keeper_is_told() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let mut client = server(&stage, "job", &[], &[]);
+    let keeper = Handle::open(card(&stage, &client).keeper.unwrap()).unwrap();
+    keeper.signal(Signal::STOP).unwrap();
+    let (code, stderr) = leased::refused(&stage, &["close", "job", "--wait", "100ms"]);
+    assert_eq!(code, 75);
+    assert!(stderr.contains("is not done after 100 ms"), "{stderr}");
+    keeper.signal(Signal::CONT).unwrap();
+    client.wait();
+    until_nothing_on_disk(&stage);
+}

@@ -1,0 +1,177 @@
+//! `run --lease` in a lease that is unknown or over: the client is told why, as an answer and by an exit code, and no server is
+//! started; not even in the moment in which the lease is closed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod leased;
+
+use std::fs;
+use std::path::Path;
+
+use leased::{argv, assert_gone, lease, mainstay, until_nothing_on_disk};
+use mainstay_core::ids::Identity;
+use mainstay_os::census;
+use mainstay_os::identity::Handle;
+use mainstay_testkit::card::state_dir;
+use mainstay_testkit::client::{Client, Launch};
+use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Asks for the opening; the answer's words, and the exit code.
+fn opening(client: &mut Client) -> (String, i32) {
+    let id = client.wire.ask("initialize", &json!({})).unwrap();
+    let line = client.wire.line().unwrap().unwrap();
+    let answer: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(answer["id"], id);
+    let words = answer["error"]["message"].as_str().unwrap().to_owned();
+    let (status, _) = client.finish();
+    (words, status.code().unwrap())
+}
+
+fn nobody_was_started(stage: &Stage) {
+    assert_eq!(stage.events("start").len(), 0);
+    stage.census.assert_empty();
+    assert!(!stage.path("generations").exists());
+}
+
+#[test]
+fn unknown_or_closed() {
+    let stage = Stage::new();
+    let count = stage.path("generations");
+    let habits = ["--generations", count.to_str().unwrap()];
+    let argv = argv(&stage, "job", &[], &habits);
+    for _ in 0..2 {
+        let (words, code) = opening(&mut Launch::new(&stage, &argv).start());
+        assert!(
+            words.contains("no lease `job` is open; open it: `mainstay lease open job`"),
+            "{words}"
+        );
+        assert_eq!(code, 125);
+        lease(&stage, &["open", "job"]);
+        lease(&stage, &["close", "job"]);
+    }
+    nobody_was_started(&stage);
+    until_nothing_on_disk(&stage);
+}
+
+#[test]
+fn lazy_as_well() {
+    let stage = Stage::new();
+    let count = stage.path("generations");
+    let habits = ["--generations", count.to_str().unwrap()];
+    let argv = argv(&stage, "job", &["--lazy"], &habits);
+    let (words, code) = opening(&mut Launch::new(&stage, &argv).start());
+    assert!(words.contains("no lease `job` is open"), "{words}");
+    assert_eq!(code, 125);
+    nobody_was_started(&stage);
+}
+
+#[test]
+fn by_the_variable_unless_the_option_is_given() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "good"]);
+    let with = |options: &[&str], value: &str| {
+        let argv = run(mainstay(), options, stage.unruly::<&str>(&[]));
+        let launch = Launch::new(&stage, &argv);
+        launch
+            .with(|command| command.env("MAINSTAY_LEASE", value))
+            .start()
+    };
+    let (words, _) = opening(&mut with(&[], "bad"));
+    assert!(words.contains("no lease `bad` is open"), "{words}");
+    let mut bad = with(&[], "no/such");
+    assert_eq!(bad.wait().code(), Some(2));
+    assert!(bad.stderr_text().contains("MAINSTAY_LEASE names no lease"));
+    assert_eq!(stage.events("start").len(), 0);
+    for (options, value) in [(&["--lease", "good"][..], "bad"), (&[], "good"), (&[], "")] {
+        let mut client = with(options, value);
+        client.wire.initialize().unwrap();
+        let card = leased::card(&stage, &client);
+        let leased = if value.is_empty() {
+            Value::Null
+        } else {
+            json!("good")
+        };
+        assert_eq!(card.json.get("lease").unwrap_or(&Value::Null), &leased);
+        // The server has it as the client gave it.
+        let given = census::variable(card.server.unwrap().pid, "MAINSTAY_LEASE");
+        assert_eq!(given.as_deref(), Some(value));
+        client.finish();
+    }
+    lease(&stage, &["close", "good"]);
+    until_nothing_on_disk(&stage);
+}
+
+/// The keeper that shows itself in a lease, as soon as it does.
+fn shown(directory: &Path) -> Option<Identity> {
+    let entry = fs::read_dir(directory).unwrap().flatten().find(|entry| {
+        let name = entry.file_name();
+        name.len() == 8
+            && name
+                .to_string_lossy()
+                .bytes()
+                .all(|b| b.is_ascii_hexdigit())
+    })?;
+    let tenant: Value = serde_json::from_slice(&fs::read(entry.path()).ok()?).ok()?;
+    serde_json::from_value(tenant["keeper"].clone()).ok()
+}
+
+/// Stops a keeper after it has shown itself; whether it had not started anything by then.
+fn caught(keeper: Identity) -> Option<(Handle, bool)> {
+    let handle = Handle::open(keeper).ok()?;
+    handle.signal(Signal::STOP).ok()?;
+    until("it is stopped, or gone", || {
+        let stat = census::stat(keeper.pid).ok();
+        stat.is_none_or(|stat| stat.state == b'T' || stat.dead())
+            .then_some(())
+    });
+    let early = census::children(keeper.pid).unwrap_or_default().is_empty();
+    Some((handle, early))
+}
+
+#[test]
+fn closed_while_it_is_starting() {
+    let mut early = 0;
+    for _ in 0..100 {
+        let stage = Stage::new();
+        lease(&stage, &["open", "job"]);
+        let directory = state_dir(stage.home()).join("lease/job");
+        let mut client = Launch::new(&stage, &argv(&stage, "job", &[], &[])).start();
+        // Without a pause: what is looked for lasts for less than a millisecond.
+        let keeper = loop {
+            if let Some(keeper) = shown(&directory) {
+                break keeper;
+            }
+        };
+        let (handle, caught_early) = caught(keeper).unwrap();
+        let mut close = leased::command(&stage, &["close", "job", "--json"]);
+        let close = close.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        stage.event("lease_ended");
+        handle.signal(Signal::CONT).unwrap();
+        let closed = leased::told(&close.wait_with_output().unwrap());
+        // Started or not, nothing is there once `close` has returned.
+        let started: Vec<i64> = stage
+            .events("start")
+            .iter()
+            .map(|event| event["pid"].as_i64().unwrap())
+            .collect();
+        for pid in &started {
+            assert!(
+                census::stat(*pid as i32).is_ok_and(|s| s.dead())
+                    || census::stat(*pid as i32).is_err()
+            );
+        }
+        assert_gone(&[keeper]);
+        assert_eq!((&closed["ok"], &closed["left"]), (&json!(true), &json!(0)));
+        client.finish();
+        stage.census.assert_empty();
+        until_nothing_on_disk(&stage);
+        early += usize::from(caught_early);
+        if early >= 3 {
+            return;
+        }
+    }
+    panic!("the window between showing and starting was hit {early} times only");
+}
