@@ -210,6 +210,7 @@ impl Link<'_> {
             kept,
             out_of_memory: exited.out_of_memory,
             stderr_tail: exited.stderr_tail,
+            standing: None,
         }));
     }
 
