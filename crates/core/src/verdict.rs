@@ -536,6 +536,11 @@ fn any_renewal(what: &What) -> Option<&Renewal> {
     None
 }
 
+/// Whether a process that ended so was sent a signal: it is no exit, and no fault of its own.
+pub fn sent_by_somebody(status: Status) -> bool {
+    matches!(status, Status::Signal { number, .. } if !fault(number))
+}
+
 /// Whether a signal is a process's own fault: nobody sends it to end another.
 fn fault(number: i32) -> bool {
     // ILL, TRAP, ABRT, BUS, FPE, SEGV, PIPE, XCPU, XFSZ, SYS

@@ -331,6 +331,20 @@ fn config_page() {
             "true",
             "Remember how the server opens, and use what is remembered",
         ),
+        (
+            "record_file",
+            "both",
+            "absolute path, or `~/…`",
+            "none",
+            "Write every frame of each session to the end of this file, secrets hidden",
+        ),
+        (
+            "record_secrets",
+            "both",
+            "true or false",
+            "false",
+            "Do not hide secrets there",
+        ),
         ("command", "server", "text", "", "The server command"),
         ("args", "server", "list of texts", "", "Its arguments"),
         (
@@ -409,6 +423,10 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
                 "tree or machine, if it was killed because memory had run out",
             ),
             ("stderr_tail", "its last words on stderr"),
+            (
+                "standing",
+                "how the link stood then: since_handshake_ms, stdin_open, last_answer_ms (its age), in_flight, waiting (the oldest requests without an answer) and frames, the last ones without their bodies",
+            ),
         ],
     ),
     (

@@ -53,6 +53,14 @@ pub struct RunOptions {
     #[arg(long)]
     pub no_record: bool,
 
+    /// Write every frame of the session to the end of this file, secrets hidden (see `mainstay tap --from`)
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+
+    /// Do not hide secrets in the file under --record
+    #[arg(long)]
+    pub record_secrets: bool,
+
     /// Limits that were given.
     #[command(flatten)]
     pub limits: LimitOptions,
@@ -74,6 +82,8 @@ impl RunOptions {
             advertise: self.advertise_list_changed.then_some(true),
             watch: (!self.watch.is_empty()).then(|| self.watch.clone()),
             record: self.no_record.then_some(false),
+            frames: self.record.clone(),
+            secrets: self.record_secrets.then_some(true),
         }
     }
 

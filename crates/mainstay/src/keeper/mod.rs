@@ -15,10 +15,13 @@ mod perform;
 pub mod plan;
 mod port;
 mod pump;
+pub mod recording;
 mod sent;
 mod server;
 pub mod session;
+mod standing;
 mod stderr;
+mod tap;
 mod upkeep;
 mod watch;
 
@@ -31,7 +34,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mainstay_core::clock::Moment;
-use mainstay_core::event::{Lost, StderrDropped, Teardown, What};
+use mainstay_core::event::{Lost, Part, StderrDropped, Teardown, What};
 use mainstay_core::ids::Identity;
 use mainstay_core::link::{Input, Link};
 use mainstay_core::message::remembered::Remembered;
@@ -50,9 +53,11 @@ use control::Control;
 use plan::Plan;
 use port::{Port, Way};
 use pump::Pump;
+use recording::Recording;
 use sent::Sent;
 use server::Running;
 use stderr::Stderr;
+use tap::Frames;
 use upkeep::Upkeep;
 use watch::{Watched, Watcher};
 
@@ -140,6 +145,10 @@ struct Keeper<'p> {
     unguarded: bool,
     client: Option<Identity>,
     control: Control,
+    /// What passes, and who watches it.
+    frames: Frames,
+    /// Who was ended, nobody saw by whom; who is there is still to be told.
+    suspects_of: Option<(Part, i32)>,
     upkeep: Upkeep,
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
@@ -182,6 +191,10 @@ impl<'p> Keeper<'p> {
         parts.notes.set_lost_pid(me.pid);
         let limits = plan.limits.clone();
         let client_err = Port::of_client(standard(2), Way::Out).ok();
+        let recording = plan
+            .frames
+            .as_ref()
+            .map(|path| Recording::new(plan.id, path, limits.record_bytes, plan.secrets));
         let mut keeper = Self {
             plan,
             entry: entry.and_then(|entry| entry.try_clone().ok()),
@@ -221,6 +234,8 @@ impl<'p> Keeper<'p> {
             unguarded: false,
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
+            frames: Frames::new(plan.id, &plan.name, me.pid, recording),
+            suspects_of: None,
             upkeep: Upkeep::new(plan),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
@@ -272,6 +287,7 @@ impl<'p> Keeper<'p> {
             again |= self.poll_upkeep(cx);
             self.tell_exit();
             again |= self.perform(cx);
+            again |= self.poll_frames(cx);
             again |= !self.to_client.is_empty() && self.write_client(cx);
             if self.shown != self.link.word() {
                 self.write_card();
@@ -322,6 +338,7 @@ impl<'p> Keeper<'p> {
             exit_due,
             self.patience,
             self.unread_until,
+            self.frames.due(),
         ];
         let due = due.into_iter().flatten().min();
         // A timer that wakes us too early costs one look; one that is set anew for each message costs more.
@@ -368,6 +385,26 @@ impl<'p> Keeper<'p> {
             self.sent.give_back();
         }
         mainstay_os::memory::trim();
+    }
+
+    /// What waits for those who watch, and what could not wait for suspects.
+    fn poll_frames(&mut self, cx: &mut Context<'_>) -> bool {
+        self.tell_suspects();
+        let recording = self.frames.recording.as_mut();
+        if let Some(hurt) = recording.and_then(Recording::hurt) {
+            self.tell(What::RecordingHurt(hurt));
+        }
+        self.frames.poll(self.now, cx)
+    }
+
+    /// The last line of the recording.
+    fn close_recording(&mut self) {
+        if let Some(recording) = &mut self.frames.recording {
+            recording.close();
+            if let Some(hurt) = recording.hurt() {
+                self.tell(What::RecordingHurt(hurt));
+            }
+        }
     }
 
     fn tell(&mut self, what: What) {

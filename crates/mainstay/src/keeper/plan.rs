@@ -34,6 +34,10 @@ pub struct Plan {
     pub watch: Vec<PathBuf>,
     /// Whether openings are remembered and used.
     pub record: bool,
+    /// The absolute path of the file that all frames are recorded in.
+    pub frames: Option<PathBuf>,
+    /// Whether secrets are recorded, too.
+    pub secrets: bool,
     /// The tier that was asked for.
     pub wish: Wish,
     /// Where our files are.

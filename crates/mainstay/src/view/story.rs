@@ -3,17 +3,21 @@
 //! It is made of events alone, so that the same story is told at any time later.
 
 use mainstay_core::event::{
-    Cause, Event, Exit, Relation, Renewing, Seen, Status, What, signal_word,
+    Cause, Event, Exit, Relation, Renewing, Seen, Standing, Status, What, signal_word,
 };
 use mainstay_core::ids::LinkId;
 use mainstay_core::verdict::{self, By, Fact, Rule, Sure, Verdict};
 use serde::Serialize;
 
-use super::happening::{Happening, count, seen};
+use super::frames::brief;
+use super::happening::{Happening, count, seen, suspect};
 use super::measure::{fine, one_line};
 use super::paint::Tone;
 use crate::ledger::time;
 
+/// What makes the next such death a certain one.
+const TRACE: &str =
+    "  `sudo mainstay trace-signals` sees who sends which signal to whom, from then on";
 /// The longest foreign text within a sentence.
 const TEXT_CHARS: usize = 200;
 
@@ -40,6 +44,8 @@ pub struct Story {
     pub verdict: Verdict,
     /// The events that the verdict rests on.
     pub evidence: Vec<Event>,
+    /// How the link stood when it began.
+    pub standing: Option<Standing>,
     /// What followed, in words.
     pub followed: Vec<String>,
 }
@@ -73,6 +79,7 @@ impl Story {
             server: event.server.clone(),
             at: event.at.clone(),
             told: teller.told(exit),
+            standing: teller.standing().cloned(),
             generation: exit.map(|exit| exit.generation),
             pid: exit.map(|exit| exit.pid).or(lost.map(|lost| lost.pid)),
             status: exit
@@ -90,17 +97,23 @@ impl Story {
         let head = |text: &str| Tone::Strong.paint(text, colour);
         let mut lines = vec![self.told.clone(), head("because")];
         lines.push(format!("  {}: {}", self.verdict.sure, self.verdict.rule));
-        if !self.verdict.suspects.is_empty() {
-            let names: Vec<String> = self.verdict.suspects.iter().map(seen).collect();
-            let names = names.join(", ");
-            lines.push(format!(
-                "  it could be the client, {names}, or any process of this user or of root"
-            ));
+        if self.verdict.sure == Sure::Unknown && self.verdict.rule != Rule::KeeperKilled {
+            let suspects = self.verdict.suspects.iter();
+            lines.extend(suspects.map(|who| format!("  it could be {}", suspect(who))));
+            lines.push("  it could be any other process of this user or of root".into());
+            lines.push(TRACE.into());
         }
         lines.push(head("evidence"));
         for event in &self.evidence {
             let happening = Happening::of(event).render(colour);
             lines.extend(happening.lines().map(|line| format!("  {line}")));
+        }
+        if let Some(standing) = &self.standing
+            && !standing.frames.is_empty()
+        {
+            lines.push(head("last frames"));
+            let frames = standing.frames.iter();
+            lines.extend(frames.map(|frame| format!("  {}", brief(frame))));
         }
         lines.push(head("what followed"));
         lines.extend(self.followed.iter().map(|line| format!("  {line}")));
@@ -121,8 +134,12 @@ impl Teller<'_> {
         let Some(exit) = exit else {
             return format!("{server} {what}.");
         };
-        let after = fine(exit.uptime_ms);
-        let open = match self.verdict.rule {
+        let standing = self.standing();
+        let after = match standing.and_then(|standing| standing.since_handshake_ms) {
+            Some(ms) => format!("{} after the handshake", fine(ms)),
+            None => format!("{} after its start", fine(exit.uptime_ms)),
+        };
+        let asks = match self.verdict.rule {
             Rule::SignalByClient
             | Rule::SignalByProcess
             | Rule::SignalBySomebodyGone
@@ -131,7 +148,7 @@ impl Teller<'_> {
             | Rule::SignalFromOutside
             | Rule::ShimKilled
             | Rule::ServerKilled
-            | Rule::OutOfMemory => "Stdin was still open; ",
+            | Rule::OutOfMemory => true,
             Rule::ClientClosed
             | Rule::ClientEnded
             | Rule::ClientDeaf
@@ -141,15 +158,52 @@ impl Teller<'_> {
             | Rule::Asked
             | Rule::Renewed
             | Rule::Differs
-            | Rule::CannotStart => "",
+            | Rule::CannotStart => false,
         };
-        let flight = in_flight(exit);
-        let flight = if open.is_empty() {
-            capital(&flight)
-        } else {
-            flight
-        };
-        format!("{server} {what} {after} after its start. {open}{flight}.")
+        let mut parts = Vec::new();
+        match standing.map(|standing| standing.stdin_open) {
+            Some(false) if asks => parts.push("stdin was closed already".into()),
+            Some(true) | None if asks => parts.push("stdin was still open".into()),
+            Some(_) | None => {}
+        }
+        if let Some(standing) = standing {
+            parts.push(match standing.last_answer_ms {
+                Some(ms) => format!("the last answer was {} old", fine(ms)),
+                None => "it had not answered anything yet".into(),
+            });
+        }
+        parts.push(in_flight(exit, standing));
+        format!("{server} {what} {after}. {}.", capital(&parts.join("; ")))
+    }
+
+    /// How the link stood when the first thing happened that led to the death.
+    fn standing(&self) -> Option<&Standing> {
+        self.evidence.iter().find_map(|event| match &event.what {
+            What::Signal(signal) => signal.standing.as_ref(),
+            What::Gone(gone) => gone.standing.as_ref(),
+            What::Exit(exit) => exit.standing.as_ref(),
+            What::Start(_)
+            | What::StartFailed(_)
+            | What::Teardown(_)
+            | What::Sweep(_)
+            | What::GuardLost(_)
+            | What::KeeperLost(_)
+            | What::ClientMoved(_)
+            | What::Junk(_)
+            | What::StderrDropped(_)
+            | What::OpeningSilent(_)
+            | What::Renewal(_)
+            | What::Replayed(_)
+            | What::Differs(_)
+            | What::Abandoned(_)
+            | What::ListChanged(_)
+            | What::Instant(_)
+            | What::ProbesUnanswered(_)
+            | What::CallDeadline(_)
+            | What::Suspects(_)
+            | What::PipeEnd(_)
+            | What::RecordingHurt(_) => None,
+        })
     }
 
     /// What happened to the server, up to "so long after its start".
@@ -325,21 +379,32 @@ impl Teller<'_> {
     }
 }
 
-fn in_flight(exit: &Exit) -> String {
+fn in_flight(exit: &Exit, standing: Option<&Standing>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for waiting in standing.iter().flat_map(|standing| &standing.waiting) {
+        if !names.contains(&waiting.request.as_str()) {
+            names.push(&waiting.request);
+        }
+    }
+    let names = if names.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", one_line(&names.join(", "), TEXT_CHARS))
+    };
     match (exit.in_flight, exit.kept) {
         (0, _) => "nothing was in flight".into(),
         (all, 0) => format!(
-            "{} in flight got an answer from mainstay",
+            "{} in flight{names} got an answer from mainstay",
             count(all, "request")
         ),
         (all, kept) if kept >= all => {
             format!(
-                "{} in flight went on to the next generation",
+                "{} in flight{names} went on to the next generation",
                 count(all, "request")
             )
         }
         (all, kept) => format!(
-            "of {} in flight {kept} went on to the next generation, the rest got an answer from mainstay",
+            "of {} in flight{names} {kept} went on to the next generation, the rest got an answer from mainstay",
             count(all, "request")
         ),
     }
@@ -386,7 +451,10 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
             | What::Renewal(_)
             | What::Instant(_)
             | What::ProbesUnanswered(_)
-            | What::CallDeadline(_) => {}
+            | What::CallDeadline(_)
+            | What::Suspects(_)
+            | What::PipeEnd(_)
+            | What::RecordingHurt(_) => {}
         }
     }
     let again = rest
