@@ -11,6 +11,8 @@ use core::ops::Range;
 
 use super::{BEGINNINGS, HIDDEN, speaks};
 
+/// What stands in place of a secret in JSON.
+const QUOTED: &str = "\"[hidden]\"";
 /// How deep messages within texts of messages are followed; deeper ones are prose.
 const DEPTH: u32 = 4;
 /// The shortest word behind a known beginning that is a token.
@@ -156,7 +158,7 @@ impl<'t> Walk<'t> {
         }
         if self.secret() {
             self.follows = false;
-            self.out.replace(start..end, format!("\"{HIDDEN}\""));
+            self.out.replace(start..end, QUOTED);
         } else if let Some(said) = said {
             if self.name == Name::Naming {
                 self.named = speaks(&said).then_some(self.brackets).or(self.named);
@@ -164,12 +166,12 @@ impl<'t> Walk<'t> {
             self.follows = said.starts_with('-') && !said.contains(['=', ' ']) && speaks(&said);
             if let Cow::Owned(other) = any(&said, self.depth - 1) {
                 let other = serde_json::to_string(&other);
-                let other = other.unwrap_or_else(|_| format!("\"{HIDDEN}\""));
-                self.out.replace(start..end, other);
+                let other = other.unwrap_or_else(|_| QUOTED.into());
+                self.out.replace(start..end, &other);
             }
         } else {
             // It cannot be read, so it cannot be judged.
-            self.out.replace(start..end, format!("\"{HIDDEN}\""));
+            self.out.replace(start..end, QUOTED);
         }
         self.name = Name::Plain;
     }
@@ -190,9 +192,9 @@ impl<'t> Walk<'t> {
         let number = word.bytes().all(|b| b"+-.eE0123456789".contains(&b));
         if self.secret() && !harmless && !(counted && number) {
             // The name stays: what is no JSON may have several words.
-            self.out.replace(start..self.at, format!("\"{HIDDEN}\""));
+            self.out.replace(start..self.at, QUOTED);
         } else if let Cow::Owned(other) = prose(word) {
-            self.out.replace(start..self.at, other);
+            self.out.replace(start..self.at, &other);
         }
     }
 
@@ -241,7 +243,7 @@ fn prose(text: &str) -> Cow<'_, str> {
         match secret_at(text, at) {
             Some(range) if !range.is_empty() => {
                 at = range.end;
-                out.replace(range, HIDDEN.into());
+                out.replace(range, HIDDEN);
             }
             Some(_) | None => at += rest.chars().next().map_or(1, char::len_utf8),
         }
@@ -350,10 +352,10 @@ impl<'t> Rewritten<'t> {
         }
     }
 
-    fn replace(&mut self, range: Range<usize>, by: String) {
+    fn replace(&mut self, range: Range<usize>, by: &str) {
         let out = self.out.get_or_insert_default();
         out.push_str(&self.text[self.kept..range.start]);
-        out.push_str(&by);
+        out.push_str(by);
         self.kept = range.end;
     }
 

@@ -346,7 +346,7 @@ fn suspect(seen: Seen, why: Suspicion) -> Suspect {
 fn every_row_of_the_rule_table() {
     use Sure::{Certain, Probable, Unknown};
     let shim_signal = Cause::ShimSignal { number: 15 };
-    let rows: [(Vec<What>, What, Vec<What>, Rule, Sure); 12] = [
+    let rows = [
         // The shim read a signal of the client's, by pid and start time.
         (
             vec![signal(0, 40, Some(4))],

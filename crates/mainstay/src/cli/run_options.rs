@@ -18,6 +18,7 @@ use crate::config::{Settings, quantity};
 pub const NAME_CHARS: usize = 64;
 
 /// What `run` was told.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct RunOptions {
     /// Name of the server in `ps`, `stop`, events and the config file [default: taken from the command]

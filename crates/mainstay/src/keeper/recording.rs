@@ -124,14 +124,14 @@ impl Recording {
         self.rests_until = Moment(ended.0 + RECORDING_RESTS * (ended - begun));
         match written {
             Ok(len) => {
-                let gone = self.waiting.drain(..len);
-                self.torn = gone.last().is_some_and(|byte| byte != b'\n');
+                let last = self.waiting.drain(..len).next_back();
+                self.torn = last.is_some_and(|byte| byte != b'\n');
                 self.size += len as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 // What waits is gone, and with it the rest of a line that is half there.
-                let lines = self.waiting.iter().filter(|&&byte| byte == b'\n').count();
+                let lines = self.waiting.split(|&byte| byte == b'\n').count() - 1;
                 self.waiting.clear();
                 self.lose(lines as u64);
                 self.rests_until = ended.after_ms(AFTER_ERROR_MS);
@@ -173,7 +173,9 @@ impl Recording {
             return;
         }
         let mut more = Vec::new();
-        if self.torn && self.waiting.is_empty() {
+        // With nothing behind it, the half line at the end of the file is all there will be of it.
+        let half = self.torn && self.waiting.is_empty();
+        if half {
             more.push(b'\n');
         }
         if self.lost > 0 {
@@ -193,7 +195,6 @@ impl Recording {
             return;
         }
         self.lost = 0;
-        self.torn = false;
         self.waiting.extend(more);
         self.waiting.extend_from_slice(line);
     }

@@ -83,7 +83,22 @@ pub fn body(sight: &Sight, chars: usize) -> String {
         .ours
         .map_or_else(String::new, |ours| format!("({ours}) "));
     let text = sight.body.as_deref().unwrap_or_default();
-    one_line(&format!("{ours}{text}"), chars)
+    one_line(&format!("{ours}{}", gist(text)), chars)
+}
+
+/// From what it asks or answers on: the rest is in the other columns.
+fn gist(text: &str) -> &str {
+    let parts = ["\"params\":", "\"result\":", "\"error\":"];
+    let at = |part: &&str| text.find(*part).map(|at| at + part.len());
+    let Some(start) = parts.iter().filter_map(at).min() else {
+        return text;
+    };
+    let rest = text[start..].trim_start();
+    // Where it stands last, the bracket around all is of no use.
+    match rest.strip_suffix('}') {
+        Some(inner) if inner.starts_with('{') && inner.ends_with('}') => inner,
+        Some(_) | None => rest,
+    }
 }
 
 /// A frame that is remembered without its body.
@@ -166,7 +181,7 @@ mod tests {
             bytes: 120,
             latency_us: None,
             ours: None,
-            body: Some("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\"}".into()),
+            body: Some("{\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"x\"}}".into()),
             cut: false,
         }
     }
@@ -179,7 +194,7 @@ mod tests {
             kind: Kind::Error,
             bytes: 1_500_000,
             latency_us: Some(41_230),
-            body: Some("{\"error\":\n1}".into()),
+            body: Some("{\"id\":7,\"error\":\n1}".into()),
             ..sight()
         };
         let long = Sight {
@@ -201,10 +216,10 @@ mod tests {
         assert_eq!(
             rows.concat(),
             "\
-22:31:07.123  c→s   tools/call            7         120 B           {\"jsonrpc\":…
-22:31:07.123  c←s  !tools/call            7       1.4 MiB  41.2 ms  {\"error\": 1}
-22:31:07.123  c→s  ·notifications/subscr… \"a-ve…    120 B           {\"jsonrpc\":…
-22:31:07.123  m→s   ping                  7         120 B           (probe) {\"j…
+22:31:07.123  c→s   tools/call            7         120 B           {\"name\":\"x\"}
+22:31:07.123  c←s  !tools/call            7       1.4 MiB  41.2 ms  1}
+22:31:07.123  c→s  ·notifications/subscr… \"a-ve…    120 B           {\"name\":\"x\"}
+22:31:07.123  m→s   ping                  7         120 B           (probe) {\"n…
 "
         );
         assert!(rows.iter().all(|row| row.trim_end().chars().count() <= 80));

@@ -523,6 +523,11 @@ mod tests {
 22:31:07.123  playwright  instant  initialize was answered from the record after 300 ms
 22:31:07.123  playwright  probes_unanswered  3 questions unanswered; the server does not know them and is not asked any more
 22:31:07.123  playwright  call_deadline  tools/call was answered with an error after 1m00s
+22:31:07.123  playwright  suspects  the server was ended by nobody knows whom; 2 processes were there that could have done it
+    claude (4000), the client: claude
+    bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh
+22:31:07.123  playwright  pipe_end  the client closed its end of stdin
+22:31:07.123  playwright  recording_hurt  /home/ann/frames.jsonl is not whole: No space left on device, 12 frames lost so far
 "
         );
     }

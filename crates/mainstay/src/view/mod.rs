@@ -9,3 +9,4 @@ pub mod paint;
 pub mod printer;
 pub mod story;
 pub mod table;
+pub mod timeline;

@@ -497,6 +497,7 @@ mod tests {
     use super::*;
     use crate::samples;
     use mainstay_core::event::{Cause, Lost, OutOfMemory, Relation, Signal, Start, Teardown};
+    use mainstay_core::ids::Identity;
 
     fn exit(change: impl FnOnce(&mut Exit)) -> What {
         let exit = samples::all().into_iter().find_map(|what| {
@@ -531,7 +532,7 @@ mod tests {
         let quiet = exit(|exit| exit.in_flight = 0);
         let cause = Cause::ShimSignal { number };
         let told = story(vec![What::Signal(signal), quiet, teardown(cause)], 1).told;
-        let (first, _) = told.split_once(" 3.20 s after its start.").unwrap();
+        let (first, _) = told.split_once(" 3.00 s after the handshake.").unwrap();
         first.into()
     }
 
@@ -597,8 +598,8 @@ mod tests {
         let crash = story(vec![exit(|_| {})], 0);
         assert_eq!(
             crash.told,
-            "playwright crashed (SIGSEGV (core dumped), certain) 3.20 s after its start. \
-             Of 2 requests in flight 1 went on to the next generation, the rest got an answer from mainstay."
+            "playwright crashed (SIGSEGV (core dumped), certain) 3.00 s after the handshake. \
+             The last answer was 800 ms old; of 2 requests in flight (tools/call) 1 went on to the next generation, the rest got an answer from mainstay."
         );
         let memory = exit(|exit| {
             exit.status = Status::Signal {
@@ -606,6 +607,8 @@ mod tests {
                 core: false,
             };
             exit.out_of_memory = Some(OutOfMemory::Machine);
+            // An event of an older version.
+            exit.standing = None;
             exit.kept = 0;
         });
         assert_eq!(
@@ -613,6 +616,72 @@ mod tests {
             "playwright was killed by the kernel because memory had run out (SIGKILL, probable) 3.20 s after its start. \
              Stdin was still open; 2 requests in flight got an answer from mainstay."
         );
+    }
+
+    #[test]
+    fn a_signal_is_told_with_how_the_link_stood_when_it_came() {
+        let signal = Signal {
+            number: 15,
+            sender: 1_480_540,
+            comm: Some("claude".into()),
+            start: Some(1),
+            relation: Some(Relation::Client),
+            standing: Some(Standing {
+                since_handshake_ms: Some(41_200),
+                in_flight: 0,
+                waiting: Vec::new(),
+                ..samples::standing()
+            }),
+            ..Signal::default()
+        };
+        let Some(What::Start(start)) = samples::all().into_iter().next() else {
+            panic!("the first sample is a start")
+        };
+        let client = Some(Seen {
+            who: Identity {
+                pid: 1_480_540,
+                start: 1,
+            },
+            comm: "claude".into(),
+        });
+        let quiet = exit(|exit| exit.in_flight = 0);
+        let cause = Cause::ShimSignal { number: 15 };
+        let events = vec![
+            What::Start(Start { client, ..start }),
+            What::Signal(signal),
+            quiet,
+            teardown(cause),
+        ];
+        let told = story(events, 2);
+        assert_eq!(
+            told.told,
+            "playwright was ended by claude (pid 1480540, SIGTERM, certain) 41.20 s after the handshake. \
+             Stdin was still open; the last answer was 800 ms old; nothing was in flight."
+        );
+        let shown = told.render(false);
+        let frames = "last frames\n  841 ms before  c→s  request tools/call 7, 120 B\n";
+        assert!(shown.contains(frames), "{shown}");
+    }
+
+    #[test]
+    fn who_was_there_is_named_where_nobody_was_seen() {
+        let killed = exit(|exit| {
+            exit.status = Status::Signal {
+                number: 9,
+                core: false,
+            };
+        });
+        let suspects = samples::all()
+            .into_iter()
+            .find(|what| matches!(what, What::Suspects(_)));
+        let shown = story(vec![killed, suspects.unwrap()], 0).render(false);
+        let expected = "\
+  it could be claude (4000), the client: claude
+  it could be bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh
+  it could be any other process of this user or of root
+  `sudo mainstay trace-signals` sees who sends which signal to whom, from then on
+";
+        assert!(shown.contains(expected), "{shown}");
     }
 
     #[test]
