@@ -14,7 +14,12 @@ use crate::lease::Over;
 use crate::tier::{Tier, WhyNot};
 
 mod signal;
+mod standing;
 pub use signal::{Gone, Origin, Part, Relation, Signal};
+pub use standing::{
+    Brief, Pipe, PipeEnd, RecordingHurt, Standing, Suspect, Suspects, Suspicion, Waiting,
+    speaks_of_ending,
+};
 
 /// The version written into each event.
 pub const VERSION: u32 = 1;
@@ -85,6 +90,12 @@ pub enum What {
     LeaseOpened(LeaseOpened),
     /// A lease is over; its servers are ended.
     LeaseEnded(LeaseEnded),
+    /// Somebody was ended by nobody knows whom; this is who was there.
+    Suspects(Suspects),
+    /// A pipe of the client's or of the server's came to its end.
+    PipeEnd(PipeEnd),
+    /// A recording of frames is not whole.
+    RecordingHurt(RecordingHurt),
 }
 
 impl What {
@@ -114,6 +125,9 @@ impl What {
             Self::CallDeadline(_) => "call_deadline",
             Self::LeaseOpened(_) => "lease_opened",
             Self::LeaseEnded(_) => "lease_ended",
+            Self::Suspects(_) => "suspects",
+            Self::PipeEnd(_) => "pipe_end",
+            Self::RecordingHurt(_) => "recording_hurt",
         }
     }
 }
@@ -147,6 +161,9 @@ pub struct Start {
     pub client: Option<Seen>,
     /// Whether the guard left the client's process tree, or why not.
     pub detached: Detached,
+    /// The file that the frames are recorded in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<String>,
 }
 
 /// Whether the guard left the client's process tree.
@@ -268,6 +285,9 @@ pub struct Exit {
     pub out_of_memory: Option<OutOfMemory>,
     /// Its last words on stderr.
     pub stderr_tail: Vec<String>,
+    /// How the link stood then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
 }
 
 /// Whose memory had run out.

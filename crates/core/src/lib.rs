@@ -12,6 +12,7 @@ extern crate alloc;
 
 pub mod clock;
 pub mod event;
+pub mod frames;
 pub mod ids;
 pub mod lease;
 pub mod limits;

@@ -46,6 +46,8 @@ pub struct Limits {
     pub held_messages: u64,
     /// Bytes of such messages.
     pub held_bytes: u64,
+    /// Bytes of one recording of frames.
+    pub record_bytes: u64,
 }
 
 impl Default for Limits {
@@ -71,6 +73,7 @@ impl Default for Limits {
             watch_quiet_ms: 0,
             held_messages: 0,
             held_bytes: 0,
+            record_bytes: 0,
         };
         for limit in &TABLE {
             *(limit.of)(&mut limits) = limit.default;
@@ -109,7 +112,7 @@ pub struct Limit {
 }
 
 /// The table.
-pub static TABLE: [Limit; 20] = [
+pub static TABLE: [Limit; 21] = [
     Limit {
         name: "grace-eof",
         unit: Unit::Time,
@@ -290,6 +293,15 @@ pub static TABLE: [Limit; 20] = [
         help: "Bytes of such messages",
         of: |l| &mut l.held_bytes,
     },
+    Limit {
+        name: "record-bytes",
+        unit: Unit::Size,
+        default: 64 * 1024 * 1024,
+        min: 64 * 1024,
+        max: 1 << 40,
+        help: "Size at which the file under --record is ended; the server goes on",
+        of: |l| &mut l.record_bytes,
+    },
 ];
 
 /// A line up to this size goes on whole; a longer one is forwarded as it comes.
@@ -356,6 +368,28 @@ pub const SCOPE_KNOCK_MS: u64 = 100;
 pub const SCOPE_MAKE_MS: u64 = 500;
 /// How long a connection to a keeper may say nothing before it makes room for others.
 pub const CONTROL_ASKING_MS: u64 = 1_000;
+/// Connections to a keeper that show frames; they do not count among the others.
+pub const TAPS: usize = 4;
+/// Bytes that wait for a tap that does not read; beyond them frames are lost and counted.
+pub const TAP_BYTES: usize = 512 * 1024;
+/// The same for the disk under a recording.
+pub const RECORDING_BYTES: usize = 512 * 1024;
+/// The recording's disk is written to for a tenth of the time at most: after a write it rests this many times as long.
+pub const RECORDING_RESTS: u64 = 10;
+/// The longest body that is shown or recorded: lines up to this size are whole.
+pub const FRAME_BODY_BYTES: usize = WHOLE_LINE_BYTES;
+/// Frames that a keeper remembers for the next death, without their bodies.
+pub const RECENT_FRAMES: usize = 16;
+/// Requests in flight that are named in an event.
+pub const WAITING_NAMED: usize = 8;
+/// How long a keeper looks for suspects after an unexplained death.
+pub const SUSPECTS_MS: u64 = 20;
+/// Suspects that are named.
+pub const SUSPECTS_NAMED: usize = 16;
+/// A descendant of the client that is younger than this at a death is a suspect.
+pub const SUSPECT_YOUNG_MS: u64 = 10_000;
+/// How long `tap` looks for the next keeper of a link whose keeper was killed.
+pub const TAP_AGAIN_MS: u64 = 5_000;
 /// What a keeper may take beyond the time that its card tells before it counts as stuck.
 pub const KEEPER_MARGIN_MS: u64 = 5_000;
 /// The patience with a card that does not tell how long a restart may take.

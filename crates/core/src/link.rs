@@ -31,7 +31,7 @@ use crate::event::{Lost, StartFailed, What};
 use crate::limits::{EXPLAIN_MS, Limits};
 use crate::message::again::Again;
 use crate::message::asked::Asked;
-use crate::message::inflight::{Inflight, Slot, Token};
+use crate::message::inflight::{Inflight, Slot, Token, Tracked};
 use crate::message::lists::{Lists, Which};
 use crate::message::remembered::Remembered;
 use crate::message::tasks::Tasks;
@@ -253,6 +253,12 @@ impl<'a> Link<'a> {
     /// Client requests without an answer.
     pub fn in_flight(&self) -> u32 {
         self.inflight.len() as u32
+    }
+
+    /// All client requests without an answer, the oldest first: id, sort, and when it came.
+    pub fn waiting(&self) -> impl Iterator<Item = (&[u8], Tracked, Moment)> {
+        let all = self.inflight.iter();
+        all.map(|(id, entry)| (id, entry.method, entry.opened))
     }
 
     /// Lends what an earlier session of this configuration saw.

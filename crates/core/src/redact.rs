@@ -1,18 +1,21 @@
-//! Command lines without what looks like a secret.
+//! Command lines and messages without what looks like a secret.
 //!
-//! It looks at words only: the value of an option or variable whose name speaks of a secret, a header, a password in an
-//! address, and the known beginnings of tokens. It does not know what a program means by its options, so it hides
-//! rather too much than too little; it cannot promise to find everything.
+//! Of a command line it looks at words only: the value of an option or variable whose name speaks of a secret, a header, a
+//! password in an address, and the known beginnings of tokens. Messages are the business of [`json`]. Neither knows what a
+//! program means by its names, so both hide rather too much than too little; they cannot promise to find everything.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+mod json;
+pub use json::body;
+
 /// What stands in place of a secret.
 pub const HIDDEN: &str = "[hidden]";
 
 /// Parts of names whose values are secrets.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "token",
     "secret",
     "password",
@@ -24,11 +27,16 @@ const NAMES: [&str; 11] = [
     "privatekey",
     "accesskey",
     "bearer",
+    "cookie",
 ];
 
 /// How tokens of known makers begin.
-const BEGINNINGS: [&str; 9] = [
+const BEGINNINGS: [&str; 13] = [
     "sk-",
+    "sk_live_",
+    "npm_",
+    "AIza",
+    "eyJ",
     "ghp_",
     "gho_",
     "ghs_",

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::event::{
     Cause, Exit, Gone, Lost, Origin, OutOfMemory, Part, Relation, Renewal, Renewing, Seen, Signal,
-    Status, Teardown, What,
+    Status, Suspect, Suspects, Suspicion, Teardown, What,
 };
 use crate::lease::Over;
 
@@ -184,8 +184,8 @@ pub struct Verdict {
     /// The facts that it rests on, by their place in the list, in order.
     #[serde(skip)]
     pub evidence: Vec<usize>,
-    /// Who could have done it, where nobody was seen.
-    pub suspects: Vec<Seen>,
+    /// Who was there and could have done it, where nobody was seen doing it.
+    pub suspects: Vec<Suspect>,
 }
 
 /// The deaths among these facts, by their place: ends of servers, failed starts, killed keepers.
@@ -228,7 +228,10 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         | What::ProbesUnanswered(_)
         | What::CallDeadline(_)
         | What::LeaseOpened(_)
-        | What::LeaseEnded(_) => None,
+        | What::LeaseEnded(_)
+        | What::Suspects(_)
+        | What::PipeEnd(_)
+        | What::RecordingHurt(_) => None,
     }
 }
 
@@ -303,7 +306,7 @@ impl<'a> Case<'a> {
             let number = signal.number;
             let cause = match signal.to {
                 Part::Keeper => Cause::KeeperSignal { number },
-                Part::Shim | Part::Client => Cause::ShimSignal { number },
+                Part::Shim | Part::Client | Part::Server => Cause::ShimSignal { number },
             };
             (cause, Some(at))
         });
@@ -362,7 +365,7 @@ impl<'a> Case<'a> {
         }
         Verdict {
             signal: Some(number),
-            suspects: self.client.clone().into_iter().collect(),
+            suspects: self.suspects(Part::Server, Some(exit.pid)),
             ..self.verdict(By::Nobody, Sure::Unknown, Rule::ServerKilled)
         }
     }
@@ -382,6 +385,9 @@ impl<'a> Case<'a> {
             signal: Some(number),
             ..self.verdict(by, sure, rule)
         };
+        if sure == Sure::Unknown {
+            verdict.suspects = self.suspects(to, None);
+        }
         verdict.evidence.push(at);
         verdict
     }
@@ -426,7 +432,7 @@ impl<'a> Case<'a> {
             self.verdict(self.by_client(), Sure::Probable, Rule::ShimKilledWithClient)
         } else {
             Verdict {
-                suspects: self.client.clone().into_iter().collect(),
+                suspects: self.suspects(Part::Shim, shim.map(|(_, gone)| gone.who.pid)),
                 ..self.verdict(By::Nobody, Sure::Unknown, Rule::ShimKilled)
             }
         };
@@ -481,6 +487,24 @@ impl<'a> Case<'a> {
         self.last(|what| any_gone(what).filter(|gone| gone.part == part))
     }
 
+    /// Who was there: as it was written down behind the death, else the client alone.
+    fn suspects(&self, part: Part, pid: Option<i32>) -> Vec<Suspect> {
+        let seen = self.facts.iter().skip(self.from).find_map(|fact| {
+            any_suspects(fact.what)
+                .filter(|found| found.part == part && pid.is_none_or(|pid| found.pid == pid))
+                .map(|found| found.who.clone())
+        });
+        seen.unwrap_or_else(|| {
+            let client = self.client.clone();
+            let alone = client.map(|seen| Suspect {
+                seen,
+                cmdline: Vec::new(),
+                why: Suspicion::Client,
+            });
+            alone.into_iter().collect()
+        })
+    }
+
     fn by_client(&self) -> By {
         By::Client(self.client.clone())
     }
@@ -496,6 +520,13 @@ fn any_signal(what: &What) -> Option<&Signal> {
 fn any_gone(what: &What) -> Option<&Gone> {
     if let What::Gone(gone) = what {
         return Some(gone);
+    }
+    None
+}
+
+fn any_suspects(what: &What) -> Option<&Suspects> {
+    if let What::Suspects(suspects) = what {
+        return Some(suspects);
     }
     None
 }
@@ -522,6 +553,11 @@ fn by_lease(over: &Over) -> By {
             By::Mainstay
         }
     }
+}
+
+/// Whether a process that ended so was sent a signal: it is no exit, and no fault of its own.
+pub fn sent_by_somebody(status: Status) -> bool {
+    matches!(status, Status::Signal { number, .. } if !fault(number))
 }
 
 /// Whether a signal is a process's own fault: nobody sends it to end another.

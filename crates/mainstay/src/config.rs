@@ -38,6 +38,10 @@ pub struct Settings {
     pub watch: Option<Vec<PathBuf>>,
     /// Whether openings are remembered and used.
     pub record: Option<bool>,
+    /// The file that all frames are recorded in.
+    pub frames: Option<PathBuf>,
+    /// Whether secrets are recorded, too.
+    pub secrets: Option<bool>,
 }
 
 impl Settings {
@@ -54,6 +58,8 @@ impl Settings {
         self.advertise = self.advertise.or(others.advertise);
         self.watch = self.watch.or_else(|| others.watch.clone());
         self.record = self.record.or(others.record);
+        self.frames = self.frames.or_else(|| others.frames.clone());
+        self.secrets = self.secrets.or(others.secrets);
         self
     }
 

@@ -331,6 +331,20 @@ fn config_page() {
             "true",
             "Remember how the server opens, and use what is remembered",
         ),
+        (
+            "record_file",
+            "both",
+            "absolute path, or `~/…`",
+            "none",
+            "Write every frame of each session to the end of this file, secrets hidden",
+        ),
+        (
+            "record_secrets",
+            "both",
+            "true or false",
+            "false",
+            "Do not hide secrets there",
+        ),
         ("command", "server", "text", "", "The server command"),
         ("args", "server", "list of texts", "", "Its arguments"),
         (
@@ -409,6 +423,10 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
                 "tree or machine, if it was killed because memory had run out",
             ),
             ("stderr_tail", "its last words on stderr"),
+            (
+                "standing",
+                "how the link stood then: since_handshake_ms, stdin_open, last_answer_ms (its age), in_flight, waiting (the oldest requests without an answer) and frames, the last ones without their bodies",
+            ),
         ],
     ),
     (
@@ -582,6 +600,37 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     (
         "call_deadline: a request took longer than the user allows; it was answered with an error and cancelled at the server",
         &[("request", "what it was"), ("ms", "how long it took")],
+    ),
+    (
+        "suspects: somebody was ended by nobody knows whom; this is who was there",
+        &[
+            ("part", "who was ended: `server`, `shim` or `keeper`"),
+            ("pid", "its pid"),
+            (
+                "who",
+                "processes of the same user that might have done it: pid, start, comm, cmdline (without secrets) and why: `client`, `name`, `mainstay`, `below_client`",
+            ),
+            ("looked_at", "how many processes were looked at"),
+            ("all", "whether that was all of them"),
+        ],
+    ),
+    (
+        "pipe_end: a pipe of the client's or of the server's came to its end",
+        &[
+            (
+                "pipe",
+                "which: `client_stdin`, `client_stdout`, `server_stdin`, `server_stdout`",
+            ),
+            ("generation", "the generation that was up"),
+        ],
+    ),
+    (
+        "recording_hurt: the file under --record is not whole; told once",
+        &[
+            ("path", "the file"),
+            ("why", "what is wrong with it"),
+            ("lost", "frames that are not in it so far"),
+        ],
     ),
 ];
 

@@ -1,11 +1,13 @@
 //! One event of each kind, for tests and for the reference page of events.
 
 use mainstay_core::event::{
-    Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
-    Junk, LeaseEnded, LeaseOpened, ListChanged, Lost, OpeningSilent, Origin, Part,
-    ProbesUnanswered, Relation, Renewal, Renewing, Replayed, Rung, Seen, Signal, Start,
-    StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
+    Abandoned, Brief, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone,
+    Instant, Junk, LeaseEnded, LeaseOpened, ListChanged, Lost, OpeningSilent, Origin, Part, Pipe,
+    PipeEnd, ProbesUnanswered, RecordingHurt, Relation, Renewal, Renewing, Replayed, Rung, Seen,
+    Signal, Standing, Start, StartFailed, Status, StderrDropped, Suspect, Suspects, Suspicion,
+    Sweep, Teardown, Usage, VERSION, Waiting, What,
 };
+use mainstay_core::frames::{Kind, Side};
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::lease::Over;
 use mainstay_core::tier::{Tier, WhyNot};
@@ -36,6 +38,43 @@ fn identity(pid: i32) -> Identity {
     }
 }
 
+fn suspect(seen: Seen, line: &str, why: Suspicion) -> Suspect {
+    Suspect {
+        seen,
+        cmdline: line.split(' ').map(Into::into).collect(),
+        why,
+    }
+}
+
+/// How a link stood.
+pub fn standing() -> Standing {
+    let brief = |ago_ms, from, to, kind, latency_ms| Brief {
+        ago_ms,
+        from,
+        to,
+        kind,
+        method: Some("tools/call".into()),
+        id: Some("7".into()),
+        bytes: 120,
+        latency_ms,
+    };
+    Standing {
+        since_handshake_ms: Some(3_000),
+        stdin_open: true,
+        last_answer_ms: Some(800),
+        in_flight: 2,
+        waiting: vec![Waiting {
+            request: "tools/call".into(),
+            id: "8".into(),
+            ms: 400,
+        }],
+        frames: vec![
+            brief(841, Side::Client, Side::Server, Kind::Request, None),
+            brief(800, Side::Server, Side::Client, Kind::Response, Some(41)),
+        ],
+    }
+}
+
 /// One of each kind, in the order of the events' own list.
 pub fn all() -> Vec<What> {
     let argv = |program: &str| vec![program.into(), "-y".into(), "@playwright/mcp".into()];
@@ -56,6 +95,7 @@ pub fn all() -> Vec<What> {
             }],
             client: Some(seen(4000, "claude")),
             detached: Detached::Yes,
+            recording: None,
         }),
         What::StartFailed(StartFailed {
             argv: argv("npxx"),
@@ -80,6 +120,7 @@ pub fn all() -> Vec<What> {
             kept: 1,
             out_of_memory: None,
             stderr_tail: vec!["oh no".into()],
+            standing: Some(standing()),
         }),
         What::Teardown(Teardown {
             cause: Cause::ClientEof,
@@ -109,11 +150,13 @@ pub fn all() -> Vec<What> {
             ancestry: Vec::new(),
             relation: Some(Relation::Client),
             gone: false,
+            standing: None,
         }),
         What::Gone(Gone {
             part: Part::Client,
             who: identity(4000),
             status: killed,
+            standing: None,
         }),
         What::GuardLost(Lost {
             pid: 43,
@@ -189,6 +232,25 @@ pub fn all() -> Vec<What> {
             over: Over::Closed {
                 by: Some(seen(4000, "node")),
             },
+        }),
+        What::Suspects(Suspects {
+            part: Part::Server,
+            pid: 4711,
+            who: vec![
+                suspect(seen(4000, "claude"), "claude", Suspicion::Client),
+                suspect(seen(4100, "bash"), "bash mcp-cleanup.sh", Suspicion::Name),
+            ],
+            looked_at: 312,
+            all: true,
+        }),
+        What::PipeEnd(PipeEnd {
+            pipe: Pipe::ClientStdin,
+            generation: 1,
+        }),
+        What::RecordingHurt(RecordingHurt {
+            path: "/home/ann/frames.jsonl".into(),
+            why: "No space left on device".into(),
+            lost: 12,
         }),
     ]
 }

@@ -10,7 +10,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Seen, Status};
+use super::{Seen, Standing, Status};
 use crate::ids::Identity;
 
 /// A signal reached the shim or the keeper.
@@ -50,6 +50,9 @@ pub struct Signal {
     /// The sender had ended before it could be looked at.
     #[serde(default)]
     pub gone: bool,
+    /// How the link stood then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
 }
 
 impl Signal {
@@ -78,6 +81,8 @@ pub enum Part {
     Keeper,
     /// The client.
     Client,
+    /// The server.
+    Server,
 }
 
 impl fmt::Display for Part {
@@ -86,6 +91,7 @@ impl fmt::Display for Part {
             Self::Shim => "shim",
             Self::Keeper => "keeper",
             Self::Client => "client",
+            Self::Server => "server",
         })
     }
 }
@@ -161,6 +167,9 @@ pub struct Gone {
     pub who: Identity,
     /// How it ended, if the kernel tells.
     pub status: Option<Status>,
+    /// How the link stood then, if it is the shim that ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<Standing>,
 }
 
 #[cfg(test)]

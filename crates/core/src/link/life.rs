@@ -211,6 +211,7 @@ impl Link<'_> {
             kept,
             out_of_memory: exited.out_of_memory,
             stderr_tail: exited.stderr_tail,
+            standing: None,
         }));
     }
 

@@ -94,6 +94,19 @@ impl Tracked {
         }
     }
 
+    /// The method, where the class has only one.
+    pub fn method(self) -> Option<&'static str> {
+        match self {
+            Self::Initialize
+            | Self::Discover
+            | Self::Ping
+            | Self::ToolsCall
+            | Self::SetLevel
+            | Self::Listen => Some(self.word()),
+            Self::Other | Self::List | Self::Read | Self::Subscribe | Self::Task => None,
+        }
+    }
+
     /// Whether such a request may be sent twice without harm: it only reads, or sets what it set before.
     pub fn is_repeatable(self) -> bool {
         match self {

@@ -2,11 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
 use clap::Args;
 use mainstay_core::event::Event;
 use mainstay_os::clock;
 
+use super::timeline;
 use crate::config::quantity;
 use crate::exit::Exit;
 use crate::ledger::follow::{Wake, Watch};
@@ -23,6 +25,7 @@ use crate::view::printer::{Printer, Reader};
   mainstay events --since 10m
   mainstay events --server playwright --follow
   mainstay events --json | jq 'select(.event == \"exit\")'
+  mainstay events --timeline --server playwright --since 10m     with the messages in between
 
 Times are UTC. The fields of each event: docs/reference/events.md")]
 pub struct Options {
@@ -38,6 +41,12 @@ pub struct Options {
     /// Not older than this, as in `90s`, `10m`, `24h`
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     pub since: Option<u64>,
+    /// Events and messages on one clock: those of `run --record`, else the last ones before each end
+    #[arg(long, conflicts_with = "follow")]
+    pub timeline: bool,
+    /// With --timeline: also the messages in this file of `tap --save`; may be given several times
+    #[arg(long, value_name = "FILE", requires = "timeline")]
+    pub frames: Vec<PathBuf>,
     /// One event per line, as JSON
     #[arg(long)]
     pub json: bool,
@@ -59,6 +68,14 @@ pub fn events(options: &Options) -> Result<Exit, Report> {
         id: options.id.as_ref().map(|id| id.to_lowercase()),
         since_ms: options.since.map(|ms| clock::wall_ms().saturating_sub(ms)),
     };
+    if options.timeline {
+        let wish = timeline::Wish {
+            files: &options.frames,
+            since_ms: filter.since_ms,
+            json: options.json,
+        };
+        return timeline::show(Events::open(&paths, filter), &wish);
+    }
     // Watched before the first reading, so that nothing falls between.
     let watch = if options.follow {
         paths.make()?;

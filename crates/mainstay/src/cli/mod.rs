@@ -12,6 +12,8 @@ pub mod restart;
 pub mod run;
 pub mod run_options;
 pub mod stop;
+pub mod tap;
+pub mod timeline;
 pub mod whom;
 pub mod why;
 
@@ -35,6 +37,7 @@ const HELP_COLUMNS: usize = 100;
   mainstay ps                                who runs, for whom, how large
   mainstay events --follow                   what happens, as it happens
   mainstay why playwright                    who ended it, and how sure that is
+  mainstay tap playwright                    its messages, as they pass
 
 Every view has --json. Exit codes: `mainstay help run`, docs/reference/exit-codes.md"
 )]
@@ -87,6 +90,8 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
     /// Open, renew, close and list leases: named scopes that own servers
     #[command(subcommand)]
     Lease(lease::Verb),
+    /// Show the messages between a running server and its client, as they pass
+    Tap(tap::Options),
     /// Check this machine: containment, paths, config, leftovers
     Doctor(doctor::Options),
     /// Forget what was remembered of servers' openings and lists
@@ -109,6 +114,7 @@ impl Verb {
             Self::Events(options) => events::events(&options),
             Self::Why(options) => why::why(&options),
             Self::Lease(verb) => lease::lease(&verb),
+            Self::Tap(options) => tap::tap(&options),
             Self::Doctor(options) => doctor::doctor(&options),
             Self::Forget(options) => forget::forget(&options),
             Self::Demo(options) => demo::demo(&options),

@@ -3,6 +3,7 @@
 //! This process becomes the shim. Everything that can fail for a reason of ours fails here, before the first fork.
 
 use std::io;
+use std::path::Path;
 
 use mainstay_core::event::{Detached, Seen, Status};
 use mainstay_core::ids::LinkId;
@@ -15,6 +16,7 @@ use super::run_options::RunOptions;
 use crate::config::{Config, Settled, resolve};
 use crate::exit::Exit;
 use crate::keeper::plan::Plan;
+use crate::keeper::recording;
 use crate::keeper::session::Session;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
@@ -35,6 +37,9 @@ pub fn run(options: RunOptions) -> Result<Exit, Report> {
     };
     let settled = resolve(&options, &config)?;
     drop(options);
+    if let Some(path) = &settled.frames {
+        recording::open(path).map_err(|error| unrecordable(path, &error))?;
+    }
     let verdict = adopter::judge(adopter::INIT);
     let plan = plan(settled, paths, &verdict).map_err(|error| failed(&error))?;
     let detach = if verdict.reaps {
@@ -75,7 +80,10 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         watch,
         record,
         lease,
+        frames,
+        secrets,
     } = settled;
+    let frames = frames.map(std::path::absolute).transpose()?;
     let watch = if watch.is_empty() {
         watch
     } else {
@@ -111,6 +119,8 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         watch,
         record,
         lease,
+        frames,
+        secrets,
         wish,
         paths,
         realm: identity::realm()?,
@@ -120,6 +130,12 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         client,
         detached,
     })
+}
+
+fn unrecordable(path: &Path, error: &io::Error) -> Report {
+    Report::new(Exit::Failed, format!("cannot record in {}", path.display()))
+        .because(plain(error))
+        .hint("--record FILE wants a regular file that can be written")
 }
 
 fn random_id() -> io::Result<LinkId> {

@@ -18,6 +18,7 @@ use crate::config::{Settings, quantity};
 pub const NAME_CHARS: usize = 64;
 
 /// What `run` was told.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct RunOptions {
     /// Name of the server in `ps`, `stop`, events and the config file [default: taken from the command]
@@ -56,6 +57,13 @@ pub struct RunOptions {
     /// Start the server in this lease, and end it with the lease [default: what the variable `MAINSTAY_LEASE` names]
     #[arg(long, value_name = "NAME", value_parser = lease)]
     pub lease: Option<String>,
+    /// Write every frame of the session to the end of this file, secrets hidden (see `mainstay tap --from`)
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+
+    /// Do not hide secrets in the file under --record
+    #[arg(long)]
+    pub record_secrets: bool,
 
     /// Limits that were given.
     #[command(flatten)]
@@ -78,6 +86,8 @@ impl RunOptions {
             advertise: self.advertise_list_changed.then_some(true),
             watch: (!self.watch.is_empty()).then(|| self.watch.clone()),
             record: self.no_record.then_some(false),
+            frames: self.record.clone(),
+            secrets: self.record_secrets.then_some(true),
         }
     }
 

@@ -22,7 +22,7 @@ const FILE_BYTES: u64 = 1024 * 1024;
 /// What may stand at the top.
 const TOP: [&str; 2] = ["defaults", "server"];
 /// Keys beside the limits that may stand in `[defaults]`.
-pub const COMMON: [&str; 7] = [
+pub const COMMON: [&str; 9] = [
     "tier",
     "require_tier",
     "retry",
@@ -30,6 +30,8 @@ pub const COMMON: [&str; 7] = [
     "advertise_list_changed",
     "watch",
     "record",
+    "record_file",
+    "record_secrets",
 ];
 /// Keys that only a server has.
 pub const SERVER: [&str; 4] = ["command", "args", "env", "cwd"];
@@ -119,7 +121,7 @@ impl Reader<'_> {
                 "command" => server.command = Some(self.string(value, "command")?),
                 "args" => server.args = self.strings(value, "args")?,
                 "env" => server.env = self.variables(value)?,
-                "cwd" => server.cwd = Some(self.directory(value)?),
+                "cwd" => server.cwd = Some(self.absolute(value, "cwd")?),
                 other => {
                     let mut known = known(&COMMON);
                     known.extend(SERVER.map(String::from));
@@ -159,6 +161,8 @@ impl Reader<'_> {
             "lazy" => settings.lazy = Some(self.boolean(value, name)?),
             "advertise_list_changed" => settings.advertise = Some(self.boolean(value, name)?),
             "record" => settings.record = Some(self.boolean(value, name)?),
+            "record_file" => settings.frames = Some(self.absolute(value, name)?),
+            "record_secrets" => settings.secrets = Some(self.boolean(value, name)?),
             "watch" => settings.watch = Some(self.watched(value)?),
             _ => {
                 let Some(limit) = TABLE.iter().find(|limit| key(limit) == name) else {
@@ -207,8 +211,8 @@ impl Reader<'_> {
         }
     }
 
-    fn directory(&self, value: &Value<'_>) -> Result<PathBuf, Report> {
-        let text = self.string(value, "cwd")?;
+    fn absolute(&self, value: &Value<'_>, name: &str) -> Result<PathBuf, Report> {
+        let text = self.string(value, name)?;
         let path = self.at_home(&text);
         if path.is_absolute() {
             return Ok(path);
@@ -216,7 +220,7 @@ impl Reader<'_> {
         Err(self
             .mistake(
                 &value.span(),
-                format!("`cwd` is not an absolute path: `{text}`"),
+                format!("`{name}` is not an absolute path: `{text}`"),
             )
             .hint("begin it with `/` or `~/`"))
     }

@@ -41,6 +41,10 @@ pub struct Settled {
     pub record: bool,
     /// The lease that it is started in.
     pub lease: Option<String>,
+    /// The file that all frames are recorded in; a relative path is relative to our directory.
+    pub frames: Option<PathBuf>,
+    /// Whether secrets are recorded, too.
+    pub secrets: bool,
 }
 
 /// Puts options, config file and built-in values together.
@@ -84,6 +88,8 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         require_tier: settings.require_tier,
         policy: settings.policy(),
         record: settings.record.unwrap_or(true),
+        frames: settings.frames,
+        secrets: settings.secrets.unwrap_or(false),
         watch: settings.watch.unwrap_or_default(),
         lease,
     })
@@ -197,6 +203,11 @@ watch = []
         let built_in = resolve(&options("-- x"), &Config::default()).unwrap();
         assert_eq!(built_in.policy, Policy::default());
         assert!(built_in.record && built_in.watch.is_empty());
+        assert!(built_in.frames.is_none() && !built_in.secrets);
+        let line = "--name mine --record a.jsonl --record-secrets";
+        let recorded = resolve(&options(line), &config()).unwrap();
+        assert_eq!(recorded.frames, Some("a.jsonl".into()));
+        assert!(recorded.secrets && !recorded.record, "these are two things");
         let bare = resolve(&options("--no-record -- x"), &Config::default()).unwrap();
         assert!(!bare.record);
     }

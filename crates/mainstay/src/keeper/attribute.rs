@@ -117,7 +117,7 @@ fn relation(sender: &Stat, ancestry: &[Seen], around: &Around<'_>) -> Relation {
     }
 }
 
-fn short(word: &str) -> String {
+pub(super) fn short(word: &str) -> String {
     match word.char_indices().nth(WORD_CHARS) {
         Some((at, _)) => format!("{}…", &word[..at]),
         None => word.into(),

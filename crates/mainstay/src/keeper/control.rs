@@ -13,7 +13,8 @@ use mainstay_core::limits;
 
 use super::watch::Watched;
 use crate::registry::ask::same_user;
-use crate::registry::control::{Answer, CONNECTIONS, REQUEST_BYTES, Request};
+use crate::registry::control::{Answer, CONNECTIONS, Request};
+use crate::registry::conversation::{Conversation, Heard};
 use crate::registry::entry::Entry;
 
 /// What a connection wants.
@@ -29,6 +30,13 @@ pub enum Outcome {
     Stop,
     /// Somebody asks for the next generation; it is answered by [`Control::answer_restarts`].
     Restart,
+    /// This one wants to see frames; [`Control::release`] hands its connection over.
+    Tap {
+        /// Which.
+        who: usize,
+        /// The longest body that it wants.
+        body_bytes: u64,
+    },
 }
 
 /// The listening socket and its connections.
@@ -40,13 +48,14 @@ pub struct Control {
 
 struct Peer {
     stream: Watched<UnixStream>,
+    said: Conversation,
     state: State,
 }
 
 /// How far a connection is.
 enum State {
     /// It sends its request.
-    Asking { since: Moment, request: Vec<u8> },
+    Asking { since: Moment },
     /// It waits for the end.
     WaitsForStop,
     /// It waits for the next generation.
@@ -91,6 +100,12 @@ impl Control {
         }
     }
 
+    /// Hands a connection over: it is no concern of this socket any more.
+    pub fn release(&mut self, who: usize) -> Option<Watched<UnixStream>> {
+        let peer = self.peers.get_mut(who).and_then(Option::take)?;
+        Some(peer.stream)
+    }
+
     /// Answers everybody who asked for the next generation.
     pub fn answer_restarts(&mut self, answer: &Answer) {
         for slot in &mut self.peers {
@@ -131,10 +146,8 @@ impl Control {
         };
         self.peers[index] = Some(Peer {
             stream,
-            state: State::Asking {
-                since: now,
-                request: Vec::new(),
-            },
+            said: Conversation::default(),
+            state: State::Asking { since: now },
         });
     }
 
@@ -148,7 +161,7 @@ impl Control {
             return Some(self.peers.len() - 1);
         }
         let asking = |(index, slot): (usize, &Option<Peer>)| match slot.as_ref()?.state {
-            State::Asking { since, .. } => Some((since, index)),
+            State::Asking { since } => Some((since, index)),
             State::WaitsForStop | State::WaitsForRestart => None,
         };
         let slots = self.peers.iter().enumerate();
@@ -182,36 +195,35 @@ impl Control {
             }
             Ok(len) => len,
         };
-        // Whoever waits has asked: what it says beyond that is not heard.
-        let State::Asking { request, .. } = &mut peer.state else {
-            return Some(Outcome::Busy);
-        };
-        request.extend_from_slice(&chunk[..len]);
-        let refusal = match request.iter().position(|&b| b == b'\n') {
-            Some(end) => match Request::parse(&request[..end]) {
-                Ok(Request::Status) => return Some(Outcome::Status(index)),
-                Ok(Request::Stop) => {
-                    peer.state = State::WaitsForStop;
-                    return Some(Outcome::Stop);
-                }
-                Ok(Request::Restart) => {
-                    peer.state = State::WaitsForRestart;
-                    return Some(Outcome::Restart);
-                }
-                Err(garbled) => Answer::from(garbled),
-            },
-            None if request.len() >= REQUEST_BYTES => Answer::Refused {
-                error: format!("a request has {REQUEST_BYTES} bytes at most"),
-            },
-            None => return Some(Outcome::Busy),
-        };
-        self.answer(index, &refusal);
-        Some(Outcome::Busy)
+        match peer.said.hear(&chunk[..len]) {
+            Heard::Nothing => Some(Outcome::Busy),
+            Heard::Request(Request::Status) => Some(Outcome::Status(index)),
+            Heard::Request(Request::Stop) => {
+                peer.state = State::WaitsForStop;
+                Some(Outcome::Stop)
+            }
+            Heard::Request(Request::Restart) => {
+                peer.state = State::WaitsForRestart;
+                Some(Outcome::Restart)
+            }
+            Heard::Request(Request::Tap { body_bytes }) => Some(Outcome::Tap {
+                who: index,
+                body_bytes,
+            }),
+            Heard::Refuse(error) => {
+                self.answer(index, &Answer::Refused { error });
+                Some(Outcome::Busy)
+            }
+            Heard::Babble => {
+                self.peers[index] = None;
+                Some(Outcome::Busy)
+            }
+        }
     }
 }
 
 /// Best effort: a peer that does not read its answer does not get it.
-fn send(mut stream: &UnixStream, answer: &Answer) {
+pub(super) fn send(mut stream: &UnixStream, answer: &Answer) {
     drop(stream.write_all(&answer.line()));
 }
 
@@ -288,7 +300,10 @@ mod tests {
                     match control.poll(now, cx) {
                         Outcome::Busy => {}
                         Outcome::Nothing => return Poll::Pending,
-                        wanted @ (Outcome::Status(_) | Outcome::Stop | Outcome::Restart) => {
+                        wanted @ (Outcome::Status(_)
+                        | Outcome::Stop
+                        | Outcome::Restart
+                        | Outcome::Tap { .. }) => {
                             return Poll::Ready(wanted);
                         }
                     }

@@ -3,13 +3,15 @@
 use std::task::{Context, Poll};
 
 use mainstay_core::clock::Moment;
-use mainstay_core::event::Cause;
+use mainstay_core::event::{Cause, Pipe, PipeEnd, What};
+use mainstay_core::frames::Side;
 use mainstay_core::limits;
 use mainstay_core::link::{Input, Link, Route};
 use mainstay_os::identity;
 
 use super::port::Port;
 use super::pump::Show;
+use super::tap::Frames;
 use super::{Keeper, STEPS, TO_CLIENT_BYTES};
 
 impl Keeper<'_> {
@@ -35,13 +37,14 @@ impl Keeper<'_> {
             let Self {
                 down,
                 link,
+                frames,
                 now,
                 to_client,
                 ..
             } = self;
             // Our own lines wait for the end of the line that is on its way, and nothing new is routed before them.
             if to_client.is_empty() || down.mid_line() {
-                step |= down.route(&mut |show| route_down(link, *now, show));
+                step |= down.route(&mut |show| route_down(link, frames, *now, show));
             }
             // What the link wants in the place of a line goes out before the lines that follow it.
             if self.link.has_output() {
@@ -60,10 +63,15 @@ impl Keeper<'_> {
             && server.stdout.take().is_some()
         {
             let Self {
-                down, link, now, ..
+                down,
+                link,
+                frames,
+                now,
+                ..
             } = self;
-            down.finish(&mut |show| route_down(link, *now, show));
+            down.finish(&mut |show| route_down(link, frames, *now, show));
             self.write_client(cx);
+            self.tell_pipe_end(Pipe::ServerStdout);
             // Its stdin is about to be closed, and with it goes what it has not read.
             self.unread = self.unread_lines();
             let tree_empty = self.tree_is_empty();
@@ -117,6 +125,7 @@ impl Keeper<'_> {
         if result.is_err() {
             // Nobody reads our stdout any more.
             self.client_out = None;
+            self.tell_pipe_end(Pipe::ClientStdout);
             self.handle(Input::Stop(Cause::ClientDeaf));
             return true;
         }
@@ -137,6 +146,7 @@ impl Keeper<'_> {
             let Self {
                 up,
                 link,
+                frames,
                 now,
                 to_client,
                 to_server,
@@ -144,10 +154,10 @@ impl Keeper<'_> {
             } = self;
             let turn = to_server.is_empty() || up.mid_line();
             if turn && to_client.len() < TO_CLIENT_BYTES {
-                step |= up.route(&mut |show| route_up(link, *now, show));
+                step |= up.route(&mut |show| route_up(link, frames, *now, show));
             }
             if up.ended() && self.client_in.is_some() {
-                up.finish(&mut |show| route_up(link, *now, show));
+                up.finish(&mut |show| route_up(link, frames, *now, show));
             }
             if self.link.has_output() {
                 step |= self.perform(cx);
@@ -164,6 +174,7 @@ impl Keeper<'_> {
         {
             self.client_in = None;
             self.unread_until = None;
+            self.tell_pipe_end(Pipe::ClientStdin);
             let gone = self.client.is_some_and(|client| !identity::alive(client));
             self.handle(if gone {
                 Input::Stop(Cause::ClientGone)
@@ -191,6 +202,11 @@ impl Keeper<'_> {
         let grace = self.plan.limits.grace_eof_ms;
         let until = *self.unread_until.get_or_insert(self.now.after_ms(grace));
         self.now >= until
+    }
+
+    fn tell_pipe_end(&mut self, pipe: Pipe) {
+        let generation = self.link.generation();
+        self.tell(What::PipeEnd(PipeEnd { pipe, generation }));
     }
 
     pub(super) fn write_server(&mut self, cx: &mut Context<'_>) -> bool {
@@ -233,6 +249,7 @@ impl Keeper<'_> {
         if broken {
             // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.
             if !server.stdin_closing {
+                self.tell_pipe_end(Pipe::ServerStdin);
                 self.reap();
                 if self
                     .server
@@ -248,35 +265,64 @@ impl Keeper<'_> {
     }
 }
 
-fn route_down(link: &mut Link<'_>, now: Moment, show: Show<'_>) -> Route {
+fn route_down(link: &mut Link<'_>, frames: &mut Frames, now: Moment, show: Show<'_>) -> Route {
+    const FROM: Side = Side::Server;
+    let generation = link.generation();
     match show {
-        Show::Line(frame, bytes) => link.server_line(now, frame, bytes),
-        Show::Cut(frame) => link.server_known(frame),
+        Show::Line(frame, bytes) => {
+            let route = link.server_line(now, frame, bytes);
+            frames.line(now, FROM, frame, bytes, route, generation);
+            route
+        }
+        Show::Cut(frame, bytes) => {
+            frames.long_begins(FROM, bytes);
+            link.server_known(frame)
+        }
         Show::Known(_) => Route::Forward,
-        Show::CutEnd(frame) => link.server_line(now, frame, b""),
+        Show::CutEnd(frame) => {
+            frames.long_ends(now, FROM, frame, true, generation);
+            link.server_line(now, frame, b"")
+        }
         Show::Piece(piece) => {
             link.gathered_piece(piece);
             Route::Gather
         }
         Show::GatherEnd(frame) => {
+            frames.long_ends(now, FROM, frame, false, generation);
             link.gathered_from_server(now, frame);
             Route::Instead
         }
         // Junk, or an answer that the client must not see: the link knows which.
-        Show::DropEnd(frame) => link.server_line(now, frame, b"(a long line)"),
+        Show::DropEnd(frame) => {
+            frames.long_ends(now, FROM, frame, false, generation);
+            link.server_line(now, frame, b"(a long line)")
+        }
     }
 }
 
-fn route_up(link: &mut Link<'_>, now: Moment, show: Show<'_>) -> Route {
+fn route_up(link: &mut Link<'_>, frames: &mut Frames, now: Moment, show: Show<'_>) -> Route {
+    const FROM: Side = Side::Client;
+    let generation = link.generation();
     match show {
-        Show::Line(frame, bytes) => link.client_line(now, frame, bytes),
-        Show::Cut(frame) => link.client_cut(frame),
+        Show::Line(frame, bytes) => {
+            let route = link.client_line(now, frame, bytes);
+            frames.line(now, FROM, frame, bytes, route, generation);
+            route
+        }
+        Show::Cut(frame, bytes) => {
+            frames.long_begins(FROM, bytes);
+            link.client_cut(frame)
+        }
         Show::Known(frame) => {
             link.client_known(now, frame);
             Route::Forward
         }
-        Show::CutEnd(_) => Route::Forward,
+        Show::CutEnd(frame) => {
+            frames.long_ends(now, FROM, frame, true, generation);
+            Route::Forward
+        }
         Show::DropEnd(frame) => {
+            frames.long_ends(now, FROM, frame, false, generation);
             link.client_lost(now, frame);
             Route::Instead
         }
@@ -285,6 +331,7 @@ fn route_up(link: &mut Link<'_>, now: Moment, show: Show<'_>) -> Route {
             Route::Gather
         }
         Show::GatherEnd(frame) => {
+            frames.long_ends(now, FROM, frame, false, generation);
             link.gathered_from_client(now, frame);
             Route::Instead
         }

@@ -2,9 +2,10 @@
 
 use std::task::Context;
 
-use mainstay_core::event::{OutOfMemory, Status};
+use mainstay_core::event::{OutOfMemory, Part, Status};
 use mainstay_core::link::{Exited, Input};
 use mainstay_core::server::oom::{self, Kills};
+use mainstay_core::verdict;
 use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::{clock, identity};
 
@@ -80,6 +81,7 @@ impl Keeper<'_> {
             self.drain_last_words();
             let stderr_tail = self.stderr.tail();
             let out_of_memory = self.out_of_memory(status);
+            self.at_the_end(pid, status, out_of_memory);
             self.handle(Input::Exited(Exited {
                 pid,
                 status,
@@ -164,6 +166,7 @@ impl Keeper<'_> {
         self.give_unread();
         let stderr_tail = self.stderr.tail();
         let out_of_memory = self.out_of_memory(status);
+        self.at_the_end(pid, status, out_of_memory);
         let gone = Exited {
             pid,
             status,
@@ -174,6 +177,15 @@ impl Keeper<'_> {
             tree_empty: true,
         };
         self.handle(Input::Exited(gone));
+    }
+
+    /// How the link stood when the server ended; who was there, if nobody says why it did.
+    fn at_the_end(&mut self, pid: i32, status: Status, out_of_memory: Option<OutOfMemory>) {
+        self.frames.at_death = Some(self.standing());
+        let unasked = !self.link.descending() && out_of_memory.is_none();
+        if unasked && verdict::sent_by_somebody(status) {
+            self.unexplained(Part::Server, pid);
+        }
     }
 
     /// The lines that the server has not read, and that nobody else can read any more.

@@ -74,7 +74,15 @@ impl Keeper<'_> {
             above: &self.plan.ancestors,
             ours: [self.me, self.plan.shim, self.watcher.guard()],
         };
-        let signal = attribute::signal(to, received, Look::of(seen), &around);
+        let mut signal = attribute::signal(to, received, Look::of(seen), &around);
+        signal.standing = Some(self.standing());
+        if signal.gone {
+            let pid = match to {
+                Part::Keeper => self.me.pid,
+                Part::Shim | Part::Client | Part::Server => self.plan.shim.pid,
+            };
+            self.unexplained(to, pid);
+        }
         self.tell(What::Signal(signal));
     }
 
@@ -85,6 +93,9 @@ impl Keeper<'_> {
             self.poll_shim(cx);
             if !self.watcher.shim_signalled {
                 self.tell_gone(Part::Shim, self.plan.shim, death);
+                if dead.client.is_none() {
+                    self.unexplained(Part::Shim, self.plan.shim.pid);
+                }
             }
             self.handle(Input::Stop(Cause::ShimKilled));
         }
@@ -125,6 +136,12 @@ impl Keeper<'_> {
 
     fn tell_gone(&mut self, part: Part, who: Identity, death: Death) {
         let status = death.status;
-        self.tell(What::Gone(Gone { part, who, status }));
+        let standing = (part == Part::Shim).then(|| self.standing());
+        self.tell(What::Gone(Gone {
+            part,
+            who,
+            status,
+            standing,
+        }));
     }
 }

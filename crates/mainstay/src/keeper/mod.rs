@@ -16,10 +16,13 @@ mod perform;
 pub mod plan;
 mod port;
 mod pump;
+pub mod recording;
 mod sent;
 mod server;
 pub mod session;
+mod standing;
 mod stderr;
+mod tap;
 mod upkeep;
 mod watch;
 
@@ -32,7 +35,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mainstay_core::clock::Moment;
-use mainstay_core::event::{Lost, StderrDropped, Teardown, What};
+use mainstay_core::event::{Lost, Part, StderrDropped, Teardown, What};
 use mainstay_core::ids::Identity;
 use mainstay_core::link::{Input, Link};
 use mainstay_core::message::remembered::Remembered;
@@ -52,9 +55,11 @@ use lease::Tenancy;
 use plan::Plan;
 use port::{Port, Way};
 use pump::Pump;
+use recording::Recording;
 use sent::Sent;
 use server::Running;
 use stderr::Stderr;
+use tap::Frames;
 use upkeep::Upkeep;
 use watch::{Watched, Watcher};
 
@@ -142,6 +147,10 @@ struct Keeper<'p> {
     unguarded: bool,
     client: Option<Identity>,
     control: Control,
+    /// What passes, and who watches it.
+    frames: Frames,
+    /// Who was ended, nobody saw by whom; who is there is still to be told.
+    suspects_of: Option<(Part, i32)>,
     upkeep: Upkeep,
     /// The lease that the server is in, and its watch.
     tenancy: Option<Tenancy>,
@@ -186,6 +195,10 @@ impl<'p> Keeper<'p> {
         parts.notes.set_lost_pid(me.pid);
         let limits = plan.limits.clone();
         let client_err = Port::of_client(standard(2), Way::Out).ok();
+        let recording = plan
+            .frames
+            .as_ref()
+            .map(|path| Recording::new(plan.id, path, limits.record_bytes, plan.secrets));
         let mut keeper = Self {
             plan,
             entry: entry.and_then(|entry| entry.try_clone().ok()),
@@ -225,6 +238,8 @@ impl<'p> Keeper<'p> {
             unguarded: false,
             client: plan.client.as_ref().map(|seen| seen.who),
             control: Control::default(),
+            frames: Frames::new(plan.id, &plan.name, me.pid, recording),
+            suspects_of: None,
             upkeep: Upkeep::new(plan),
             tenancy: None,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -279,6 +294,7 @@ impl<'p> Keeper<'p> {
             again |= self.poll_lease(cx);
             self.tell_exit();
             again |= self.perform(cx);
+            again |= self.poll_frames(cx);
             again |= !self.to_client.is_empty() && self.write_client(cx);
             if self.shown != self.link.word() {
                 self.write_card();
@@ -330,6 +346,7 @@ impl<'p> Keeper<'p> {
             exit_due,
             self.patience,
             self.unread_until,
+            self.frames.due(),
         ];
         let due = due.into_iter().flatten().min();
         // A timer that wakes us too early costs one look; one that is set anew for each message costs more.
@@ -376,6 +393,26 @@ impl<'p> Keeper<'p> {
             self.sent.give_back();
         }
         mainstay_os::memory::trim();
+    }
+
+    /// What waits for those who watch, and what could not wait for suspects.
+    fn poll_frames(&mut self, cx: &mut Context<'_>) -> bool {
+        self.tell_suspects();
+        let recording = self.frames.recording.as_mut();
+        if let Some(hurt) = recording.and_then(Recording::hurt) {
+            self.tell(What::RecordingHurt(hurt));
+        }
+        self.frames.poll(self.now, cx)
+    }
+
+    /// The last line of the recording.
+    fn close_recording(&mut self) {
+        if let Some(recording) = &mut self.frames.recording {
+            recording.close();
+            if let Some(hurt) = recording.hurt() {
+                self.tell(What::RecordingHurt(hurt));
+            }
+        }
     }
 
     fn tell(&mut self, what: What) {

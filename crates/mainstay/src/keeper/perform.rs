@@ -4,6 +4,7 @@ use std::path::Path;
 use std::task::Context;
 
 use mainstay_core::event::{Lost, Seen, Start, StderrDropped, What};
+use mainstay_core::frames::Side;
 use mainstay_core::limits;
 use mainstay_core::link::{Input, Output};
 use mainstay_core::server::stop::Step;
@@ -11,7 +12,7 @@ use mainstay_os::census;
 use mainstay_os::channel::Word;
 use rustix::process::Signal;
 
-use super::control::Outcome;
+use super::control::{self, Outcome};
 use super::end::run_to_its_end;
 use super::{Keeper, SIDE_GUARDS, server, session};
 use crate::container::{self, Container};
@@ -27,14 +28,25 @@ impl Keeper<'_> {
             any = true;
             match output {
                 Output::Spawn => self.spawn(),
-                Output::ToClient(line) => self.to_client.extend(line),
-                Output::ToServer(line) => self.to_server.extend(line),
+                Output::ToClient(line) => {
+                    let generation = self.link.generation();
+                    self.frames.ours(self.now, Side::Client, &line, generation);
+                    self.to_client.extend(line);
+                }
+                Output::ToServer(line) => {
+                    let generation = self.link.generation();
+                    self.frames.ours(self.now, Side::Server, &line, generation);
+                    self.to_server.extend(line);
+                }
                 Output::Say(text) => self.stderr.say(&text, cx),
                 Output::Stop(step) => self.step(step),
                 Output::Measure => self.measure(),
                 Output::ReleaseClient => self.releasing = true,
                 Output::DropClient => self.drop_client(),
-                Output::Tell(what) => {
+                Output::Tell(mut what) => {
+                    if let What::Exit(exit) = &mut what {
+                        exit.standing = self.frames.at_death.take();
+                    }
                     if let What::Teardown(teardown) = &what {
                         self.teardown = Some(teardown.clone());
                     }
@@ -44,6 +56,7 @@ impl Keeper<'_> {
                 Output::Finish(code) => self.finished = Some(code),
             }
         }
+        self.frames.settled();
         if self.releasing && self.down.flushed() && self.to_client.is_empty() {
             self.drop_client();
         }
@@ -83,6 +96,11 @@ impl Keeper<'_> {
                     why_not,
                     client: self.plan.client.clone(),
                     detached: self.plan.detached.clone(),
+                    recording: self
+                        .plan
+                        .frames
+                        .as_ref()
+                        .map(|path| path.to_string_lossy().into_owned()),
                 }));
                 self.take_entry();
                 self.write_card();
@@ -275,6 +293,8 @@ impl Keeper<'_> {
 
     pub(super) fn write_card(&mut self) {
         self.shown = self.link.word();
+        self.frames
+            .state(self.now, self.shown, self.link.generation());
         if let Some(entry) = &self.entry {
             // Best effort: `ps` shows an older state.
             drop(entry.write(&self.card()));
@@ -304,6 +324,16 @@ impl Keeper<'_> {
                 self.restart();
                 true
             }
+            Outcome::Tap { who, body_bytes } => {
+                if let Some(stream) = self.control.release(who)
+                    && let Err(stream) =
+                        self.frames.attach(stream, body_bytes, &self.link, self.now)
+                {
+                    let error = format!("{} taps are open already", limits::TAPS);
+                    control::send(stream.get(), &Answer::Refused { error });
+                }
+                true
+            }
         }
     }
 
@@ -314,6 +344,7 @@ impl Keeper<'_> {
         }
         self.drop_client();
         self.tell_client_gone();
+        self.close_recording();
         self.remember();
         self.leave_lease();
         let (ended, left) = match self.teardown.take() {

@@ -36,6 +36,10 @@ pub struct Plan {
     pub record: bool,
     /// The lease that it is started in.
     pub lease: Option<String>,
+    /// The absolute path of the file that all frames are recorded in.
+    pub frames: Option<PathBuf>,
+    /// Whether secrets are recorded, too.
+    pub secrets: bool,
     /// The tier that was asked for.
     pub wish: Wish,
     /// Where our files are.

@@ -21,8 +21,8 @@ use super::port::Port;
 pub enum Show<'a> {
     /// A whole line.
     Line(&'a Frame<'a>, &'a [u8]),
-    /// The beginning of a line that is too long to be held: may it go on?
-    Cut(Option<&'a Frame<'a>>),
+    /// The beginning of a line that is too long to be held, and what is there of it: may it go on?
+    Cut(Option<&'a Frame<'a>>, &'a [u8]),
     /// More is known of a long line that is on its way.
     Known(&'a Frame<'a>),
     /// The end of a long line that went on.
@@ -368,7 +368,7 @@ impl Pump {
                 let route = if junk {
                     Route::Drop
                 } else {
-                    decide(Show::Cut(frame.as_ref()))
+                    decide(Show::Cut(frame.as_ref(), &self.room.bytes()[routed..end]))
                 };
                 if let (Some(frame), Route::Forward) = (&frame, route) {
                     decide(Show::Known(frame));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::control::{ANSWER_BYTES, Answer, Garbled, Request};
+use super::control::{ANSWER_BYTES, Answer, Garbled, REQUEST_BYTES, Request};
 use super::entry::socket_path;
 use crate::report::plain;
 
@@ -52,6 +52,25 @@ impl Asked {
         }
         stream.write_all(&request.line()).map_err(trouble)?;
         Ok(Self { stream, timeout_ms })
+    }
+
+    /// Waits for the first line of an answer that goes on; the stream, without a time-out, and what has come of it. A shared
+    /// buffer would lose what came with the first line.
+    pub fn stream(mut self) -> Result<(UnixStream, Vec<u8>), NoAnswer> {
+        let trouble = |error: io::Error| trouble(&error, self.timeout_ms);
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\n") && line.len() < REQUEST_BYTES {
+            match self.stream.read(&mut byte) {
+                Ok(0) => return Err(NoAnswer::Dead),
+                Ok(_) => line.push(byte[0]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(trouble(error)),
+            }
+        }
+        set_socket_timeout(&self.stream, Timeout::Recv, None)
+            .map_err(|error| trouble(error.into()))?;
+        Ok((self.stream, line))
     }
 
     /// Waits for the answer.

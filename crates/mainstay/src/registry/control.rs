@@ -3,6 +3,7 @@
 //! Only types and their text live here. The keeper answers (it awaits), [`super::ask`] asks (it blocks).
 
 use mainstay_core::event::Seen;
+use mainstay_core::limits::FRAME_BODY_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::card::Card;
@@ -24,6 +25,16 @@ pub enum Request {
     Stop,
     /// Put the next generation in the server's place; the answer comes when it is ready.
     Restart,
+    /// Show frames from now on: what follows are the lines of [`mainstay_core::frames`].
+    Tap {
+        /// The longest body that is wanted.
+        #[serde(default = "whole_bodies")]
+        body_bytes: u64,
+    },
+}
+
+fn whole_bodies() -> u64 {
+    FRAME_BODY_BYTES as u64
 }
 
 /// What is answered.
@@ -168,6 +179,10 @@ mod tests {
         assert_eq!(Request::Status.line(), b"{\"do\":\"status\"}\n");
         assert_eq!(Request::Stop.line(), b"{\"do\":\"stop\"}\n");
         assert_eq!(Request::Restart.line(), b"{\"do\":\"restart\"}\n");
+        let tap = Request::Tap { body_bytes: 9 };
+        assert_eq!(tap.line(), b"{\"do\":\"tap\",\"body_bytes\":9}\n");
+        let tap = Request::parse(b"{\"do\":\"tap\"}");
+        assert_eq!(tap, Ok(Request::Tap { body_bytes: 65_536 }));
         let restarted = Answer::Restarted {
             generation: 2,
             pid: Some(7),

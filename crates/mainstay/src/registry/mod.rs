@@ -9,6 +9,7 @@
 pub mod ask;
 pub mod card;
 pub mod control;
+pub mod conversation;
 pub mod entry;
 pub mod forest;
 pub mod list;

@@ -2,7 +2,7 @@
 
 use mainstay_core::event::{
     Detached, Event, Exit, Junk, LeaseOpened, Lost, Origin, Part, Renewing, Replayed, Seen, Signal,
-    Start, StartFailed, Status, Sweep, Teardown, What, signal_word,
+    Start, StartFailed, Status, Suspect, Suspects, Sweep, Teardown, What, signal_word,
 };
 
 use super::measure::{fine, memory, one_line};
@@ -122,6 +122,21 @@ fn told(what: &What) -> Told {
         | What::CallDeadline(_)
         | What::LeaseOpened(_)
         | What::LeaseEnded(_) => told_of_life(what),
+        What::Suspects(suspects) => told_suspects(suspects),
+        What::PipeEnd(end) => (Tone::Plain, end.pipe.to_string(), Vec::new()),
+        What::RecordingHurt(hurt) => (
+            Tone::Warn,
+            format!(
+                "{} is not whole: {}, {} lost so far",
+                one_line(&hurt.path, DETAIL_CHARS),
+                one_line(&hurt.why, DETAIL_CHARS),
+                match hurt.lost {
+                    1 => "1 frame".into(),
+                    lost => format!("{lost} frames"),
+                }
+            ),
+            Vec::new(),
+        ),
     }
 }
 
@@ -208,7 +223,10 @@ fn told_of_life(what: &What) -> Told {
         | What::ClientMoved(_)
         | What::Junk(_)
         | What::StderrDropped(_)
-        | What::OpeningSilent(_) => (Tone::Plain, String::new()),
+        | What::OpeningSilent(_)
+        | What::Suspects(_)
+        | What::PipeEnd(_)
+        | What::RecordingHurt(_) => (Tone::Plain, String::new()),
     };
     (tone, text, Vec::new())
 }
@@ -351,7 +369,7 @@ fn told_signal(signal: &Signal) -> Told {
     };
     let to = match signal.to {
         Part::Shim => String::new(),
-        Part::Keeper | Part::Client => format!(" to the {}", signal.to),
+        Part::Keeper | Part::Client | Part::Server => format!(" to the {}", signal.to),
     };
     let from = match signal.origin() {
         Origin::Kernel => " from the terminal or the kernel".into(),
@@ -380,6 +398,34 @@ fn told_signal(signal: &Signal) -> Told {
         details.push(detail("started by", &names.join(", by ")));
     }
     (Tone::Warn, text, details)
+}
+
+/// Nobody is accused: this is who was there.
+fn told_suspects(suspects: &Suspects) -> Told {
+    let text = match suspects.who.len() {
+        0 => "nobody was seen that speaks of ending processes".into(),
+        1 => "1 process was there that could have done it".into(),
+        many => format!("{many} processes were there that could have done it"),
+    };
+    let text = format!(
+        "the {} was ended by nobody knows whom; {text}",
+        suspects.part
+    );
+    (
+        Tone::Plain,
+        text,
+        suspects.who.iter().map(suspect).collect(),
+    )
+}
+
+/// `bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh`.
+pub fn suspect(suspect: &Suspect) -> String {
+    let command = match suspect.cmdline.join(" ") {
+        line if line.is_empty() => line,
+        line => format!(": {line}"),
+    };
+    let text = format!("{}, {}{command}", seen(&suspect.seen), suspect.why);
+    one_line(&text, DETAIL_CHARS)
 }
 
 /// `claude (4711)`, or the pid alone.
@@ -497,6 +543,11 @@ mod tests {
 22:31:07.123  playwright  instant  initialize was answered from the record after 300 ms
 22:31:07.123  playwright  probes_unanswered  3 questions unanswered; the server does not know them and is not asked any more
 22:31:07.123  playwright  call_deadline  tools/call was answered with an error after 1m00s
+22:31:07.123  playwright  suspects  the server was ended by nobody knows whom; 2 processes were there that could have done it
+    claude (4000), the client: claude
+    bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh
+22:31:07.123  playwright  pipe_end  the client closed its end of stdin
+22:31:07.123  playwright  recording_hurt  /home/ann/frames.jsonl is not whole: No space left on device, 12 frames lost so far
 "
         );
     }

@@ -3,17 +3,21 @@
 //! It is made of events alone, so that the same story is told at any time later.
 
 use mainstay_core::event::{
-    Cause, Event, Exit, Relation, Renewing, Seen, Status, What, signal_word,
+    Cause, Event, Exit, Relation, Renewing, Seen, Standing, Status, What, signal_word,
 };
 use mainstay_core::ids::LinkId;
 use mainstay_core::verdict::{self, By, Fact, Rule, Sure, Verdict};
 use serde::Serialize;
 
-use super::happening::{Happening, count, seen};
+use super::frames::brief;
+use super::happening::{Happening, count, seen, suspect};
 use super::measure::{fine, one_line};
 use super::paint::Tone;
 use crate::ledger::time;
 
+/// What makes the next such death a certain one.
+const TRACE: &str =
+    "  `sudo mainstay trace-signals` sees who sends which signal to whom, from then on";
 /// The longest foreign text within a sentence.
 const TEXT_CHARS: usize = 200;
 
@@ -40,6 +44,8 @@ pub struct Story {
     pub verdict: Verdict,
     /// The events that the verdict rests on.
     pub evidence: Vec<Event>,
+    /// How the link stood when it began.
+    pub standing: Option<Standing>,
     /// What followed, in words.
     pub followed: Vec<String>,
 }
@@ -73,6 +79,7 @@ impl Story {
             server: event.server.clone(),
             at: event.at.clone(),
             told: teller.told(exit),
+            standing: teller.standing().cloned(),
             generation: exit.map(|exit| exit.generation),
             pid: exit.map(|exit| exit.pid).or(lost.map(|lost| lost.pid)),
             status: exit
@@ -90,17 +97,23 @@ impl Story {
         let head = |text: &str| Tone::Strong.paint(text, colour);
         let mut lines = vec![self.told.clone(), head("because")];
         lines.push(format!("  {}: {}", self.verdict.sure, self.verdict.rule));
-        if !self.verdict.suspects.is_empty() {
-            let names: Vec<String> = self.verdict.suspects.iter().map(seen).collect();
-            let names = names.join(", ");
-            lines.push(format!(
-                "  it could be the client, {names}, or any process of this user or of root"
-            ));
+        if self.verdict.sure == Sure::Unknown && self.verdict.rule != Rule::KeeperKilled {
+            let suspects = self.verdict.suspects.iter();
+            lines.extend(suspects.map(|who| format!("  it could be {}", suspect(who))));
+            lines.push("  it could be any other process of this user or of root".into());
+            lines.push(TRACE.into());
         }
         lines.push(head("evidence"));
         for event in &self.evidence {
             let happening = Happening::of(event).render(colour);
             lines.extend(happening.lines().map(|line| format!("  {line}")));
+        }
+        if let Some(standing) = &self.standing
+            && !standing.frames.is_empty()
+        {
+            lines.push(head("last frames"));
+            let frames = standing.frames.iter();
+            lines.extend(frames.map(|frame| format!("  {}", brief(frame))));
         }
         lines.push(head("what followed"));
         lines.extend(self.followed.iter().map(|line| format!("  {line}")));
@@ -121,8 +134,12 @@ impl Teller<'_> {
         let Some(exit) = exit else {
             return format!("{server} {what}.");
         };
-        let after = fine(exit.uptime_ms);
-        let open = match self.verdict.rule {
+        let standing = self.standing();
+        let after = match standing.and_then(|standing| standing.since_handshake_ms) {
+            Some(ms) => format!("{} after the handshake", fine(ms)),
+            None => format!("{} after its start", fine(exit.uptime_ms)),
+        };
+        let asks = match self.verdict.rule {
             Rule::SignalByClient
             | Rule::SignalByProcess
             | Rule::SignalBySomebodyGone
@@ -131,7 +148,7 @@ impl Teller<'_> {
             | Rule::SignalFromOutside
             | Rule::ShimKilled
             | Rule::ServerKilled
-            | Rule::OutOfMemory => "Stdin was still open; ",
+            | Rule::OutOfMemory => true,
             Rule::ClientClosed
             | Rule::ClientEnded
             | Rule::ClientDeaf
@@ -142,15 +159,54 @@ impl Teller<'_> {
             | Rule::Renewed
             | Rule::Differs
             | Rule::CannotStart
-            | Rule::LeaseEnded => "",
+            | Rule::LeaseEnded => false,
         };
-        let flight = in_flight(exit);
-        let flight = if open.is_empty() {
-            capital(&flight)
-        } else {
-            flight
-        };
-        format!("{server} {what} {after} after its start. {open}{flight}.")
+        let mut parts = Vec::new();
+        match standing.map(|standing| standing.stdin_open) {
+            Some(false) if asks => parts.push("stdin was closed already".into()),
+            Some(true) | None if asks => parts.push("stdin was still open".into()),
+            Some(_) | None => {}
+        }
+        if let Some(standing) = standing {
+            parts.push(match standing.last_answer_ms {
+                Some(ms) => format!("the last answer was {} old", fine(ms)),
+                None => "it had not answered anything yet".into(),
+            });
+        }
+        parts.push(in_flight(exit, standing));
+        format!("{server} {what} {after}. {}.", capital(&parts.join("; ")))
+    }
+
+    /// How the link stood when the first thing happened that led to the death.
+    fn standing(&self) -> Option<&Standing> {
+        self.evidence.iter().find_map(|event| match &event.what {
+            What::Signal(signal) => signal.standing.as_ref(),
+            What::Gone(gone) => gone.standing.as_ref(),
+            What::Exit(exit) => exit.standing.as_ref(),
+            What::Start(_)
+            | What::StartFailed(_)
+            | What::Teardown(_)
+            | What::Sweep(_)
+            | What::GuardLost(_)
+            | What::KeeperLost(_)
+            | What::ClientMoved(_)
+            | What::Junk(_)
+            | What::StderrDropped(_)
+            | What::OpeningSilent(_)
+            | What::Renewal(_)
+            | What::Replayed(_)
+            | What::Differs(_)
+            | What::Abandoned(_)
+            | What::ListChanged(_)
+            | What::Instant(_)
+            | What::ProbesUnanswered(_)
+            | What::CallDeadline(_)
+            | What::LeaseOpened(_)
+            | What::LeaseEnded(_)
+            | What::Suspects(_)
+            | What::PipeEnd(_)
+            | What::RecordingHurt(_) => None,
+        })
     }
 
     /// What happened to the server, up to "so long after its start".
@@ -339,21 +395,32 @@ impl Teller<'_> {
     }
 }
 
-fn in_flight(exit: &Exit) -> String {
+fn in_flight(exit: &Exit, standing: Option<&Standing>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for waiting in standing.iter().flat_map(|standing| &standing.waiting) {
+        if !names.contains(&waiting.request.as_str()) {
+            names.push(&waiting.request);
+        }
+    }
+    let names = if names.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", one_line(&names.join(", "), TEXT_CHARS))
+    };
     match (exit.in_flight, exit.kept) {
         (0, _) => "nothing was in flight".into(),
         (all, 0) => format!(
-            "{} in flight got an answer from mainstay",
+            "{} in flight{names} got an answer from mainstay",
             count(all, "request")
         ),
         (all, kept) if kept >= all => {
             format!(
-                "{} in flight went on to the next generation",
+                "{} in flight{names} went on to the next generation",
                 count(all, "request")
             )
         }
         (all, kept) => format!(
-            "of {} in flight {kept} went on to the next generation, the rest got an answer from mainstay",
+            "of {} in flight{names} {kept} went on to the next generation, the rest got an answer from mainstay",
             count(all, "request")
         ),
     }
@@ -402,7 +469,10 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
             | What::ProbesUnanswered(_)
             | What::CallDeadline(_)
             | What::LeaseOpened(_)
-            | What::LeaseEnded(_) => {}
+            | What::LeaseEnded(_)
+            | What::Suspects(_)
+            | What::PipeEnd(_)
+            | What::RecordingHurt(_) => {}
         }
     }
     let again = rest
@@ -445,6 +515,7 @@ mod tests {
     use super::*;
     use crate::samples;
     use mainstay_core::event::{Cause, Lost, OutOfMemory, Relation, Signal, Start, Teardown};
+    use mainstay_core::ids::Identity;
 
     fn exit(change: impl FnOnce(&mut Exit)) -> What {
         let exit = samples::all().into_iter().find_map(|what| {
@@ -479,7 +550,7 @@ mod tests {
         let quiet = exit(|exit| exit.in_flight = 0);
         let cause = Cause::ShimSignal { number };
         let told = story(vec![What::Signal(signal), quiet, teardown(cause)], 1).told;
-        let (first, _) = told.split_once(" 3.20 s after its start.").unwrap();
+        let (first, _) = told.split_once(" 3.00 s after the handshake.").unwrap();
         first.into()
     }
 
@@ -545,8 +616,8 @@ mod tests {
         let crash = story(vec![exit(|_| {})], 0);
         assert_eq!(
             crash.told,
-            "playwright crashed (SIGSEGV (core dumped), certain) 3.20 s after its start. \
-             Of 2 requests in flight 1 went on to the next generation, the rest got an answer from mainstay."
+            "playwright crashed (SIGSEGV (core dumped), certain) 3.00 s after the handshake. \
+             The last answer was 800 ms old; of 2 requests in flight (tools/call) 1 went on to the next generation, the rest got an answer from mainstay."
         );
         let memory = exit(|exit| {
             exit.status = Status::Signal {
@@ -554,6 +625,8 @@ mod tests {
                 core: false,
             };
             exit.out_of_memory = Some(OutOfMemory::Machine);
+            // An event of an older version.
+            exit.standing = None;
             exit.kept = 0;
         });
         assert_eq!(
@@ -561,6 +634,72 @@ mod tests {
             "playwright was killed by the kernel because memory had run out (SIGKILL, probable) 3.20 s after its start. \
              Stdin was still open; 2 requests in flight got an answer from mainstay."
         );
+    }
+
+    #[test]
+    fn a_signal_is_told_with_how_the_link_stood_when_it_came() {
+        let signal = Signal {
+            number: 15,
+            sender: 1_480_540,
+            comm: Some("claude".into()),
+            start: Some(1),
+            relation: Some(Relation::Client),
+            standing: Some(Standing {
+                since_handshake_ms: Some(41_200),
+                in_flight: 0,
+                waiting: Vec::new(),
+                ..samples::standing()
+            }),
+            ..Signal::default()
+        };
+        let Some(What::Start(start)) = samples::all().into_iter().next() else {
+            panic!("the first sample is a start")
+        };
+        let client = Some(Seen {
+            who: Identity {
+                pid: 1_480_540,
+                start: 1,
+            },
+            comm: "claude".into(),
+        });
+        let quiet = exit(|exit| exit.in_flight = 0);
+        let cause = Cause::ShimSignal { number: 15 };
+        let events = vec![
+            What::Start(Start { client, ..start }),
+            What::Signal(signal),
+            quiet,
+            teardown(cause),
+        ];
+        let told = story(events, 2);
+        assert_eq!(
+            told.told,
+            "playwright was ended by claude (pid 1480540, SIGTERM, certain) 41.20 s after the handshake. \
+             Stdin was still open; the last answer was 800 ms old; nothing was in flight."
+        );
+        let shown = told.render(false);
+        let frames = "last frames\n  841 ms before  c→s  request tools/call 7, 120 B\n";
+        assert!(shown.contains(frames), "{shown}");
+    }
+
+    #[test]
+    fn who_was_there_is_named_where_nobody_was_seen() {
+        let killed = exit(|exit| {
+            exit.status = Status::Signal {
+                number: 9,
+                core: false,
+            };
+        });
+        let suspects = samples::all()
+            .into_iter()
+            .find(|what| matches!(what, What::Suspects(_)));
+        let shown = story(vec![killed, suspects.unwrap()], 0).render(false);
+        let expected = "\
+  it could be claude (4000), the client: claude
+  it could be bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh
+  it could be any other process of this user or of root
+  `sudo mainstay trace-signals` sees who sends which signal to whom, from then on
+";
+        assert!(shown.contains(expected), "{shown}");
     }
 
     #[test]
