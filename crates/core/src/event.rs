@@ -13,7 +13,9 @@ use crate::ids::{Identity, LinkId};
 use crate::tier::{Tier, WhyNot};
 
 mod signal;
+mod traced;
 pub use signal::{Gone, Origin, Part, Relation, Signal};
+pub use traced::{Delivery, Target, Traced};
 
 /// The version written into each event.
 pub const VERSION: u32 = 1;
@@ -80,6 +82,8 @@ pub enum What {
     ProbesUnanswered(ProbesUnanswered),
     /// A request took longer than the user allows; it was answered with an error and cancelled at the server.
     CallDeadline(CallDeadline),
+    /// `mainstay trace-signals` saw a signal to a process of this link while it was sent.
+    SignalTraced(Traced),
 }
 
 impl What {
@@ -107,6 +111,7 @@ impl What {
             Self::Instant(_) => "instant",
             Self::ProbesUnanswered(_) => "probes_unanswered",
             Self::CallDeadline(_) => "call_deadline",
+            Self::SignalTraced(_) => "signal_traced",
         }
     }
 }

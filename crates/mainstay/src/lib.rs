@@ -17,7 +17,9 @@ pub mod recollection;
 pub mod registry;
 pub mod report;
 pub mod sweeper;
+pub mod trace;
 pub mod view;
+pub mod watch;
 
 #[cfg(test)]
 mod reference;

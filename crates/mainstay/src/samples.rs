@@ -1,10 +1,10 @@
 //! One event of each kind, for tests and for the reference page of events.
 
 use mainstay_core::event::{
-    Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
-    Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
-    Teardown, Usage, VERSION, What,
+    Abandoned, CallDeadline, Cause, ClientMoved, Delivery, Detached, Differs, Event, Exit, Gone,
+    Instant, Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation,
+    Renewal, Renewing, Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped,
+    Sweep, Target, Teardown, Traced, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::tier::{Tier, WhyNot};
@@ -176,6 +176,21 @@ pub fn all() -> Vec<What> {
         What::CallDeadline(CallDeadline {
             request: "tools/call".into(),
             ms: 60_000,
+        }),
+        What::SignalTraced(Traced {
+            number: 9,
+            code: 0,
+            to: Target::Server,
+            pid: 4711,
+            start: Some(1_234_567),
+            generation: Some(1),
+            result: Delivery::Delivered,
+            sender: 5000,
+            comm: Some("pkill".into()),
+            sender_start: Some(1_234_999),
+            uid: Some(1000),
+            exe: Some("/usr/bin/pkill".into()),
+            cmdline: vec!["pkill".into(), "-9".into(), "node".into()],
         }),
     ]
 }

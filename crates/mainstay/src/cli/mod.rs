@@ -11,6 +11,8 @@ pub mod restart;
 pub mod run;
 pub mod run_options;
 pub mod stop;
+pub mod trace_signals;
+pub mod watch;
 pub mod whom;
 pub mod why;
 
@@ -83,6 +85,10 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
     Events(events::Options),
     /// Tell who or what ended a server, how sure that is, and what followed
     Why(why::Options),
+    /// Show servers that come and go, with their exit status, whoever started them
+    Watch(watch::Options),
+    /// Show who sends which signal to whom (needs root)
+    TraceSignals(trace_signals::Options),
     /// Check this machine: containment, paths, config, leftovers
     Doctor(doctor::Options),
     /// Forget what was remembered of servers' openings and lists
@@ -104,6 +110,8 @@ impl Verb {
             Self::Restart(options) => restart::restart(&options),
             Self::Events(options) => events::events(&options),
             Self::Why(options) => why::why(&options),
+            Self::Watch(options) => watch::watch(&options),
+            Self::TraceSignals(options) => trace_signals::trace_signals(&options),
             Self::Doctor(options) => doctor::doctor(&options),
             Self::Forget(options) => forget::forget(&options),
             Self::Demo(options) => demo::demo(&options),
