@@ -15,11 +15,13 @@ use crate::tier::{Tier, WhyNot};
 
 mod signal;
 mod standing;
+mod traced;
 pub use signal::{Gone, Origin, Part, Relation, Signal};
 pub use standing::{
     Brief, Pipe, PipeEnd, RecordingHurt, Standing, Suspect, Suspects, Suspicion, Waiting,
     speaks_of_ending,
 };
+pub use traced::{Delivery, Target, Traced};
 
 /// The version written into each event.
 pub const VERSION: u32 = 1;
@@ -96,9 +98,23 @@ pub enum What {
     PipeEnd(PipeEnd),
     /// A recording of frames is not whole.
     RecordingHurt(RecordingHurt),
+    /// `mainstay trace-signals` saw a signal to a process of this link while it was sent.
+    SignalTraced(Traced),
 }
 
 impl What {
+    /// How the link stood then, for events that note it.
+    pub fn standing(&self) -> Option<&Standing> {
+        if let Self::Signal(Signal { standing, .. })
+        | Self::Gone(Gone { standing, .. })
+        | Self::Exit(Exit { standing, .. }) = self
+        {
+            standing.as_ref()
+        } else {
+            None
+        }
+    }
+
     /// The word in the `event` field.
     pub fn word(&self) -> &'static str {
         match self {
@@ -128,6 +144,7 @@ impl What {
             Self::Suspects(_) => "suspects",
             Self::PipeEnd(_) => "pipe_end",
             Self::RecordingHurt(_) => "recording_hurt",
+            Self::SignalTraced(_) => "signal_traced",
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::event::{
 };
 use crate::lease::Over;
 
+mod traced;
+
 /// Deaths of shim and client that are not further apart have one cause.
 const TOGETHER_MS: u64 = 1_000;
 
@@ -115,6 +117,10 @@ pub enum Rule {
     ShimKilledWithClient,
     /// The shim was killed, and the client lived on.
     ShimKilled,
+    /// A trace of signals shows who sent it.
+    TracedSignal,
+    /// A trace of signals shows that the kernel sent it by itself.
+    TracedKernel,
     /// The keeper was killed.
     KeeperKilled,
     /// `mainstay stop`.
@@ -159,6 +165,12 @@ impl fmt::Display for Rule {
             }
             Self::ShimKilled => {
                 "the shim was killed while the client lived; only root can see who sends SIGKILL"
+            }
+            Self::TracedSignal => {
+                "`mainstay trace-signals` saw the signal while it was sent, and the kernel names its sender"
+            }
+            Self::TracedKernel => {
+                "`mainstay trace-signals` saw the kernel itself send the signal: for want of memory, or at the end of a container"
             }
             Self::KeeperKilled => "the keeper ended before its work was done",
             Self::Asked => "`mainstay stop` was called",
@@ -231,7 +243,8 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         | What::LeaseEnded(_)
         | What::Suspects(_)
         | What::PipeEnd(_)
-        | What::RecordingHurt(_) => None,
+        | What::RecordingHurt(_)
+        | What::SignalTraced(_) => None,
     }
 }
 
@@ -347,6 +360,9 @@ impl<'a> Case<'a> {
 
     /// Nobody of us had begun anything.
     fn unasked(&self, exit: &Exit) -> Verdict {
+        if let Some(traced) = self.traced_exit(exit) {
+            return traced;
+        }
         let number = match exit.status {
             Status::Code(_) => {
                 return self.verdict(By::Server, Sure::Certain, Rule::ServerByItself);
@@ -381,6 +397,12 @@ impl<'a> Case<'a> {
             };
         };
         let (by, sure, rule) = self.sender(signal);
+        if rule == Rule::SignalBySomebodyGone
+            && let Some(mut traced) = self.traced_sender(at, number, signal.sender)
+        {
+            traced.evidence.push(at);
+            return traced;
+        }
         let mut verdict = Verdict {
             signal: Some(number),
             ..self.verdict(by, sure, rule)
@@ -428,7 +450,10 @@ impl<'a> Case<'a> {
             }
             (None, _) | (_, None) => false,
         };
-        let mut verdict = if together {
+        let traced = shim.and_then(|(at, gone)| self.traced_shim(gone, at));
+        let mut verdict = if let Some(traced) = traced {
+            traced
+        } else if together {
             self.verdict(self.by_client(), Sure::Probable, Rule::ShimKilledWithClient)
         } else {
             Verdict {
@@ -470,6 +495,9 @@ impl<'a> Case<'a> {
             Some(Status::Signal { number, .. }) => Some(number),
             Some(Status::Code(_)) | None => None,
         };
+        if let Some(traced) = self.traced_keeper(lost) {
+            return traced;
+        }
         // A fault, or an exit code before its time, is a mistake of ours.
         let ours = number.is_some_and(fault) || matches!(lost.status, Some(Status::Code(_)));
         let (by, sure) = if ours {

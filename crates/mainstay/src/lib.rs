@@ -68,7 +68,9 @@ pub mod report;
 #[doc(hidden)]
 pub mod sweeper;
 #[doc(hidden)]
+pub mod trace;
 pub mod view;
+pub mod watch;
 
 #[cfg(test)]
 mod reference;

@@ -41,6 +41,11 @@ impl Paths {
         }
     }
 
+    /// The paths of another user, by the passwd file.
+    pub fn of_uid(uid: u32) -> Result<Self, Report> {
+        Self::below(passwd_home(Path::new("/etc/passwd"), uid)?)
+    }
+
     /// The paths below a given home directory.
     pub fn below(home: PathBuf) -> Result<Self, Report> {
         if home.is_absolute() {

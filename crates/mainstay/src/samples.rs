@@ -1,11 +1,11 @@
 //! One event of each kind, for tests and for the reference page of events.
 
 use mainstay_core::event::{
-    Abandoned, Brief, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone,
-    Instant, Junk, LeaseEnded, LeaseOpened, ListChanged, Lost, OpeningSilent, Origin, Part, Pipe,
-    PipeEnd, ProbesUnanswered, RecordingHurt, Relation, Renewal, Renewing, Replayed, Rung, Seen,
-    Signal, Standing, Start, StartFailed, Status, StderrDropped, Suspect, Suspects, Suspicion,
-    Sweep, Teardown, Usage, VERSION, Waiting, What,
+    Abandoned, Brief, CallDeadline, Cause, ClientMoved, Delivery, Detached, Differs, Event, Exit,
+    Gone, Instant, Junk, LeaseEnded, LeaseOpened, ListChanged, Lost, OpeningSilent, Origin, Part,
+    Pipe, PipeEnd, ProbesUnanswered, RecordingHurt, Relation, Renewal, Renewing, Replayed, Rung,
+    Seen, Signal, Standing, Start, StartFailed, Status, StderrDropped, Suspect, Suspects,
+    Suspicion, Sweep, Target, Teardown, Traced, Usage, VERSION, Waiting, What,
 };
 use mainstay_core::frames::{Kind, Side};
 use mainstay_core::ids::{Identity, LinkId};
@@ -251,6 +251,21 @@ pub fn all() -> Vec<What> {
             path: "/home/ann/frames.jsonl".into(),
             why: "No space left on device".into(),
             lost: 12,
+        }),
+        What::SignalTraced(Traced {
+            number: 9,
+            code: 0,
+            to: Target::Server,
+            pid: 4711,
+            start: Some(1_234_567),
+            generation: Some(1),
+            result: Delivery::Delivered,
+            sender: 5000,
+            comm: Some("pkill".into()),
+            sender_start: Some(1_234_999),
+            uid: Some(1000),
+            exe: Some("/usr/bin/pkill".into()),
+            cmdline: vec!["pkill".into(), "-9".into(), "node".into()],
         }),
     ]
 }

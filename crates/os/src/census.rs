@@ -203,6 +203,19 @@ pub fn cmdline(pid: i32) -> Vec<String> {
         .collect()
 }
 
+/// Whether a process is a fork of its parent that has not run a program of its own yet.
+pub fn forked_only(pid: i32) -> bool {
+    const PF_FORKNOEXEC: u64 = 0x40;
+    crate::ended::field(pid, 9).is_some_and(|flags| flags & PF_FORKNOEXEC != 0)
+}
+
+/// The process that a thread belongs to; a process's own pid is its first thread's.
+pub fn process_of(thread: i32) -> Option<i32> {
+    let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
 /// The uid that owns a process.
 pub fn uid(pid: i32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;

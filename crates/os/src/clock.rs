@@ -21,6 +21,12 @@ pub fn wall_ms() -> u64 {
     time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
 }
 
+/// Processor time that this process has used, in microseconds.
+pub fn used_us() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
 /// Ticks, the unit of times in `/proc/PID/stat`, as milliseconds.
 pub fn ticks_ms(ticks: u64) -> u64 {
     // SAFETY: sysconf takes no pointers.

@@ -72,7 +72,7 @@ fn leaving(who: Identity) -> bool {
 }
 
 /// A field of `/proc/PID/stat` by its number in proc(5).
-fn field(pid: i32, number: usize) -> Option<u64> {
+pub(crate) fn field(pid: i32, number: usize) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let close = text.iter().rposition(|&b| b == b')')?;
     let rest = std::str::from_utf8(&text[close + 1..]).ok()?;

@@ -65,7 +65,7 @@ fn holds(pid: i32, wanted: &Wanted) -> bool {
 }
 
 /// The inode of the socket at the other end of a Unix socket pair; `None` if nobody has it any more.
-fn peer(inode: u32) -> io::Result<Option<u32>> {
+pub(crate) fn peer(inode: u32) -> io::Result<Option<u32>> {
     const SOCK_DIAG_BY_FAMILY: u16 = 20;
     const UDIAG_SHOW_PEER: u32 = 4;
     const UNIX_DIAG_PEER: u16 = 2;

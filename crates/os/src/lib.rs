@@ -7,10 +7,12 @@
 //! again; a child never inherits a descriptor, signal mask or signal disposition of ours.
 
 pub mod adopter;
+pub mod assume;
 pub mod cap;
 pub mod census;
 pub mod channel;
 pub mod clock;
+pub mod connector;
 pub mod dbus;
 pub mod ended;
 pub mod guard;
@@ -25,8 +27,10 @@ pub mod sender;
 pub mod shim;
 pub mod signals;
 pub mod spawn;
+pub mod stdio;
 pub mod sweep;
 pub mod tier;
 pub mod title;
+pub mod tracefs;
 pub mod tree;
 pub mod watch_files;

@@ -14,6 +14,8 @@ pub mod run_options;
 pub mod stop;
 pub mod tap;
 pub mod timeline;
+pub mod trace_signals;
+pub mod watch;
 pub mod whom;
 pub mod why;
 
@@ -92,6 +94,10 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
     Lease(lease::Verb),
     /// Show the messages between a running server and its client, as they pass
     Tap(tap::Options),
+    /// Show servers that come and go, with their exit status, whoever started them
+    Watch(watch::Options),
+    /// Show who sends which signal to whom (needs root)
+    TraceSignals(trace_signals::Options),
     /// Check this machine: containment, paths, config, leftovers
     Doctor(doctor::Options),
     /// Forget what was remembered of servers' openings and lists
@@ -115,6 +121,8 @@ impl Verb {
             Self::Why(options) => why::why(&options),
             Self::Lease(verb) => lease::lease(&verb),
             Self::Tap(options) => tap::tap(&options),
+            Self::Watch(options) => watch::watch(&options),
+            Self::TraceSignals(options) => trace_signals::trace_signals(&options),
             Self::Doctor(options) => doctor::doctor(&options),
             Self::Forget(options) => forget::forget(&options),
             Self::Demo(options) => demo::demo(&options),

@@ -56,6 +56,15 @@ impl Ledger {
         }
     }
 
+    /// The ledger below these paths, whose directories are there: for somebody who writes beside its owner.
+    pub fn beside(paths: &Paths) -> Self {
+        Self {
+            directory: paths.events(),
+            open: None,
+            trouble: Trouble::None,
+        }
+    }
+
     /// Writes an event that happens now.
     pub fn record(&mut self, id: LinkId, server: &str, what: What) {
         self.append(&stamp(id, server, what));

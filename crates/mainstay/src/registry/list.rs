@@ -97,7 +97,7 @@ fn lock(path: &Path, how: FlockOperation) -> io::Result<Option<File>> {
 }
 
 /// The card with its members.
-pub(super) fn read_card(path: &Path) -> Option<Card> {
+pub(crate) fn read_card(path: &Path) -> Option<Card> {
     let mut card: Card = read(&path.join(CARD))?;
     if let Some(members) = read::<Vec<Identity>>(&path.join(MEMBERS)) {
         card.members = members;

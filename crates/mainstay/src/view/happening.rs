@@ -2,7 +2,7 @@
 
 use mainstay_core::event::{
     Detached, Event, Exit, Junk, LeaseOpened, Lost, Origin, Part, Renewing, Replayed, Seen, Signal,
-    Start, StartFailed, Status, Suspect, Suspects, Sweep, Teardown, What, signal_word,
+    Start, StartFailed, Status, Suspect, Suspects, Sweep, Teardown, Traced, What, signal_word,
 };
 
 use super::measure::{fine, memory, one_line};
@@ -76,6 +76,7 @@ fn told(what: &What) -> Told {
         What::Teardown(teardown) => told_teardown(teardown),
         What::Sweep(sweep) => told_sweep(sweep),
         What::Signal(signal) => told_signal(signal),
+        What::SignalTraced(traced) => told_traced(traced),
         What::Gone(gone) => {
             let status = gone
                 .status
@@ -226,7 +227,8 @@ fn told_of_life(what: &What) -> Told {
         | What::OpeningSilent(_)
         | What::Suspects(_)
         | What::PipeEnd(_)
-        | What::RecordingHurt(_) => (Tone::Plain, String::new()),
+        | What::RecordingHurt(_)
+        | What::SignalTraced(_) => (Tone::Plain, String::new()),
     };
     (tone, text, Vec::new())
 }
@@ -362,6 +364,26 @@ fn told_sweep(sweep: &Sweep) -> Told {
 }
 
 /// Who sent it, by the table in which the kernel tells it; below it, what was seen of the sender.
+fn told_traced(traced: &Traced) -> Told {
+    let number = traced.number;
+    let signal = signal_word(number).map_or_else(|| format!("signal {number}"), Into::into);
+    let by = match &traced.comm {
+        _ if traced.by_kernel() => "the kernel".into(),
+        Some(comm) => format!("{} ({})", one_line(comm, 40), traced.sender),
+        None => format!("pid {}", traced.sender),
+    };
+    let text = format!(
+        "{signal} from {by} to {} ({}), {}",
+        traced.to, traced.pid, traced.result
+    );
+    let details = if traced.cmdline.is_empty() {
+        Vec::new()
+    } else {
+        vec![one_line(&traced.cmdline.join(" "), DETAIL_CHARS)]
+    };
+    (Tone::Warn, text, details)
+}
+
 fn told_signal(signal: &Signal) -> Told {
     let word = match signal_word(signal.number) {
         Some(word) => word.into(),

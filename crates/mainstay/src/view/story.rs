@@ -3,7 +3,7 @@
 //! It is made of events alone, so that the same story is told at any time later.
 
 use mainstay_core::event::{
-    Cause, Event, Exit, Relation, Renewing, Seen, Standing, Status, What, signal_word,
+    Cause, Event, Exit, Relation, Renewing, Seen, Standing, Status, Target, What, signal_word,
 };
 use mainstay_core::ids::LinkId;
 use mainstay_core::verdict::{self, By, Fact, Rule, Sure, Verdict};
@@ -148,7 +148,9 @@ impl Teller<'_> {
             | Rule::SignalFromOutside
             | Rule::ShimKilled
             | Rule::ServerKilled
-            | Rule::OutOfMemory => true,
+            | Rule::OutOfMemory
+            | Rule::TracedSignal
+            | Rule::TracedKernel => true,
             Rule::ClientClosed
             | Rule::ClientEnded
             | Rule::ClientDeaf
@@ -179,34 +181,7 @@ impl Teller<'_> {
 
     /// How the link stood when the first thing happened that led to the death.
     fn standing(&self) -> Option<&Standing> {
-        self.evidence.iter().find_map(|event| match &event.what {
-            What::Signal(signal) => signal.standing.as_ref(),
-            What::Gone(gone) => gone.standing.as_ref(),
-            What::Exit(exit) => exit.standing.as_ref(),
-            What::Start(_)
-            | What::StartFailed(_)
-            | What::Teardown(_)
-            | What::Sweep(_)
-            | What::GuardLost(_)
-            | What::KeeperLost(_)
-            | What::ClientMoved(_)
-            | What::Junk(_)
-            | What::StderrDropped(_)
-            | What::OpeningSilent(_)
-            | What::Renewal(_)
-            | What::Replayed(_)
-            | What::Differs(_)
-            | What::Abandoned(_)
-            | What::ListChanged(_)
-            | What::Instant(_)
-            | What::ProbesUnanswered(_)
-            | What::CallDeadline(_)
-            | What::LeaseOpened(_)
-            | What::LeaseEnded(_)
-            | What::Suspects(_)
-            | What::PipeEnd(_)
-            | What::RecordingHurt(_) => None,
-        })
+        self.evidence.iter().find_map(|event| event.what.standing())
     }
 
     /// What happened to the server, up to "so long after its start".
@@ -253,6 +228,7 @@ impl Teller<'_> {
             Rule::ServerKilled => {
                 format!("was killed by another process ({signal}, sender unknown)")
             }
+            Rule::TracedSignal | Rule::TracedKernel => self.traced(&signal),
             Rule::ShimKilledWithClient => format!(
                 "was ended because the shim was killed together with {} ({signal}, {sure})",
                 self.client("")
@@ -333,6 +309,48 @@ impl Teller<'_> {
             (None, _) => format!(
                 "was ended by pid {pid} of uid {uid}, which had ended before it could be seen ({signal}, {sure})"
             ),
+        }
+    }
+
+    /// A signal that was seen while it was sent: by whom, and to whom of the link.
+    fn traced(&self, signal: &str) -> String {
+        let sure = self.verdict.sure;
+        let more = format!(", {signal}, {sure}");
+        let by = match &self.verdict.by {
+            By::Process { pid, comm, .. } => {
+                let name = comm.as_ref().map_or_else(
+                    || "a process that the kernel has no name for".into(),
+                    |comm| one_line(comm, 40),
+                );
+                format!("{name} (pid {pid}{more})")
+            }
+            By::Kernel => format!("the kernel itself ({signal}, {sure})"),
+            By::Client(_)
+            | By::Terminal
+            | By::Outside
+            | By::Server
+            | By::User
+            | By::Mainstay
+            | By::Nobody => self.client(&more),
+        };
+        let to = self.evidence.iter().find_map(|event| {
+            if let What::SignalTraced(traced) = &event.what {
+                return Some(traced.to);
+            }
+            None
+        });
+        let ended = self.status().map(|status| match status {
+            Status::Signal { .. } => "killed",
+            Status::Code(_) => "ended",
+        });
+        match to {
+            Some(Target::Shim) => format!(
+                "was ended because {by} killed the shim, the process that the client had started"
+            ),
+            Some(Target::Keeper) => format!("was ended because {by} killed mainstay's keeper"),
+            Some(Target::Server | Target::Tree | Target::Guard | Target::Client) | None => {
+                format!("was {} by {by}", ended.unwrap_or("ended"))
+            }
         }
     }
 
@@ -472,7 +490,8 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
             | What::LeaseEnded(_)
             | What::Suspects(_)
             | What::PipeEnd(_)
-            | What::RecordingHurt(_) => {}
+            | What::RecordingHurt(_)
+            | What::SignalTraced(_) => {}
         }
     }
     let again = rest

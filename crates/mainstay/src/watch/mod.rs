@@ -1,0 +1,469 @@
+//! Servers that come and go, whoever started them: what `mainstay watch` does.
+//!
+//! The kernel wakes us: a pidfd when a server that we know has ended, the proc connector when somebody runs a new
+//! program. A slow scan of the process table is the truth behind both; where the connector is not to be had, a quick
+//! look at the list of pids takes its place. Nobody is ever signalled.
+
+pub mod book;
+pub mod clients;
+pub mod end;
+pub mod launcher;
+pub mod line;
+pub mod look;
+pub mod wake;
+pub mod whom;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
+
+use mainstay_core::event::Status;
+use mainstay_core::ids::Identity;
+use mainstay_os::connector::Told;
+use mainstay_os::identity::Handle;
+use mainstay_os::{census, clock};
+
+use crate::exit::Exit;
+use crate::ledger::time;
+use crate::paths::Paths;
+use crate::report::{Report, plain, talk};
+use crate::view::printer::{Printer, Reader};
+use book::{Book, Tell};
+use clients::Clients;
+use end::{Known, Leaving};
+use line::{Happened, Line};
+use look::{Candidate, Found, Look};
+use wake::{Alarm, Wakes};
+use whom::Whom;
+
+/// How often the whole process table is looked at.
+const SCAN_MS: u64 = 30_000;
+/// How often the list of pids is looked at where the connector is not to be had.
+const LIST_MS: u64 = 1_000;
+/// At least this long between two looks, however many programs are started.
+const LOOK_MS: u64 = 20;
+/// A fork that has not run its program yet is looked at again this often, so many times.
+const FORK_TRIES: u32 = 100;
+/// After the end of its client a server is given this long before it is told as left.
+const LEFT_MS: u64 = 5_000;
+/// Ends by the connector's word that are remembered.
+const EXITS_KEPT: usize = 8_192;
+
+/// What is to be watched.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Whose servers.
+    pub whom: Whom,
+    /// For how long.
+    pub until: Until,
+    /// Whether the connector may be used.
+    pub connector: bool,
+    /// One JSON object per line.
+    pub json: bool,
+    /// Tell at the end what the watching itself has cost.
+    pub stats: bool,
+}
+
+/// How long is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Only who is there now.
+    Once,
+    /// So many milliseconds.
+    After(u64),
+    /// Until it is interrupted, or the one client has ended.
+    Stopped,
+}
+
+/// Watches.
+pub fn watch(wanted: &Wanted) -> Result<Exit, Report> {
+    let mut watch = Watch::begin(wanted)?;
+    let exit = watch.run()?;
+    if wanted.stats {
+        watch.tell_stats();
+    }
+    Ok(exit)
+}
+
+struct Watch<'a> {
+    wanted: &'a Wanted,
+    paths: Paths,
+    printer: Printer,
+    wakes: Wakes,
+    book: Book,
+    clients: Clients,
+    leaving: Vec<Leaving>,
+    /// How others ended, by the connector's word.
+    exits: HashMap<i32, Status>,
+    /// Who is to be looked at next.
+    due: BTreeSet<i32>,
+    /// Forks that have not run their program yet, and how often they were looked at.
+    forks: BTreeMap<i32, u32>,
+    /// Pids of the last list.
+    listed: HashSet<i32>,
+    scan_at: u64,
+    list_at: u64,
+    look_at: u64,
+    begun_ms: u64,
+    looks: u64,
+    scans: u64,
+    left: bool,
+    reader: Reader,
+}
+
+impl<'a> Watch<'a> {
+    fn begin(wanted: &'a Wanted) -> Result<Self, Report> {
+        let wakes = Wakes::open(wanted.connector).map_err(failed)?;
+        if let Some(why) = wakes.no_connector.as_ref().filter(|_| wanted.connector) {
+            talk(&format!(
+                "note: the kernel does not tell us of new processes ({why}): looking every {} s instead\n",
+                LIST_MS / 1_000
+            ));
+        }
+        let now = now_ms();
+        let mut watch = Self {
+            wanted,
+            paths: Paths::find()?,
+            printer: Printer::new(),
+            wakes,
+            book: Book::default(),
+            clients: Clients::default(),
+            leaving: Vec::new(),
+            exits: HashMap::new(),
+            due: BTreeSet::new(),
+            forks: BTreeMap::new(),
+            listed: HashSet::new(),
+            scan_at: now,
+            list_at: now,
+            look_at: now,
+            begun_ms: now,
+            looks: 0,
+            scans: 0,
+            left: false,
+            reader: Reader::There,
+        };
+        watch.wakes.hear_reader(&watch.printer);
+        if let Whom::Process(client) = &wanted.whom {
+            watch.clients.watch(*client, &mut watch.wakes);
+        }
+        Ok(watch)
+    }
+
+    fn run(&mut self) -> Result<Exit, Report> {
+        let (once, end) = match self.wanted.until {
+            Until::Once => (true, None),
+            Until::After(ms) => (false, Some(self.begun_ms + ms)),
+            Until::Stopped => (false, None),
+        };
+        loop {
+            let now = now_ms();
+            self.work(now).map_err(failed)?;
+            self.tell_due(now, once)?;
+            self.settle_leaving(now)?;
+            let over = once || end.is_some_and(|end| now >= end) || self.done(now)?;
+            if over || self.reader == Reader::Gone {
+                return Ok(if self.left { Exit::Unhealthy } else { Exit::Ok });
+            }
+            let alarms = self.wakes.wait(self.next(end).saturating_sub(now_ms()));
+            for alarm in alarms.map_err(failed)? {
+                match alarm {
+                    Alarm::Stop | Alarm::ReaderGone => return Ok(Exit::Ok),
+                    Alarm::Told(told) => self.hear(&told),
+                    Alarm::Ended(who) => self.ended(who)?,
+                    Alarm::ClientEnded(who) => self.client_ended(who)?,
+                }
+            }
+        }
+    }
+
+    /// When there is something to do without anybody's word.
+    fn next(&self, end: Option<u64>) -> u64 {
+        let mut next = self.scan_at;
+        if self.wakes.no_connector.is_some() {
+            next = next.min(self.list_at);
+        }
+        if !self.due.is_empty() || !self.forks.is_empty() {
+            next = next.min(self.look_at);
+        }
+        let others = [
+            end,
+            self.book.wake_ms(),
+            self.leaving.iter().map(|leaving| leaving.again_ms).min(),
+            self.clients.left_at(LEFT_MS),
+        ];
+        others.into_iter().flatten().fold(next, u64::min)
+    }
+
+    fn hear(&mut self, told: &[Told]) {
+        for told in told {
+            match *told {
+                Told::Exec(pid) => {
+                    self.exits.remove(&pid);
+                    self.due.insert(pid);
+                }
+                Told::Exit { pid, status } => {
+                    if self.exits.len() >= EXITS_KEPT {
+                        self.exits.clear();
+                    }
+                    self.exits.insert(pid, status);
+                    self.due.remove(&pid);
+                    self.forks.remove(&pid);
+                }
+                Told::Overrun => self.scan_at = 0,
+            }
+        }
+    }
+
+    /// Looks at whoever is to be looked at by now.
+    fn work(&mut self, now: u64) -> io::Result<()> {
+        let mut all = false;
+        if now >= self.scan_at || (self.wakes.no_connector.is_some() && now >= self.list_at) {
+            let pids = census::pids()?;
+            all = now >= self.scan_at;
+            if all {
+                self.scans += 1;
+                self.scan_at = now + SCAN_MS;
+                self.due.extend(pids.iter().copied());
+            } else {
+                let new = pids.iter().filter(|pid| !self.listed.contains(pid));
+                self.due.extend(new.copied());
+                // Whoever is not clear yet may have run another program meanwhile.
+                self.due.extend(self.book.unclear().map(|who| who.pid));
+            }
+            self.list_at = now + LIST_MS;
+            self.listed = pids.into_iter().collect();
+            self.forget_unheard();
+        }
+        if !all && now < self.look_at {
+            return Ok(());
+        }
+        if self.due.is_empty() && self.forks.is_empty() {
+            return Ok(());
+        }
+        self.look_at = now + LOOK_MS;
+        self.look(now);
+        Ok(())
+    }
+
+    /// Servers without a pidfd are missed by the list alone.
+    fn forget_unheard(&mut self) {
+        let gone: Vec<Identity> = self
+            .book
+            .everybody()
+            .filter(|who| !self.wakes.hears(*who) && !self.listed.contains(&who.pid))
+            .collect();
+        for who in gone {
+            self.leave(who, None);
+        }
+    }
+
+    fn look(&mut self, now: u64) {
+        self.looks += 1;
+        let mut due = std::mem::take(&mut self.due);
+        let forks = std::mem::take(&mut self.forks);
+        due.extend(forks.keys().copied());
+        due.remove(&(std::process::id() as i32));
+        let wanted = self.wanted;
+        let paths = self.paths.clone();
+        let mut look = Look::new(&wanted.whom, &paths);
+        for pid in due {
+            match look.at(pid) {
+                Found::Server(seen) => self.see(*seen, now),
+                Found::Later => {
+                    let tries = forks.get(&pid).copied().unwrap_or(0) + 1;
+                    if tries < FORK_TRIES {
+                        self.forks.insert(pid, tries);
+                    }
+                }
+                Found::Nobody => {}
+            }
+        }
+    }
+
+    fn see(&mut self, seen: Candidate, now: u64) {
+        let who = seen.who;
+        if self.book.knows(who) || self.leaving.iter().any(|leaving| leaving.gone.who == who) {
+            if self.book.knows(who) {
+                self.book.see(seen, now);
+            }
+            return;
+        }
+        match Handle::open(who) {
+            Ok(handle) => {
+                // Without room for one more descriptor its end is seen by the scan.
+                self.wakes.watch(who, handle.into_fd());
+                self.book.see(seen, now);
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                self.book.see(seen, now);
+            }
+            // It has ended between the look and now; that it was there is told all the same.
+            Err(_) if launcher::launches(&seen.argv) || seen.forked_only => {}
+            Err(_) => {
+                self.book.see(seen, now);
+                self.leave(who, Some("it ended before it could be watched"));
+            }
+        }
+    }
+
+    /// Tells what has become clear.
+    fn tell_due(&mut self, now: u64, at_once: bool) -> Result<(), Report> {
+        let tells = self.book.decide(now, at_once);
+        self.tell(tells)
+    }
+
+    fn tell(&mut self, tells: Vec<Tell>) -> Result<(), Report> {
+        let mut lines = Vec::new();
+        for tell in tells {
+            let (what, who, from) = match tell {
+                Tell::New(who) => (Happened::New, who, None),
+                Tell::Moved { from, to } => (Happened::Moved, to, Some(from)),
+                Tell::Gone(..) => continue,
+            };
+            let Some((seen, launchers)) = self.book.find(who) else {
+                continue;
+            };
+            let age = age_ms(who);
+            let mut line = Line::of(what, now_text(), seen, &launchers, age);
+            line.from = from;
+            lines.push(line);
+        }
+        // Several at once are told in the order in which they were started.
+        lines.sort_by_key(|line| (line.who.start, line.who.pid));
+        for line in lines {
+            self.say(&line)?;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, line: &Line) -> Result<(), Report> {
+        let reader = if self.wanted.json {
+            self.printer.json_line(line)?
+        } else {
+            let colour = self.printer.colour();
+            self.printer.text(&line.render(colour))?
+        };
+        self.reader = reader;
+        Ok(())
+    }
+
+    fn ended(&mut self, who: Identity) -> Result<(), Report> {
+        // Whoever has come and gone within one moment is told to have come first.
+        self.tell_due(now_ms(), false)?;
+        self.leave(who, None);
+        Ok(())
+    }
+
+    /// Somebody of the book has ended: how, and by whom, may take a moment to be known.
+    fn leave(&mut self, who: Identity, unwatched: Option<&'static str>) {
+        if unwatched.is_some() {
+            // It must be told to have come before it is told to be gone.
+            let tells = self.book.decide(u64::MAX - book::SETTLE_MS, false);
+            self.tell(tells).ok();
+        }
+        let fd = self.wakes.forget(who);
+        for tell in self.book.ended(who) {
+            match tell {
+                Tell::Gone(gone, launchers) => {
+                    let exit = self.exits.get(&who.pid).copied();
+                    let known = Known {
+                        fd: fd.as_ref().and_then(|fd| fd.try_clone().ok()),
+                        exit,
+                        unwatched,
+                    };
+                    self.leaving
+                        .push(Leaving::new(gone, launchers, known, now_ms()));
+                }
+                Tell::New(_) | Tell::Moved { .. } => {
+                    self.tell(vec![tell]).ok();
+                }
+            }
+        }
+    }
+
+    /// Tells of those who have gone as soon as it is known how.
+    fn settle_leaving(&mut self, now: u64) -> Result<(), Report> {
+        let mut waiting = Vec::new();
+        let mut lines = Vec::new();
+        for mut leaving in std::mem::take(&mut self.leaving) {
+            match leaving.settle(&self.paths, &self.exits, now) {
+                Some(line) => lines.push(line),
+                None => waiting.push(leaving),
+            }
+        }
+        self.leaving = waiting;
+        lines.sort_by_key(|line| (line.who.start, line.who.pid));
+        for line in lines {
+            self.say(&line)?;
+        }
+        Ok(())
+    }
+
+    fn client_ended(&mut self, who: Identity) -> Result<(), Report> {
+        if let Some(line) = self.clients.ended(who, &mut self.wakes) {
+            self.say(&line)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the one client is gone and there is nothing more to wait for.
+    fn done(&mut self, now: u64) -> Result<bool, Report> {
+        let Some(left_at) = self.clients.left_at(LEFT_MS) else {
+            return Ok(false);
+        };
+        let left: Vec<Identity> = self.book.told().collect();
+        if left.is_empty() {
+            return Ok(self.leaving.is_empty());
+        }
+        if now < left_at {
+            return Ok(false);
+        }
+        for who in left {
+            if let Some((seen, launchers)) = self.book.find(who) {
+                let line = Line::of(Happened::Left, now_text(), seen, &launchers, age_ms(who));
+                self.say(&line)?;
+            }
+        }
+        self.left = true;
+        Ok(true)
+    }
+
+    fn tell_stats(&self) {
+        let ran = now_ms().saturating_sub(self.begun_ms).max(1);
+        let cpu = clock::used_us();
+        let connector = match &self.wakes.no_connector {
+            None => "connector".into(),
+            Some(why) => format!("no connector ({why})"),
+        };
+        talk(&format!(
+            "stats: {ran} ms, {} us of processor time ({}.{:03} % of a core), {} processes on the machine, {} watched, {} looks, {} scans, {connector}\n",
+            cpu,
+            cpu / ran / 10,
+            cpu * 100 / ran % 1_000,
+            self.listed.len(),
+            self.book.everybody().count(),
+            self.looks,
+            self.scans,
+        ));
+    }
+}
+
+fn now_ms() -> u64 {
+    clock::now().0 / 1_000_000
+}
+
+fn now_text() -> String {
+    time::rfc3339(clock::wall_ms())
+}
+
+/// How long a process has lived, if it still does.
+fn age_ms(who: Identity) -> u64 {
+    clock::since_boot_ms().saturating_sub(clock::ticks_ms(who.start))
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is used as a function of errors"
+)]
+fn failed(error: io::Error) -> Report {
+    Report::new(Exit::Failed, "cannot watch processes").because(plain(&error))
+}

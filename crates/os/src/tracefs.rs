@@ -1,0 +1,417 @@
+//! Who sends which signal to whom: the kernel's tracepoint `signal_generate`, in a trace instance of our own.
+//!
+//! The instance has its own buffer, filter and clock; the machine's own buffer and settings are never touched. It carries
+//! our identity in its name and is removed when we close it, by a child of ours that waits for our death, or, should
+//! both have been killed, by the next one that is opened. The kernel names threads, not processes: who they belong to is
+//! for the caller to find out. Root only.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use mainstay_core::clock::Moment;
+use mainstay_core::ids::Identity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::{identity, role, title};
+
+/// Where tracefs is, on a machine with a usual mount.
+pub const MOUNT: &str = "/sys/kernel/tracing";
+/// Where it was on older ones.
+const OLD_MOUNT: &str = "/sys/kernel/debug/tracing";
+/// The beginning of our instances' names.
+const PREFIX: &str = "mainstay-signals-";
+/// The inode of the first pid namespace, in which the kernel tells pids here.
+const FIRST_PIDNS: u64 = 0xEFFF_FFFC;
+/// Room per processor: more than ten thousand signals.
+const BUFFER_KIB: &str = "1024";
+/// How often, and how long, a removal is tried while a dying owner still holds its files.
+const REMOVE_TRIES: u32 = 100;
+const REMOVE_WAIT_NS: i64 = 20_000_000;
+/// The longest line that can be one of ours.
+const LINE_BYTES: usize = 4096;
+
+/// A signal, as the kernel saw it being sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// When.
+    pub at: Moment,
+    /// The thread that sent it, or that ran while the kernel itself did.
+    pub sender: i32,
+    /// That thread's short name, if the kernel still knew it.
+    pub sender_comm: Option<String>,
+    /// Which signal.
+    pub number: i32,
+    /// `si_code`: 0 by `kill`, above 0 by the kernel.
+    pub code: i32,
+    /// The thread that it was for.
+    pub victim: i32,
+    /// That thread's short name.
+    pub victim_comm: String,
+    /// What became of it: 0 delivered, 1 ignored, 2 already pending, 3 and 4 the queue was full.
+    pub result: i32,
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A signal.
+    Sent(Sent),
+    /// So many signals were lost because they came faster than they were read.
+    Lost(u64),
+}
+
+/// Why signals cannot be traced.
+#[derive(Debug)]
+pub enum NoTrace {
+    /// Only root may.
+    NotRoot,
+    /// In a container the kernel's pids mean others.
+    Container,
+    /// The kernel has no trace file system, or not that tracepoint.
+    NotThere,
+    /// The trace file system is not mounted and cannot be.
+    NotMounted(io::Error),
+    /// This step failed.
+    Refused {
+        /// Which.
+        step: &'static str,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// An open trace.
+#[derive(Debug)]
+pub struct Tracer {
+    instance: PathBuf,
+    pipe: Option<File>,
+    pending: Vec<u8>,
+    /// Closed when we die, which the remover hears.
+    lifeline: Option<OwnedFd>,
+    remover: i32,
+}
+
+impl Tracer {
+    /// Begins to trace these signals. Only while this process has one thread: it forks.
+    pub fn open(signals: &[i32]) -> Result<Self, NoTrace> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(NoTrace::NotRoot);
+        }
+        let refused = |step| move |error| NoTrace::Refused { step, error };
+        let realm = identity::realm().map_err(refused("read /proc"))?;
+        if realm.pidns != FIRST_PIDNS {
+            return Err(NoTrace::Container);
+        }
+        let root = find()?;
+        let instances = root.join("instances");
+        sweep(&instances, realm.pidns);
+        let me = identity::me().map_err(refused("read /proc"))?;
+        let instance = instances.join(name(realm.pidns, me));
+        // The remover is there before the instance: no death in between leaves anything.
+        let (lifeline, remover) = guarded(&instance).map_err(refused("fork"))?;
+        let mut tracer = Self {
+            instance,
+            pipe: None,
+            pending: Vec::new(),
+            lifeline: Some(lifeline),
+            remover,
+        };
+        // From here on dropping the value takes everything back.
+        match fs::create_dir(&tracer.instance) {
+            Ok(()) => {}
+            // A trace that this very process has left: it forked from one.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(refused("make an instance")(error)),
+        }
+        tracer.set_up(signals)?;
+        Ok(tracer)
+    }
+
+    fn set_up(&mut self, signals: &[i32]) -> Result<(), NoTrace> {
+        let event = Path::new("events/signal/signal_generate");
+        let filter: Vec<String> = signals.iter().map(|n| format!("sig == {n}")).collect();
+        for (step, file, text) in [
+            ("choose a clock", Path::new("trace_clock"), "mono"),
+            ("size the buffer", Path::new("buffer_size_kb"), BUFFER_KIB),
+            ("filter", &event.join("filter"), &filter.join(" || ")),
+        ] {
+            self.write(file, text)
+                .map_err(|error| NoTrace::Refused { step, error })?;
+        }
+        // Else the kernel would wake us when the buffer is half full. Older kernels wake us at once and have no such file.
+        self.write(Path::new("buffer_percent"), "0").ok();
+        let pipe = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(self.instance.join("trace_pipe"))
+            .map_err(|error| NoTrace::Refused {
+                step: "open the trace",
+                error,
+            })?;
+        self.pipe = Some(pipe);
+        self.write(&event.join("enable"), "1")
+            .map_err(|error| NoTrace::Refused {
+                step: "enable the tracepoint",
+                error,
+            })
+    }
+
+    fn write(&self, file: &Path, text: &str) -> io::Result<()> {
+        fs::write(self.instance.join(file), text)
+    }
+
+    /// Everything that was sent since the last call.
+    pub fn read(&mut self, into: &mut Vec<Heard>) -> io::Result<()> {
+        let Some(pipe) = &mut self.pipe else {
+            return Ok(());
+        };
+        let mut bytes = [0u8; 8192];
+        loop {
+            match pipe.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(len) => self.pending.extend_from_slice(&bytes[..len]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut done = 0;
+        while let Some(len) = self.pending[done..].iter().position(|&b| b == b'\n') {
+            into.extend(parse(&self.pending[done..done + len]));
+            done += len + 1;
+        }
+        self.pending.drain(..done);
+        if self.pending.len() > LINE_BYTES {
+            self.pending.clear();
+        }
+        Ok(())
+    }
+
+    /// Where the instance is.
+    pub fn instance(&self) -> &Path {
+        &self.instance
+    }
+}
+
+impl AsFd for Tracer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.pipe {
+            Some(pipe) => pipe.as_fd(),
+            // Only between making and setting up, where nobody can ask.
+            None => role::standard(0),
+        }
+    }
+}
+
+impl Drop for Tracer {
+    /// All of it is synchronous, and where it fails the remover and the next tracer try again.
+    fn drop(&mut self) {
+        self.pipe = None;
+        fs::remove_dir(&self.instance).ok();
+        self.lifeline = None;
+        role::wait(self.remover).ok();
+    }
+}
+
+/// The directory of the trace file system; mounted for us alone where nobody has.
+fn find() -> Result<PathBuf, NoTrace> {
+    let has = |root: &Path| root.join("events/signal/signal_generate/enable").exists();
+    for root in [MOUNT, OLD_MOUNT] {
+        if has(Path::new(root)) {
+            return Ok(root.into());
+        }
+    }
+    if !Path::new(MOUNT).is_dir() {
+        return Err(NoTrace::NotThere);
+    }
+    mount().map_err(NoTrace::NotMounted)?;
+    if has(Path::new(MOUNT)) {
+        return Ok(MOUNT.into());
+    }
+    Err(NoTrace::NotThere)
+}
+
+/// Mounts it in a mount namespace of our own: nobody else sees it, and it goes with us.
+fn mount() -> io::Result<()> {
+    let checked = |done: libc::c_int| match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: plain integers, and pointers to constant NUL-terminated strings or null where the calls allow it.
+    unsafe {
+        checked(libc::unshare(libc::CLONE_NEWNS))?;
+        let none = c"none".as_ptr();
+        let null = std::ptr::null();
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        checked(libc::mount(none, c"/".as_ptr(), null, private, null.cast()))?;
+        let (at, kind) = (c"/sys/kernel/tracing".as_ptr(), c"tracefs".as_ptr());
+        checked(libc::mount(none, at, kind, 0, null.cast()))
+    }
+}
+
+/// Starts a child that removes the instance when we are gone.
+fn guarded(instance: &Path) -> io::Result<(OwnedFd, i32)> {
+    let (heard, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
+    let child = role::start(|| {
+        role::own_session();
+        title::set("mainstay-trace");
+        role::release_stdio();
+        role::close_all_but(&mut [heard.as_raw_fd()]);
+        wait_closed(&heard);
+        remove(instance);
+        0
+    })?;
+    Ok((lifeline, child))
+}
+
+fn wait_closed(heard: &OwnedFd) {
+    loop {
+        let mut fds = [PollFd::new(heard, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// Removes an instance, again and again while somebody who is just dying holds a file in it.
+fn remove(instance: &Path) {
+    for _ in 0..REMOVE_TRIES {
+        match fs::remove_dir(instance) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                let wait = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: REMOVE_WAIT_NS,
+                };
+                poll(&mut [], Some(&wait)).ok();
+            }
+            Ok(()) | Err(_) => return,
+        }
+    }
+}
+
+fn name(pidns: u64, owner: Identity) -> String {
+    format!("{PREFIX}{pidns}-{}-{}", owner.pid, owner.start)
+}
+
+fn owner(name: &str, pidns: u64) -> Option<Identity> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    let (ns, pid, start) = (parts.next()?, parts.next()?, parts.next()?);
+    let rest = parts.next();
+    (rest.is_none() && ns.parse() == Ok(pidns)).then_some(Identity {
+        pid: pid.parse().ok()?,
+        start: start.parse().ok()?,
+    })
+}
+
+/// Removes the instances of dead owners.
+fn sweep(instances: &Path, pidns: u64) {
+    let Ok(entries) = fs::read_dir(instances) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let named = entry.file_name();
+        let owner = named.to_str().and_then(|name| owner(name, pidns));
+        if owner.is_some_and(|owner| !identity::alive(owner)) {
+            fs::remove_dir(entry.path()).ok();
+        }
+    }
+}
+
+/// One line of the trace. A short name may hold any byte, so the numbers are taken from both ends; whatever does not
+/// have them all is no line of the kernel's.
+fn parse(line: &[u8]) -> Option<Heard> {
+    let line = String::from_utf8_lossy(line);
+    if let Some((_, rest)) = line.split_once("[LOST ") {
+        return rest.split(' ').next()?.parse().ok().map(Heard::Lost);
+    }
+    let (head, rest) = line.split_once(": signal_generate: ")?;
+    let (numbers, rest) = rest.split_once(" comm=")?;
+    let mut numbers = numbers.split(' ');
+    let mut next = |name: &str| -> Option<i32> {
+        numbers
+            .next()?
+            .strip_prefix(name)?
+            .strip_prefix('=')?
+            .parse()
+            .ok()
+    };
+    let (number, _errno, code) = (next("sig")?, next("errno")?, next("code")?);
+    let (rest, result) = rest.rsplit_once(" res=")?;
+    let (rest, _group) = rest.rsplit_once(" grp=")?;
+    let (victim_comm, victim) = rest.rsplit_once(" pid=")?;
+    let (head, at) = head.rsplit_once(' ')?;
+    let (who, _cpu_and_flags) = head.rsplit_once(" [")?;
+    let (comm, sender) = who.trim().rsplit_once('-')?;
+    Some(Heard::Sent(Sent {
+        at: moment(at)?,
+        sender: sender.parse().ok()?,
+        sender_comm: (comm != "<...>" && !comm.is_empty()).then(|| comm.to_owned()),
+        number,
+        code,
+        victim: victim.parse().ok()?,
+        victim_comm: victim_comm.to_owned(),
+        result: result.trim().parse().ok()?,
+    }))
+}
+
+/// `23675.684681`: seconds with six places.
+fn moment(text: &str) -> Option<Moment> {
+    let (seconds, rest) = text.split_once('.')?;
+    let (seconds, micros): (u64, u64) = (seconds.parse().ok()?, rest.parse().ok()?);
+    (rest.len() == 6).then_some(Moment(seconds * 1_000_000_000 + micros * 1_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_odd_names_and_torn_ones() {
+        let line = b"         a-b [x]-10876   [000] d..1. 23675.684681: signal_generate: sig=15 errno=0 code=-6 comm=c pid=1 grp=0 pid=10880 grp=1 res=0";
+        let sent = Sent {
+            at: Moment(23_675_684_681_000),
+            sender: 10_876,
+            sender_comm: Some("a-b [x]".into()),
+            number: 15,
+            code: -6,
+            victim: 10_880,
+            victim_comm: "c pid=1 grp=0".into(),
+            result: 0,
+        };
+        assert_eq!(parse(line), Some(Heard::Sent(sent)));
+        let lost = b"CPU:1 [LOST 12 EVENTS]";
+        assert_eq!(parse(lost), Some(Heard::Lost(12)));
+        for len in 0..line.len() - 1 {
+            assert_eq!(parse(&line[..len]), None, "{len}");
+        }
+        for junk in [
+            &b""[..],
+            b"\xff\xfe",
+            b": signal_generate: sig=x comm= pid= res=",
+        ] {
+            assert_eq!(parse(junk), None);
+        }
+        // A name that the kernel has forgotten.
+        let line = b" <...>-7  [000] d..1. 1.000002: signal_generate: sig=9 errno=0 code=0 comm=x pid=8 grp=1 res=0";
+        let Some(Heard::Sent(sent)) = parse(line) else {
+            panic!("a line")
+        };
+        assert_eq!((sent.sender, sent.sender_comm), (7, None));
+    }
+
+    #[test]
+    fn an_instance_names_its_owner() {
+        let me = identity::me().unwrap();
+        let name = name(7, me);
+        assert_eq!(owner(&name, 7), Some(me));
+        assert_eq!(owner(&name, 8), None, "another namespace");
+        for name in ["bh", "mainstay-signals-7-1", "mainstay-signals-7-1-2-3"] {
+            assert_eq!(owner(name, 7), None, "{name}");
+        }
+    }
+}
