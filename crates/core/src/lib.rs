@@ -13,6 +13,7 @@ extern crate alloc;
 pub mod clock;
 pub mod event;
 pub mod frames;
+pub mod http;
 pub mod ids;
 pub mod lease;
 pub mod limits;

@@ -52,6 +52,7 @@ pub mod demo;
 #[doc(hidden)]
 pub mod exit;
 #[doc(hidden)]
+pub mod http;
 pub mod keeper;
 #[doc(hidden)]
 pub mod lease;
