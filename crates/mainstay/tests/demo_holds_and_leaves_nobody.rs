@@ -114,7 +114,7 @@ fn in_a_pipe_it_is_plain_and_fits() {
         "found: weather-mcp; install it",
         "WEATHER_API_KEY is not set",
         "after the session     5 of 5 left alive       0 left",
-        "`lease close` ended 5 processes",
+        "`mainstay lease close job-17` returned after ",
         "all 5 held in ",
     ] {
         assert!(text.contains(words), "`{words}` is missing:\n{text}");

@@ -64,14 +64,14 @@ fn processes_descriptors_and_directories() {
         assert_eq!(first.get_or_insert(now.clone()), &now);
         assert_eq!(now.1, [0; 0]);
         if number % 20 == 0 {
-            assert_eq!(left_on_disk(&stage), [String::new(); 0]);
+            assert_eq!(left_on_disk(&stage), [""; 0]);
         }
     }
     until("only the host is left", || {
         let others = stage.census.living();
         others.is_empty().then_some(())
     });
-    assert_eq!(left_on_disk(&stage), [String::new(); 0]);
+    assert_eq!(left_on_disk(&stage), [""; 0]);
     host.finish();
 }
 

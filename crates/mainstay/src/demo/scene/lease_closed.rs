@@ -126,7 +126,6 @@ impl Facts {
     fn lines(&self) -> Vec<Line> {
         let head = format!("{:<22}{:<24}{}", "", "started bare", "in a lease");
         let good = if self.held() { Tone::Good } else { Tone::Bad };
-        let ended: u32 = self.closed.servers.iter().map(|server| server.ended).sum();
         vec![
             Line::default(),
             Line::new(Tone::Strong, head),
@@ -137,7 +136,7 @@ impl Facts {
             Line::new(
                 Tone::Faint,
                 format!(
-                    "`lease close` ended {ended} processes and returned after {}.",
+                    "`mainstay lease close {LEASE}` returned after {}.",
                     fine(self.ms)
                 ),
             ),
