@@ -13,9 +13,10 @@ use mainstay_core::event::Status;
 pub enum Exit {
     /// All is well.
     Ok,
-    /// `doctor` found a problem, `stop` left somebody, `restart` was refused, or a scene of `demo` did not hold.
+    /// `doctor` found a problem, `stop` left somebody, `restart` was refused, `lease open` found an open one, or a
+    /// scene of `demo` did not hold.
     Unhealthy,
-    /// Nobody has that name or id, or no death is known to `why`.
+    /// Nobody has that name or id, no such lease is open, or no death is known to `why`.
     NotFound,
     /// The arguments are wrong.
     Usage,
@@ -94,8 +95,8 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "1",
-        commands: "demo, doctor, forget, restart, stop, why",
-        meaning: "a problem was found, nobody has that name or id, no death is known, somebody was left, a server was not restarted, or a scene did not hold",
+        commands: "demo, doctor, forget, lease, restart, stop, why",
+        meaning: "a problem was found, nobody has that name or id, a lease is not open or is another's, no death is known, somebody was left, a server was not restarted, or a scene did not hold",
     },
     Row {
         code: "2",
@@ -109,13 +110,13 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "75",
-        commands: "restart, stop",
+        commands: "lease, restart, stop",
         meaning: "a keeper does not answer",
     },
     Row {
         code: "125",
         commands: "all",
-        meaning: "mainstay itself failed; in `run` also for the state directory, the config file, or a required tier",
+        meaning: "mainstay itself failed; in `run` also for the state directory, the config file, a required tier, or a lease that is not open",
     },
     Row {
         code: "126",

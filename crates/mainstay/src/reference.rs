@@ -31,7 +31,13 @@ fn options_page() {
         if verb.is_hide_set() || verb.get_name() == "help" {
             continue;
         }
-        page += &verb_section(verb);
+        page += &verb_section(verb, "");
+        let name = format!("{} ", verb.get_name());
+        for below in verb.get_subcommands() {
+            if below.get_name() != "help" {
+                page += &verb_section(below, &name);
+            }
+        }
     }
     page += "\n## Limits\n\nEach is an option of `run` and, with `_` for `-`, a key of the config file.\n\n";
     page +=
@@ -214,15 +220,48 @@ fn fixed() -> Vec<(&'static str, String)> {
             "HTTP: silence after which the kernel asks whether the server is still there",
             time(limits::HTTP_ALIVE_MS),
         ),
+        (
+            "Name of a lease: letters, digits, `.`, `_`, `-`",
+            format!("{} at most", limits::LEASE_NAME_CHARS),
+        ),
+        (
+            "Time of a lease that was given neither a time nor an owner",
+            time(limits::LEASE_TTL_MS),
+        ),
+        (
+            "Time of a lease",
+            format!(
+                "{} to {}",
+                time(limits::LEASE_TTL_MIN_MS),
+                time(limits::LEASE_TTL_MAX_MS)
+            ),
+        ),
+        ("Leases at once", limits::LEASES_MAX.to_string()),
+        (
+            "Largest file of a lease that is read",
+            size(limits::LEASE_FILE_BYTES),
+        ),
+        (
+            "How often a keeper looks at its lease where the kernel tells nothing",
+            time(limits::LEASE_LOOK_MS),
+        ),
+        (
+            "Time somebody who is renewing a lease has before it is over for its age",
+            time(limits::LEASE_BUSY_MS),
+        ),
+        (
+            "`lease close`: time that shim and guard have to leave behind their keeper",
+            time(limits::LEASE_OURS_MS),
+        ),
     ]
 }
 
-fn verb_section(verb: &Command) -> String {
+fn verb_section(verb: &Command, before: &str) -> String {
     let about = verb
         .get_about()
         .map(ToString::to_string)
         .unwrap_or_default();
-    let mut section = format!("\n## mainstay {}\n\n{about}.\n", verb.get_name());
+    let mut section = format!("\n## mainstay {before}{}\n\n{about}.\n", verb.get_name());
     let args: Vec<&Arg> = verb
         .get_arguments()
         .filter(|arg| arg.get_id() != "help" && !arg.is_hide_set())
@@ -446,7 +485,7 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
         &[
             (
                 "cause",
-                "why: `client_eof`, `client_gone`, `client_deaf`, `{\"shim_signal\":{\"number\":n}}`, `shim_killed`, `{\"keeper_signal\":{\"number\":n}}`, `asked`, `server_exit`, `start_failed`, `keeper_lost`",
+                "why: `client_eof`, `client_gone`, `client_deaf`, `{\"shim_signal\":{\"number\":n}}`, `shim_killed`, `{\"keeper_signal\":{\"number\":n}}`, `asked`, `server_exit`, `start_failed`, `keeper_lost`, `{\"lease_ended\":{\"lease\":…,\"over\":…}}`",
             ),
             (
                 "rungs",
@@ -642,6 +681,28 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("path", "the file"),
             ("why", "what is wrong with it"),
             ("lost", "frames that are not in it so far"),
+        ],
+    ),
+    (
+        "lease_opened: a lease was opened; `id` is the lease's own, `server` its name",
+        &[
+            ("lease", "its name"),
+            (
+                "owner",
+                "the process whose end is its end (pid, start, comm)",
+            ),
+            ("ttl_ms", "how long it lasts without being renewed"),
+            ("by", "who asked for it"),
+        ],
+    ),
+    (
+        "lease_ended: a lease is over, and its servers are ended; `id` and `server` as in `lease_opened`",
+        &[
+            ("lease", "its name"),
+            (
+                "over",
+                "why: `{\"closed\":{\"by\":…}}`, `{\"expired\":{\"ttl_ms\":n}}`, `{\"owner_gone\":{\"owner\":…}}`, `\"rebooted\"`, `\"removed\"`",
+            ),
         ],
     ),
 ];

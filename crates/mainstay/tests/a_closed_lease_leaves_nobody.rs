@@ -50,7 +50,7 @@ fn deaf_with_escapees() {
     assert_eq!(row["pid"], card.server.unwrap().pid);
     assert!(row["ended"].as_u64().unwrap() >= 12, "{closed}");
     assert!(row["ms"].as_u64().unwrap() >= 400, "the whole ladder");
-    assert_eq!(left_on_disk(&stage), [String::new(); 0]);
+    assert_eq!(left_on_disk(&stage), [""; 0]);
     client.wait();
     // Again, and one that never was: success, and it is said.
     for name in ["job", "never"] {
@@ -125,7 +125,7 @@ fn closing(stage: &Stage, name: &str, times: usize, meanwhile: impl FnOnce()) ->
         .collect();
     stage.event("lease_ended");
     meanwhile();
-    let ended = begun.into_iter().map(|child| child.wait_with_output());
+    let ended = begun.into_iter().map(std::process::Child::wait_with_output);
     ended.map(|output| told(&output.unwrap())).collect()
 }
 

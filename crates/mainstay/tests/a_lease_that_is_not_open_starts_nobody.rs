@@ -15,7 +15,7 @@ use mainstay_os::identity::Handle;
 use mainstay_testkit::card::state_dir;
 use mainstay_testkit::client::{Client, Launch};
 use mainstay_testkit::stage::{Stage, run};
-use mainstay_testkit::wait::until;
+use mainstay_testkit::wait::{Deadline, HANG_STOP, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -140,10 +140,12 @@ fn closed_while_it_is_starting() {
         let directory = state_dir(stage.home()).join("lease/job");
         let mut client = Launch::new(&stage, &argv(&stage, "job", &[], &[])).start();
         // Without a pause: what is looked for lasts for less than a millisecond.
+        let end = Deadline::after(HANG_STOP);
         let keeper = loop {
             if let Some(keeper) = shown(&directory) {
                 break keeper;
             }
+            assert!(!end.passed(), "nobody shows itself");
         };
         let (handle, caught_early) = caught(keeper).unwrap();
         let mut close = leased::command(&stage, &["close", "job", "--json"]);

@@ -26,6 +26,7 @@ fn every_scene_is_told_in_json() {
             "client_killed",
             "server_killed",
             "keeper_killed",
+            "lease_closed",
             "cannot_start",
             "nothing_left"
         ]
@@ -60,8 +61,14 @@ fn every_scene_is_told_in_json() {
     }
     assert_eq!(kept["after"]["level"], "warning");
     assert_eq!(kept["after"]["subscriptions"].as_array().unwrap().len(), 2);
+    // A session is over, and its host is not.
+    let lease = &scenes[3]["facts"];
+    assert_eq!(
+        (&lease["bare"]["left"], &lease["kept"]["left"]),
+        (&5.into(), &0.into())
+    );
     // A command that is not there is not tried again; a server that dies of its opening is.
-    let starts: Vec<_> = scenes[3]["facts"]["servers"]
+    let starts: Vec<_> = scenes[4]["facts"]["servers"]
         .as_array()
         .unwrap()
         .iter()
@@ -72,12 +79,13 @@ fn every_scene_is_told_in_json() {
     identities(&scenes[0], &mut everybody);
     identities(&scenes[1], &mut everybody);
     identities(&scenes[2], &mut everybody);
+    identities(&scenes[3], &mut everybody);
     let living: Vec<&Identity> = everybody
         .iter()
         .filter(|who| identity::alive(**who))
         .collect();
     assert!(
-        everybody.len() >= 2 * 15 + 2 * 5 + 5 + 2,
+        everybody.len() >= 2 * 15 + 2 * 5 + 5 + 2 + 2 * 5,
         "{}",
         everybody.len()
     );
@@ -105,7 +113,9 @@ fn in_a_pipe_it_is_plain_and_fits() {
         "started 3 times, exit code 1",
         "found: weather-mcp; install it",
         "WEATHER_API_KEY is not set",
-        "all 4 held in ",
+        "after the session     5 of 5 left alive       0 left",
+        "`mainstay lease close job-17` returned after ",
+        "all 5 held in ",
     ] {
         assert!(text.contains(words), "`{words}` is missing:\n{text}");
     }

@@ -29,13 +29,29 @@ pub fn puppet() -> &'static Path {
     PATH.get_or_init(|| folder().join("puppet"))
 }
 
+/// The example of a host program that uses the library.
+pub fn host() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| match env::var_os(VARIABLE) {
+        Some(folder) => Path::new(&folder).join("host"),
+        None => build(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../mainstay/Cargo.toml"),
+            &["--example", "host"],
+        )
+        .join("examples/host"),
+    })
+}
+
 fn folder() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| env::var_os(VARIABLE).map_or_else(build, PathBuf::from))
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    PATH.get_or_init(|| {
+        env::var_os(VARIABLE).map_or_else(|| build(manifest, &["--bins"]), PathBuf::from)
+    })
 }
 
 /// Builds into the target directory and profile that the calling program itself came from.
-fn build() -> PathBuf {
+fn build(manifest: &str, what: &[&str]) -> PathBuf {
     let me = env::current_exe().expect("a running program has a path");
     let mut profile = me.parent().expect("a program is in a directory");
     if profile.ends_with("deps") || profile.ends_with("examples") {
@@ -54,15 +70,10 @@ fn build() -> PathBuf {
     )]
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args([
-            "build",
-            "--quiet",
-            "--locked",
-            "--offline",
-            "--bins",
-            "--manifest-path",
-        ])
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .args(["build", "--quiet", "--locked", "--offline"])
+        .args(what)
+        .arg("--manifest-path")
+        .arg(manifest)
         .arg("--target-dir")
         .arg(target)
         .args([

@@ -19,6 +19,8 @@ use crate::view::happening::seen;
 use crate::view::measure::{fine, span};
 use crate::view::printer::Printer;
 
+pub use list::gather as rows;
+
 /// What `lease` was told.
 #[derive(Debug, Subcommand)]
 pub enum Verb {

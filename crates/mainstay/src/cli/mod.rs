@@ -74,6 +74,7 @@ pub enum Verb {
   mainstay run -- npx -y @playwright/mcp
   mainstay run --name files --grace-eof 5s -- uvx mcp-server-filesystem /srv
   mainstay run --watch src -- python server.py     restarted whenever you have changed it
+  mainstay run --lease job-17 -- npx -y @playwright/mcp     ended with the lease
   mainstay run --name files            command and limits from [server.files] of the config file
 
 Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 126 not executable,
@@ -90,7 +91,16 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
     /// Tell who or what ended a server, how sure that is, and what followed
     Why(why::Options),
     /// Open, renew, close and list leases: named scopes that own servers
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  mainstay lease open job-17 --owner $$
+  mainstay run --lease job-17 -- npx -y @playwright/mcp
+  mainstay lease close job-17
+
+A lease survives the death of any process of ours. It is over when it is closed, when its time is over, or when its
+owner ends; then all its servers are ended with everything that they started."
+    )]
     Lease(lease::Verb),
     /// Show the messages between a running server and its client, as they pass
     Tap(tap::Options),

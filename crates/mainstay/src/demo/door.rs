@@ -5,6 +5,7 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 
 use mainstay_core::ids::TAG_VARIABLE;
+use mainstay_core::lease::LEASE_VARIABLE;
 
 use super::act::Act;
 
@@ -48,6 +49,7 @@ pub fn command(words: &[OsString]) -> Command {
     command
         .args(arguments)
         .env_remove(TAG_VARIABLE)
+        .env_remove(LEASE_VARIABLE)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());

@@ -83,9 +83,19 @@ impl Stage {
 
     /// Starts a server's command with the demo itself as its client.
     pub fn serve(&self, words: &[OsString]) -> io::Result<(Child, Wire)> {
-        let mut child = door::serve(&mut self.command(words))?;
+        Self::serve_as(&mut self.command(words))
+    }
+
+    /// The same for a command that was made here.
+    pub fn serve_as(command: &mut Command) -> io::Result<(Child, Wire)> {
+        let mut child = door::serve(command)?;
         let wire = Wire::of(&mut child)?;
         Ok((child, wire))
+    }
+
+    /// Where the scenes' mainstay keeps its state.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
     }
 
     /// When a wait that begins now is given up.

@@ -19,6 +19,9 @@ pub mod open;
 pub mod place;
 pub mod tidy;
 
+#[cfg(test)]
+mod tests;
+
 use mainstay_core::event::Seen;
 use mainstay_os::census;
 

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use mainstay_core::ids::Realm;
 use mainstay_core::lease::{Around, Over, Term, name_trouble};
@@ -187,10 +188,18 @@ impl Place {
 
     /// Marks it as over, for good. If we were the first to do so, we stay (see [`Self::stay`]) from that moment on.
     pub fn end(&self, over: &Over) -> io::Result<Option<Lock>> {
-        let new = self.file(&format!("{NEW}ended-{}", std::process::id()));
+        // A host may have threads.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let new = self.file(&format!("{NEW}ended-{}-{count}", std::process::id()));
         let file = write_new(&new, over)?;
         flock(&file, FlockOperation::NonBlockingLockShared)?;
-        let linked = fs::hard_link(&new, self.file(ENDED));
+        let mark = self.file(ENDED);
+        let mut linked = fs::hard_link(&new, &mark);
+        if linked.is_err() && mark.symlink_metadata().is_ok() && open_small(&mark).is_err() {
+            // Somebody's pipe or link, where nothing can be locked.
+            linked = fs::rename(&new, &mark);
+        }
         fs::remove_file(&new).ok();
         match linked {
             Ok(()) => Ok(Some(Lock { _file: file })),

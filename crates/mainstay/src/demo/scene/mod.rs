@@ -3,6 +3,7 @@
 mod cannot_start;
 mod client_killed;
 mod keeper_killed;
+mod lease_closed;
 mod server_killed;
 
 use serde::Serialize;
@@ -13,10 +14,11 @@ use super::stage::Stage;
 use super::watch::Trouble;
 
 /// All of them.
-pub static SCENES: [Scene; 4] = [
+pub static SCENES: [Scene; 5] = [
     client_killed::SCENE,
     server_killed::SCENE,
     keeper_killed::SCENE,
+    lease_closed::SCENE,
     cannot_start::SCENE,
 ];
 
