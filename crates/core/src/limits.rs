@@ -376,6 +376,8 @@ pub const TAP_BYTES: usize = 512 * 1024;
 pub const RECORDING_BYTES: usize = 512 * 1024;
 /// The recording's disk is written to for a tenth of the time at most: after a write it rests this many times as long.
 pub const RECORDING_RESTS: u64 = 10;
+/// How long that disk is left alone after an error.
+pub const RECORDING_AFTER_ERROR_MS: u64 = 1_000;
 /// The longest body that is shown or recorded: lines up to this size are whole.
 pub const FRAME_BODY_BYTES: usize = WHOLE_LINE_BYTES;
 /// Frames that a keeper remembers for the next death, without their bodies.

@@ -27,7 +27,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::clock::Moment;
-use crate::event::{Lost, StartFailed, What};
+use crate::event::{Cause, Lost, StartFailed, What};
 use crate::limits::{EXPLAIN_MS, Limits};
 use crate::message::again::Again;
 use crate::message::asked::Asked;
@@ -288,6 +288,26 @@ impl<'a> Link<'a> {
             | Life::Abandoned(_)
             | Life::Finished => false,
         }
+    }
+
+    /// Whether a tree is on its way down by our doing: for another reason than that its server has closed its end, or
+    /// because it was sent a signal.
+    pub fn ends_it(&self) -> bool {
+        let ladder = match &self.life {
+            Life::Swapping(swapping) => Some(&swapping.ladder),
+            Life::Closing(Closing {
+                tree: TreeState::Descending(ladder),
+                ..
+            }) => Some(ladder),
+            Life::Closing(_)
+            | Life::Absent { .. }
+            | Life::Up(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => None,
+        };
+        ladder.is_some_and(|ladder| *ladder.cause() != Cause::ServerExit || ladder.signalled())
     }
 
     /// Whether a long line is on its way and an answer of ours must wait or end it.

@@ -253,6 +253,22 @@ fn fixed() -> Vec<(&'static str, String)> {
             "`lease close`: time that shim and guard have to leave behind their keeper",
             time(limits::LEASE_OURS_MS),
         ),
+        (
+            "A keeper's look for suspects after an unexplained death",
+            time(limits::SUSPECTS_MS),
+        ),
+        (
+            "A descendant of the client younger than this is one of them",
+            time(limits::SUSPECT_YOUNG_MS),
+        ),
+        (
+            "`tap`: until the next keeper of a link must be there after the last one was killed",
+            time(limits::TAP_AGAIN_MS),
+        ),
+        (
+            "The disk under `--record` is left alone after an error",
+            time(limits::RECORDING_AFTER_ERROR_MS),
+        ),
     ]
 }
 

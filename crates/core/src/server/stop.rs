@@ -80,6 +80,11 @@ impl Ladder {
         &self.cause
     }
 
+    /// Whether the tree was sent a signal.
+    pub fn signalled(&self) -> bool {
+        self.rungs.iter().any(|rung| *rung > Rung::Eof)
+    }
+
     /// Nothing is owed any more, or nobody wants the answers: on to EOF.
     pub fn drained(&mut self, now: Moment) -> Option<Step> {
         match self.at {

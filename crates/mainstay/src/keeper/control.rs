@@ -141,9 +141,11 @@ impl Control {
             refuse(format!("{CONNECTIONS} connections are open already"));
             return;
         };
-        let Ok(stream) = Watched::new(stream) else {
+        let Ok(mut stream) = Watched::new(stream) else {
             return;
         };
+        // Who has left again makes room before the next one comes.
+        stream.look();
         self.peers[index] = Some(Peer {
             stream,
             said: Conversation::default(),

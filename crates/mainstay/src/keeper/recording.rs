@@ -13,7 +13,7 @@ use mainstay_core::clock::Moment;
 use mainstay_core::event::RecordingHurt;
 use mainstay_core::frames::{End, Head, Line, Lost, Sight};
 use mainstay_core::ids::LinkId;
-use mainstay_core::limits::{RECORDING_BYTES, RECORDING_RESTS};
+use mainstay_core::limits::{RECORDING_AFTER_ERROR_MS, RECORDING_BYTES, RECORDING_RESTS};
 use mainstay_core::redact;
 use mainstay_os::clock;
 use rustix::process::{Resource, getrlimit};
@@ -21,8 +21,6 @@ use rustix::process::{Resource, getrlimit};
 use crate::ledger::time;
 use crate::report::plain;
 
-/// How long the disk is left alone after an error.
-const AFTER_ERROR_MS: u64 = 1_000;
 /// Room that is kept for the last line.
 const END_BYTES: u64 = 512;
 
@@ -131,10 +129,8 @@ impl Recording {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 // What waits is gone, and with it the rest of a line that is half there.
-                let lines = self.waiting.split(|&byte| byte == b'\n').count() - 1;
-                self.waiting.clear();
-                self.lose(lines as u64);
-                self.rests_until = ended.after_ms(AFTER_ERROR_MS);
+                self.give_up_waiting();
+                self.rests_until = ended.after_ms(RECORDING_AFTER_ERROR_MS);
                 self.complain(plain(&error));
             }
         }
@@ -219,6 +215,20 @@ impl Recording {
         self.waiting = Vec::new();
     }
 
+    /// What waits is lost. What it would have told of earlier losses is told later.
+    fn give_up_waiting(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for line in waiting.split(|&byte| byte == b'\n') {
+            match serde_json::from_slice(line) {
+                Ok(Line::Lost(lost)) => self.lost += lost.count,
+                Ok(Line::Head(_) | Line::End(_)) => {}
+                // The rest of a half line is a frame as well.
+                Ok(Line::Frame(_)) => self.lose(1),
+                Err(_) => self.lose(u64::from(!line.is_empty())),
+            }
+        }
+    }
+
     fn lose(&mut self, count: u64) {
         self.lost += count;
         self.lost_in_all += count;
@@ -227,6 +237,174 @@ impl Recording {
     fn complain(&mut self, why: String) {
         if let Hurt::No = self.hurt {
             self.hurt = Hurt::Untold(why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+    use mainstay_core::frames::{Kind, Side, VERSION};
+    use std::fs;
+
+    const LINK: LinkId = LinkId(7);
+
+    fn head() -> Head {
+        Head {
+            v: VERSION,
+            link: LINK,
+            server: "demo".into(),
+            at: String::new(),
+            ns: 0,
+            keeper: 1,
+            generation: 0,
+            body_bytes: 9,
+            redacted: true,
+        }
+    }
+
+    fn sight(n: u64, body: &str) -> Sight {
+        Sight {
+            n,
+            at: String::new(),
+            ns: 0,
+            link: LINK,
+            from: Side::Client,
+            to: Side::Server,
+            generation: 1,
+            kind: Kind::Request,
+            method: None,
+            id: None,
+            bytes: 1,
+            latency_us: None,
+            ours: None,
+            body: Some(body.into()),
+            cut: false,
+        }
+    }
+
+    fn begun(path: &Path, limit: u64) -> Recording {
+        let mut recording = Recording::new(LINK, path, limit, false);
+        recording.begin(head());
+        recording
+    }
+
+    fn lines(path: &Path) -> Vec<Line> {
+        let text = fs::read_to_string(path).unwrap();
+        let lines = text.lines().filter(|line| !line.is_empty());
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    fn frames(lines: &[Line]) -> Vec<u64> {
+        let number = |line: &Line| match line {
+            Line::Frame(sight) => Some(sight.n),
+            Line::Head(_) | Line::Lost(_) | Line::End(_) => None,
+        };
+        lines.iter().filter_map(number).collect()
+    }
+
+    #[test]
+    fn a_full_disk_is_told_once_and_what_is_missing_is_counted() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("frames");
+        let mut recording = begun(&path, 1 << 20);
+        recording.write(Moment(0));
+        // The disk fills up, in the middle of a line.
+        let disk = recording.file.take();
+        recording.file = Some(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        recording.torn = true;
+        for n in 1..=3 {
+            recording.push(sight(n, "x"));
+        }
+        recording.write(Moment(u64::MAX / 2));
+        let hurt = recording.hurt().unwrap();
+        assert_eq!(hurt.lost, 3);
+        assert!(
+            hurt.why.to_lowercase().contains("no space left"),
+            "{}",
+            hurt.why
+        );
+        recording.push(sight(4, "x"));
+        assert!(
+            recording.due().unwrap() > clock::now(),
+            "the disk is left alone"
+        );
+        recording.write(clock::now());
+        recording.write(Moment(u64::MAX / 2));
+        assert!(recording.hurt().is_none(), "it is told once");
+        // There is room again.
+        recording.file = disk;
+        recording.push(sight(5, "x"));
+        recording.close();
+        let all = lines(&path);
+        let lost = Line::Lost(Lost {
+            link: LINK,
+            count: 4,
+        });
+        assert!(all.contains(&lost), "{all:?}");
+        assert_eq!(frames(&all), [5]);
+        assert!(matches!(all.last(), Some(Line::End(_))));
+    }
+
+    #[test]
+    fn a_slow_disk_loses_frames_and_never_more_than_the_buffer_waits() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("frames");
+        let mut recording = begun(&path, 1 << 30);
+        recording.rests_until = Moment(u64::MAX);
+        let body = "x".repeat(10_000);
+        for n in 1..=100 {
+            recording.push(sight(n, &body));
+            recording.write(Moment(1));
+        }
+        assert!(recording.waiting.len() <= RECORDING_BYTES);
+        let hurt = recording.hurt().unwrap();
+        assert_eq!(hurt.why, "the disk is too slow");
+        recording.close();
+        let all = lines(&path);
+        let kept = frames(&all).len() as u64;
+        let told = |line: &Line| matches!(line, Line::Lost(lost) if lost.count + kept == 100);
+        assert!(all.iter().any(told), "{kept}");
+    }
+
+    #[test]
+    fn what_a_killed_keeper_left_half_is_ended_before_a_new_head() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("frames");
+        fs::write(&path, "{\"line\":\"fra").unwrap();
+        let mut recording = begun(&path, 1 << 20);
+        recording.push(sight(1, "{\"token\":\"abc\"}"));
+        recording.close();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            text.starts_with("{\"line\":\"fra\n{\"line\":\"head\""),
+            "{text}"
+        );
+        assert!(text.contains("[hidden]") && !text.contains("abc"), "{text}");
+        // A file that is full already is left as it is.
+        let before = text.len();
+        let mut full = begun(&path, 10);
+        assert!(full.hurt().is_some());
+        full.push(sight(1, "x"));
+        assert!(fs::metadata(&path).unwrap().len() as usize <= before + END_BYTES as usize);
+    }
+
+    #[test]
+    fn only_a_regular_file_will_do() {
+        let scratch = Scratch::new();
+        for path in [
+            scratch.path(),
+            Path::new("/dev/null"),
+            Path::new("/no/such/x"),
+        ] {
+            assert!(open(path).is_err());
+            let mut recording = begun(path, 1 << 20);
+            recording.push(sight(1, "x"));
+            recording.write(Moment(0));
+            assert!(recording.hurt().is_some(), "{}", path.display());
         }
     }
 }

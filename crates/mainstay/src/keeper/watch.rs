@@ -37,6 +37,11 @@ impl<T: AsFd + AsRawFd> Watched<T> {
         })
     }
 
+    /// There may be something to read that the runtime has not told of yet.
+    pub fn look(&mut self) {
+        self.ready = true;
+    }
+
     /// The thing itself.
     pub fn get(&self) -> &T {
         self.fd.get_ref()

@@ -180,6 +180,36 @@ mod tests {
     }
 
     #[test]
+    fn another_user_is_known_by_the_kernels_word() {
+        use rustix::process::{Uid, geteuid};
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::{SocketAddr, UnixListener};
+        let name = format!("mainstay-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let (mine, _peer) = {
+            let peer = UnixStream::connect_addr(&address).unwrap();
+            (listener.accept().unwrap().0, peer)
+        };
+        assert!(same_user(&mine));
+        if !geteuid().is_root() {
+            // Nobody else can become another user.
+            return;
+        }
+        let other = std::thread::scope(|scope| {
+            let connected = scope.spawn(|| {
+                let nobody = Some(Uid::from_raw(65_534));
+                // Of this thread alone.
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                UnixStream::connect_addr(&address).unwrap()
+            });
+            connected.join().unwrap()
+        });
+        assert!(!same_user(&listener.accept().unwrap().0));
+        drop(other);
+    }
+
+    #[test]
     fn the_dead_the_silent_and_the_strange_are_told_apart() {
         let scratch = Scratch::new();
         let entry = entry(&scratch);

@@ -231,12 +231,15 @@ mod tests {
     use mainstay_core::frames::{Kind, Side};
 
     fn exit(at: &str, id: u32, server: &str) -> Event {
-        let exit = samples::all().into_iter().find_map(|what| match what {
-            What::Exit(exit) => Some(Exit {
-                stderr_tail: Vec::new(),
-                ..exit
-            }),
-            _ => None,
+        let exit = samples::all().into_iter().find_map(|what| {
+            if let What::Exit(exit) = what {
+                let stderr_tail = Vec::new();
+                return Some(Exit {
+                    stderr_tail,
+                    ..exit
+                });
+            }
+            None
         });
         Event {
             at: at.into(),

@@ -1,0 +1,117 @@
+//! `mainstay events --timeline`: events, signals, ends of pipes and frames in one order.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+mod watching;
+
+use mainstay_os::identity::Handle;
+use mainstay_testkit::stage::Stage;
+use rustix::process::Signal;
+use scene::{Scene, mainstay};
+use serde_json::{Value, json};
+
+fn timeline(stage: &Stage, words: &[&str]) -> Vec<Value> {
+    let mut command = stage.command(mainstay());
+    let command = command.args(["events", "--timeline", "--json"]).args(words);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    scene::messages(&output.stdout)
+}
+
+/// What each row is, in a word.
+fn words(rows: &[Value]) -> Vec<String> {
+    let word = |row: &Value| {
+        if let Some(event) = row.get("event") {
+            let pipe = event["pipe"].as_str();
+            return pipe.map_or_else(|| event["event"].as_str().unwrap().into(), Into::into);
+        }
+        let frame = row.get("frame").or_else(|| row.get("brief")).unwrap();
+        let method = frame["method"].as_str().unwrap_or("-");
+        format!(
+            "{} {} {method}",
+            frame["from"].as_str().unwrap(),
+            frame["kind"].as_str().unwrap()
+        )
+    };
+    rows.iter().map(word).collect()
+}
+
+#[test]
+fn with_the_frames_of_a_recording() {
+    let stage = Stage::new();
+    let path = stage.path("frames.jsonl");
+    let argv = scene::argv(&stage, &["--record", path.to_str().unwrap()], &[]);
+    let mut scene = Scene::on(stage, &argv);
+    scene.client.wire.initialize().unwrap();
+    scene.call("echo", &json!({"text": "hello"}));
+    let shim = scene.stage.card().shim.unwrap();
+    Handle::open(shim).unwrap().signal(Signal::TERM).unwrap();
+    scene.stage.event("teardown");
+    scene.client.wait();
+    let rows = timeline(&scene.stage, &["--server", "unruly"]);
+    assert_eq!(
+        words(&rows),
+        [
+            "start",
+            "client request initialize",
+            "server response initialize",
+            "client notification notifications/initialized",
+            "client request tools/call",
+            "server response tools/call",
+            "signal",
+            "server_stdout",
+            "exit",
+            "teardown"
+        ]
+    );
+    assert!(rows[4]["frame"]["body"].as_str().unwrap().contains("hello"));
+    let at = |row: &Value| row["at"].as_str().unwrap().to_owned();
+    assert!(rows.iter().map(at).is_sorted());
+    assert!(
+        rows.iter()
+            .all(|row| row["since_ms"].is_u64() && row["server"] == "unruly")
+    );
+    assert!(timeline(&scene.stage, &["--server", "other"]).is_empty());
+    let mut shown = scene.stage.command(mainstay());
+    let shown = shown.args(["events", "--timeline"]).output().unwrap();
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(text.contains("  unruly  c→s   tools/call "), "{text}");
+    assert!(text.contains("  unruly  signal  SIGTERM from "), "{text}");
+}
+
+#[test]
+fn without_one_with_what_the_events_remember() {
+    let mut scene = Scene::open(&[], &[]);
+    scene.call("echo", &json!({"text": "hello"}));
+    scene.client.finish();
+    scene.stage.event("teardown");
+    let rows = timeline(&scene.stage, &[]);
+    let words = words(&rows);
+    let place = |word: &str| {
+        let found = words.iter().filter(|other| *other == word).count();
+        assert_eq!(found, 1, "{word} in {words:?}");
+        words.iter().position(|other| other == word).unwrap()
+    };
+    assert!(place("start") < place("client request tools/call"));
+    assert!(place("client request tools/call") < place("server response tools/call"));
+    assert!(place("server response tools/call") < place("client_stdin"));
+    assert!(place("client_stdin") < place("exit"));
+    assert!(
+        !rows.iter().any(|row| row.to_string().contains("hello")),
+        "no bodies"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told() {
+    let stage = Stage::new();
+    let mut command = stage.command(mainstay());
+    let output = command
+        .args(["events", "--timeline", "--frames", "/no/file"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("cannot read /no/file"), "{errors}");
+}
