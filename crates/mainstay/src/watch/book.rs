@@ -15,6 +15,9 @@ use super::look::Candidate;
 /// How long a launcher, or a fork that has not become a program yet, may be alone before it is told.
 pub const SETTLE_MS: u64 = 2_000;
 
+/// How long a program that a launcher has started may live untold: a script runs other programs before its server.
+pub const BELOW_MS: u64 = 250;
+
 /// What is to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tell {
@@ -98,11 +101,13 @@ impl Book {
 
     /// When somebody's moment is over.
     pub fn wake_ms(&self) -> Option<u64> {
-        let groups = self.groups.values().filter(|group| group.told.is_none());
+        let groups = self.groups.values();
+        let groups = groups.filter(|group| group.told.is_none() || group.as_launcher);
         let waiting = groups.filter_map(|group| {
             let chosen = group.chosen()?;
-            let waits = !group.spent.contains(&chosen.seen.who);
-            waits.then_some(chosen.since_ms + SETTLE_MS)
+            let who = chosen.seen.who;
+            let waits = !group.spent.contains(&who) && group.told != Some(who);
+            waits.then_some(chosen.since_ms + group.moment_ms(chosen))
         });
         waiting.min()
     }
@@ -120,6 +125,20 @@ impl Book {
             self.groups.remove(&key);
         }
         tells
+    }
+
+    /// The last one of a group that ends before anything was told of it: it is told all the same.
+    pub fn insist(&mut self, who: Identity) -> Option<Tell> {
+        let group = self.groups.get_mut(self.keys.get(&who)?)?;
+        let [member] = group.members.as_slice() else {
+            return None;
+        };
+        let unheard = group.told.is_none() && !group.spent.contains(&who);
+        if !unheard || member.seen.forked_only {
+            return None;
+        }
+        group.told = Some(who);
+        Some(Tell::New(who))
     }
 
     /// Whether this process is in the book.
@@ -169,10 +188,10 @@ impl Group {
         let mut steps = 0;
         while launches(&at.seen.argv) && steps < self.members.len() {
             steps += 1;
-            let below = self.members.iter().filter(|member| {
-                member.seen.ppid == at.seen.who.pid && !self.spent.contains(&member.seen.who)
-            });
-            match below.min_by_key(|member| member.seen.who) {
+            let below = self.members.iter();
+            let below = below.filter(|member| member.seen.ppid == at.seen.who.pid);
+            let spent = |member: &&Member| self.spent.contains(&member.seen.who);
+            match below.min_by_key(|member| (spent(member), member.seen.who)) {
                 Some(next) => at = next,
                 None => break,
             }
@@ -198,17 +217,29 @@ impl Group {
         found
     }
 
+    /// How long somebody may be there untold.
+    fn moment_ms(&self, member: &Member) -> u64 {
+        let below = |other: &Member| other.seen.who.pid == member.seen.ppid;
+        if launches(&member.seen.argv) || member.seen.forked_only {
+            SETTLE_MS
+        } else if self.members.iter().any(below) {
+            BELOW_MS
+        } else {
+            0
+        }
+    }
+
     fn decide(&mut self, now_ms: u64, at_once: bool) -> Option<Tell> {
         let chosen = self.chosen()?;
         let who = chosen.seen.who;
         let launcher = launches(&chosen.seen.argv);
-        let moment = !at_once && now_ms < chosen.since_ms + SETTLE_MS;
-        let clear = !launcher && !chosen.seen.forked_only;
+        let moment = !at_once && now_ms < chosen.since_ms + self.moment_ms(chosen);
         let tell = match self.told {
+            _ if moment => None,
+            // What a server starts is its own affair.
             Some(told) if !self.as_launcher || (told == who && launcher) => None,
-            Some(from) if clear || (from != who && !moment) => Some(Tell::Moved { from, to: who }),
-            None if (clear || !moment) && !self.spent.contains(&who) => Some(Tell::New(who)),
-            Some(_) | None => None,
+            Some(from) => Some(Tell::Moved { from, to: who }),
+            None => (!self.spent.contains(&who)).then_some(Tell::New(who)),
         };
         if tell.is_some() {
             self.told = Some(who);
@@ -283,13 +314,15 @@ mod tests {
         book.see(seen(11, 10, "sh -c x"), 5);
         assert_eq!(book.decide(5, false), []);
         book.see(seen(12, 11, "node x.js"), 10);
-        assert_eq!(book.decide(10, false), [Tell::New(who(12))]);
+        assert_eq!(book.decide(10, false), []);
+        assert_eq!(book.wake_ms(), Some(10 + BELOW_MS));
+        assert_eq!(book.decide(10 + BELOW_MS, false), [Tell::New(who(12))]);
         let (_, launchers) = book.find(who(12)).unwrap();
         let launchers: Vec<i32> = launchers.iter().map(|seen| seen.who.pid).collect();
         assert_eq!(launchers, [10, 11]);
         // A helper of the server that inherits its pipes is no server.
-        book.see(seen(13, 12, "git fetch"), 20);
-        assert_eq!(book.decide(20, false), []);
+        book.see(seen(13, 12, "git fetch"), 300);
+        assert_eq!(book.decide(9_000, false), []);
         assert_eq!(book.ended(who(13)), []);
         let [Tell::Gone(gone, launchers)] = &book.ended(who(12))[..] else {
             panic!("it is gone")
@@ -299,7 +332,7 @@ mod tests {
         assert_eq!(book.decide(99_999, false), []);
         // The next server of the same launcher is.
         book.see(seen(14, 11, "node x.js"), 100_000);
-        assert_eq!(book.decide(100_000, false), [Tell::New(who(14))]);
+        assert_eq!(book.decide(101_000, false), [Tell::New(who(14))]);
         for pid in [14, 11, 10] {
             book.ended(who(pid));
         }
@@ -316,8 +349,11 @@ mod tests {
             from: who(from),
             to: who(to),
         };
-        assert_eq!(book.decide(9_000, false), [moved(10, 12)]);
-        assert_eq!(book.decide(9_001, false), []);
+        assert_eq!(book.decide(9_000, false), []);
+        assert_eq!(book.wake_ms(), Some(9_000 + BELOW_MS));
+        assert_eq!(book.decide(9_000 + BELOW_MS, false), [moved(10, 12)]);
+        assert_eq!(book.wake_ms(), None);
+        assert_eq!(book.decide(9_999, false), []);
         assert!(matches!(book.ended(who(12))[..], [Tell::Gone(..)]));
 
         // One that runs the server in its own place.
@@ -346,6 +382,18 @@ mod tests {
         assert_eq!(book.decide(2, false), [Tell::New(who(10))]);
         book.see(seen(11, 10, "cat"), 3);
         assert_eq!(book.decide(9_999, false), []);
+    }
+
+    #[test]
+    fn what_a_script_runs_before_its_server_is_not_told_and_a_failed_start_is() {
+        let mut book = Book::default();
+        book.see(seen(10, 1, "npx x"), 0);
+        book.see(seen(11, 10, "uname -a"), 5);
+        assert_eq!(book.decide(100, false), []);
+        assert_eq!(book.ended(who(11)), []);
+        // The launcher gives up, too: then this was all there was to be seen.
+        assert_eq!(book.insist(who(10)), Some(Tell::New(who(10))));
+        assert!(matches!(book.ended(who(10))[..], [Tell::Gone(..)]));
     }
 
     #[test]

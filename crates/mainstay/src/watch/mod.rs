@@ -40,9 +40,9 @@ const SCAN_MS: u64 = 30_000;
 /// How often the list of pids is looked at where the connector is not to be had.
 const LIST_MS: u64 = 1_000;
 /// At least this long between two looks, however many programs are started.
-const LOOK_MS: u64 = 20;
+const LOOK_MS: u64 = 50;
 /// A fork that has not run its program yet is looked at again this often, so many times.
-const FORK_TRIES: u32 = 100;
+const FORK_TRIES: u32 = 40;
 /// After the end of its client a server is given this long before it is told as left.
 const LEFT_MS: u64 = 5_000;
 /// Ends by the connector's word that are remembered.
@@ -355,11 +355,9 @@ impl<'a> Watch<'a> {
 
     /// Somebody of the book has ended: how, and by whom, may take a moment to be known.
     fn leave(&mut self, who: Identity, unwatched: Option<&'static str>) {
-        if unwatched.is_some() {
-            // It must be told to have come before it is told to be gone.
-            let tells = self.book.decide(u64::MAX - book::SETTLE_MS, false);
-            self.tell(tells).ok();
-        }
+        // It must be told to have come before it is told to be gone.
+        let come = self.book.insist(who);
+        self.tell(come.into_iter().collect()).ok();
         let fd = self.wakes.forget(who);
         for tell in self.book.ended(who) {
             match tell {

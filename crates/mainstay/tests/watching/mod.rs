@@ -1,0 +1,183 @@
+//! What the tests of `watch` and `trace-signals` share: a command whose lines are read as they come.
+#![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+
+use mainstay_core::ids::Identity;
+use mainstay_os::identity::{self, Handle};
+use mainstay_testkit::built::under_test;
+use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// Where our trace instances are.
+pub const INSTANCES: &str = "/sys/kernel/tracing/instances";
+
+/// A command that goes on until it is told to end. It ends by itself after a while, so that a wait is no hang.
+pub struct Watching {
+    pub who: Identity,
+    child: Child,
+    out: BufReader<ChildStdout>,
+    err: BufReader<ChildStderr>,
+    pub seen: Vec<Value>,
+}
+
+pub fn mainstay() -> PathBuf {
+    under_test(env!("CARGO_BIN_EXE_mainstay"))
+}
+
+/// `mainstay watch` with these words.
+pub fn watch(stage: &Stage, words: &[&str]) -> Watching {
+    let mut command = stage.command(mainstay());
+    command.args(["watch", "--json"]).args(words);
+    if !words.contains(&"--once") {
+        command.args(["--for", "60s"]);
+    }
+    Watching::start(stage, &mut command)
+}
+
+/// `mainstay trace-signals` with these words; none where signals cannot be traced, and then it has said why.
+pub fn trace(stage: &Stage, words: &[&str]) -> Option<Watching> {
+    let mut command = stage.command(mainstay());
+    command
+        .args(["trace-signals", "--json", "--for", "60s"])
+        .args(words);
+    begun(Watching::start(stage, &mut command))
+}
+
+/// A tracer that says that it has begun.
+pub fn begun(mut tracer: Watching) -> Option<Watching> {
+    let first = tracer.talk();
+    if first.starts_with("tracing ") {
+        return Some(tracer);
+    }
+    assert!(
+        first.starts_with("error: cannot trace signals: "),
+        "it says why it cannot: {first:?}"
+    );
+    let hint = tracer.talk();
+    assert!(hint.starts_with("hint: "), "{hint:?}");
+    assert_eq!(tracer.wait().code(), Some(125));
+    eprintln!("not run here: {first}");
+    None
+}
+
+impl Watching {
+    pub fn start(stage: &Stage, command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let who = identity::of(child.id() as i32).unwrap();
+        stage.census.spare(who);
+        Self {
+            who,
+            out: BufReader::new(child.stdout.take().unwrap()),
+            err: BufReader::new(child.stderr.take().unwrap()),
+            child,
+            seen: Vec::new(),
+        }
+    }
+
+    /// The next line on stdout; none at its end.
+    pub fn line(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            return None;
+        }
+        let value: Value = serde_json::from_str(&line).unwrap();
+        self.seen.push(value.clone());
+        Some(value)
+    }
+
+    /// The next line of which something is true.
+    pub fn that(&mut self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let Some(line) = self.line() else {
+                panic!("it ended without {what}: {:#?}", self.seen)
+            };
+            if holds(&line) {
+                return line;
+            }
+        }
+    }
+
+    /// What is said of this process next.
+    pub fn of(&mut self, what: &str, pid: i32) -> Value {
+        self.that(&format!("{what} {pid}"), |line| {
+            line["what"] == what && line["pid"] == pid
+        })
+    }
+
+    /// The next line on stderr.
+    pub fn talk(&mut self) -> String {
+        let mut line = String::new();
+        self.err.read_line(&mut line).unwrap();
+        line
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        Handle::open(self.who).unwrap().signal(signal).unwrap();
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// Interrupts it: it ends well, with this much more on stdout.
+    pub fn interrupt(mut self) -> Vec<Value> {
+        self.signal(Signal::INT);
+        while self.line().is_some() {}
+        assert_eq!(self.wait().code(), Some(0));
+        std::mem::take(&mut self.seen)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Sends a signal through a program that ends at once, as a cleanup script does; it is called this.
+pub fn send_by(stage: &Stage, name: &str, signal: &str, pid: i32) {
+    let mut sender = stage
+        .command("sh")
+        .arg0(name)
+        .args(["-c", &format!("kill -{signal} {pid}")])
+        .spawn()
+        .unwrap();
+    assert!(sender.wait().unwrap().success());
+}
+
+/// Words of a command.
+pub fn words(all: &[&str]) -> Vec<OsString> {
+    all.iter().map(Into::into).collect()
+}
+
+/// The trace instance of a tracer.
+pub fn instance(who: Identity) -> PathBuf {
+    let end = format!("-{}-{}", who.pid, who.start);
+    let all = std::fs::read_dir(INSTANCES).unwrap().flatten();
+    let mut ours = all.filter(|entry| entry.file_name().to_string_lossy().ends_with(&end));
+    ours.next()
+        .unwrap_or_else(|| panic!("no instance of {who}"))
+        .path()
+}
+
+/// Waits until something is not there any more.
+pub fn gone(path: &std::path::Path) {
+    until(&format!("{} is gone", path.display()), || {
+        (!path.exists()).then_some(())
+    });
+}
