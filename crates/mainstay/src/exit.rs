@@ -13,7 +13,7 @@ use mainstay_core::event::Status;
 pub enum Exit {
     /// All is well.
     Ok,
-    /// `doctor` found a problem, `stop` left somebody, `restart` was refused, or a scene of `demo` did not hold.
+    /// `doctor` found a problem, `stop` left somebody, `watch` saw somebody left, `restart` was refused, or a scene of `demo` did not hold.
     Unhealthy,
     /// Nobody has that name or id, or no death is known to `why`.
     NotFound,
@@ -94,8 +94,8 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "1",
-        commands: "demo, doctor, forget, restart, stop, why",
-        meaning: "a problem was found, nobody has that name or id, no death is known, somebody was left, a server was not restarted, or a scene did not hold",
+        commands: "demo, doctor, forget, restart, stop, watch, why",
+        meaning: "a problem was found, nobody has that name, id or pid, no death is known, somebody was left, a server was not restarted, or a scene did not hold",
     },
     Row {
         code: "2",

@@ -341,7 +341,7 @@ fn told_traced(traced: &Traced) -> Told {
     let details = if traced.cmdline.is_empty() {
         Vec::new()
     } else {
-        vec![one_line(&traced.cmdline.join(" "), DETAIL_CHARS)]
+        vec![detail("command", &traced.cmdline.join(" "))]
     };
     (Tone::Warn, text, details)
 }
@@ -499,6 +499,8 @@ mod tests {
 22:31:07.123  playwright  instant  initialize was answered from the record after 300 ms
 22:31:07.123  playwright  probes_unanswered  3 questions unanswered; the server does not know them and is not asked any more
 22:31:07.123  playwright  call_deadline  tools/call was answered with an error after 1m00s
+22:31:07.123  playwright  signal_traced  SIGKILL from pkill (5000) to the server (4711), delivered
+    command: pkill -9 node
 "
         );
     }

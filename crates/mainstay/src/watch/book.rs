@@ -7,16 +7,11 @@
 use std::collections::HashMap;
 
 use mainstay_core::ids::Identity;
+use mainstay_core::limits::{WATCH_BELOW_MS as BELOW_MS, WATCH_SETTLE_MS as SETTLE_MS};
 use mainstay_os::stdio::End;
 
 use super::launcher::launches;
 use super::look::Candidate;
-
-/// How long a launcher, or a fork that has not become a program yet, may be alone before it is told.
-pub const SETTLE_MS: u64 = 2_000;
-
-/// How long a program that a launcher has started may live untold: a script runs other programs before its server.
-pub const BELOW_MS: u64 = 250;
 
 /// What is to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,6 +218,7 @@ impl Group {
         if launches(&member.seen.argv) || member.seen.forked_only {
             SETTLE_MS
         } else if self.members.iter().any(below) {
+            // A script runs other programs before its server.
             BELOW_MS
         } else {
             0

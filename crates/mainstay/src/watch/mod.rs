@@ -18,6 +18,10 @@ use std::io;
 
 use mainstay_core::event::Status;
 use mainstay_core::ids::Identity;
+use mainstay_core::limits::{
+    WATCH_LEFT_MS as LEFT_MS, WATCH_LIST_MS as LIST_MS, WATCH_LOOK_MS as LOOK_MS,
+    WATCH_SCAN_MS as SCAN_MS,
+};
 use mainstay_os::connector::Told;
 use mainstay_os::identity::Handle;
 use mainstay_os::{census, clock};
@@ -35,16 +39,8 @@ use look::{Candidate, Found, Look};
 use wake::{Alarm, Wakes};
 use whom::Whom;
 
-/// How often the whole process table is looked at.
-const SCAN_MS: u64 = 30_000;
-/// How often the list of pids is looked at where the connector is not to be had.
-const LIST_MS: u64 = 1_000;
-/// At least this long between two looks, however many programs are started.
-const LOOK_MS: u64 = 50;
 /// A fork that has not run its program yet is looked at again this often, so many times.
 const FORK_TRIES: u32 = 40;
-/// After the end of its client a server is given this long before it is told as left.
-const LEFT_MS: u64 = 5_000;
 /// Ends by the connector's word that are remembered.
 const EXITS_KEPT: usize = 8_192;
 

@@ -1,6 +1,7 @@
 //! What the tests of `watch` and `trace-signals` share: a command whose lines are read as they come.
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test says why it cannot run")]
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
