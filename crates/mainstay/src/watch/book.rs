@@ -4,7 +4,7 @@
 //! them. The server is found by going down from the first of them while it is a launcher. A launcher alone is given a
 //! moment, then told as such; the server behind it is told as the same one, moved. No clock, no process: pure.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use mainstay_core::ids::Identity;
 use mainstay_core::limits::{WATCH_BELOW_MS as BELOW_MS, WATCH_SETTLE_MS as SETTLE_MS};
@@ -58,6 +58,8 @@ struct Group {
 pub struct Book {
     groups: HashMap<Key, Group>,
     keys: HashMap<Identity, Key>,
+    /// Groups of which something may be to be told: all others are not even looked at.
+    open: HashSet<Key>,
 }
 
 impl Book {
@@ -70,6 +72,7 @@ impl Book {
             alone: (!seen.stdin.talks()).then_some(who),
         };
         let key = *self.keys.entry(who).or_insert(key);
+        self.open.insert(key);
         let group = self.groups.entry(key).or_default();
         if let Some(member) = group
             .members
@@ -88,23 +91,21 @@ impl Book {
     /// What is to be told now; `at_once` gives nobody a moment.
     pub fn decide(&mut self, now_ms: u64, at_once: bool) -> Vec<Tell> {
         let mut tells: Vec<Tell> = Vec::new();
-        for group in self.groups.values_mut() {
+        let groups = &mut self.groups;
+        self.open.retain(|key| {
+            let Some(group) = groups.get_mut(key) else {
+                return false;
+            };
             tells.extend(group.decide(now_ms, at_once));
-        }
+            group.waits().is_some()
+        });
         tells
     }
 
     /// When somebody's moment is over.
     pub fn wake_ms(&self) -> Option<u64> {
-        let groups = self.groups.values();
-        let groups = groups.filter(|group| group.told.is_none() || group.as_launcher);
-        let waiting = groups.filter_map(|group| {
-            let chosen = group.chosen()?;
-            let who = chosen.seen.who;
-            let waits = !group.spent.contains(&who) && group.told != Some(who);
-            waits.then_some(chosen.since_ms + group.moment_ms(chosen))
-        });
-        waiting.min()
+        let groups = self.open.iter().filter_map(|key| self.groups.get(key));
+        groups.filter_map(Group::waits).min()
     }
 
     /// Takes note of an end; what is to be told of it.
@@ -116,8 +117,10 @@ impl Book {
             return Vec::new();
         };
         let tells = group.ended(who);
+        self.open.insert(key);
         if group.members.is_empty() {
             self.groups.remove(&key);
+            self.open.remove(&key);
         }
         tells
     }
@@ -147,7 +150,7 @@ impl Book {
     }
 
     /// Those of whom more is to be expected: launchers alone, and forks.
-    pub fn unclear(&self) -> impl Iterator<Item = Identity> {
+    pub fn unclear(&self) -> impl Iterator<Item = Identity> + '_ {
         self.groups
             .values()
             .filter(|group| group.told.is_none() || group.as_launcher)
@@ -210,6 +213,17 @@ impl Group {
         }
         found.reverse();
         found
+    }
+
+    /// When the moment of somebody who is to be told is over.
+    fn waits(&self) -> Option<u64> {
+        if self.told.is_some() && !self.as_launcher {
+            return None;
+        }
+        let chosen = self.chosen()?;
+        let who = chosen.seen.who;
+        let waits = !self.spent.contains(&who) && self.told != Some(who);
+        waits.then(|| chosen.since_ms + self.moment_ms(chosen))
     }
 
     /// How long somebody may be there untold.

@@ -102,6 +102,8 @@ struct Watch<'a> {
     begun_ms: u64,
     looks: u64,
     scans: u64,
+    /// What start and first look have cost.
+    first_us: u64,
     left: bool,
     reader: Reader,
 }
@@ -134,6 +136,7 @@ impl<'a> Watch<'a> {
             begun_ms: now,
             looks: 0,
             scans: 0,
+            first_us: 0,
             left: false,
             reader: Reader::There,
         };
@@ -155,6 +158,9 @@ impl<'a> Watch<'a> {
             self.work(now).map_err(failed)?;
             self.tell_due(now, once)?;
             self.settle_leaving(now)?;
+            if self.scans == 1 && self.first_us == 0 {
+                self.first_us = clock::used_us();
+            }
             let over = once || end.is_some_and(|end| now >= end) || self.done(now)?;
             if over || self.reader == Reader::Gone {
                 return Ok(if self.left { Exit::Unhealthy } else { Exit::Ok });
@@ -218,7 +224,11 @@ impl<'a> Watch<'a> {
             if all {
                 self.scans += 1;
                 self.scan_at = now + SCAN_MS;
-                self.due.extend(pids.iter().copied());
+                // Those whose end we shall hear are who they were.
+                let known = self.wakes.watched_pids();
+                let others = pids.iter().filter(|pid| !known.contains(pid));
+                self.due.extend(others.copied());
+                self.due.extend(self.book.unclear().map(|who| who.pid));
             } else {
                 let new = pids.iter().filter(|pid| !self.listed.contains(pid));
                 self.due.extend(new.copied());
@@ -423,16 +433,16 @@ impl<'a> Watch<'a> {
 
     fn tell_stats(&self) {
         let ran = now_ms().saturating_sub(self.begun_ms).max(1);
-        let cpu = clock::used_us();
+        let first = self.first_us;
+        let cpu = clock::used_us().saturating_sub(first);
         let connector = match &self.wakes.no_connector {
             None => "connector".into(),
             Some(why) => format!("no connector ({why})"),
         };
         talk(&format!(
-            "stats: {ran} ms, {} us of processor time ({}.{:03} % of a core), {} processes on the machine, {} watched, {} looks, {} scans, {connector}\n",
-            cpu,
+            "stats: {first} us of processor time for the first look, {cpu} us in {ran} ms since then ({}.{:02} % of a core), {} processes on the machine, {} watched, {} looks, {} scans, {connector}\n",
             cpu / ran / 10,
-            cpu * 100 / ran % 1_000,
+            cpu * 10 / ran % 100,
             self.listed.len(),
             self.book.everybody().count(),
             self.looks,
