@@ -428,3 +428,25 @@ pub const HTTP_CONNECT_MS: u64 = 10_000;
 pub const HTTP_REST_MS: u64 = 4_000;
 /// After how long without a byte the kernel asks whether an HTTP server is still there.
 pub const HTTP_ALIVE_MS: u64 = 30_000;
+/// `watch`: how often the whole process table is looked at.
+pub const WATCH_SCAN_MS: u64 = 30_000;
+/// `watch`: how often the list of pids is looked at where the kernel does not tell of new processes.
+pub const WATCH_LIST_MS: u64 = 1_000;
+/// `watch`: at least this long between two looks, however many programs are started.
+pub const WATCH_LOOK_MS: u64 = 50;
+/// `watch`: how long a launcher may be without its server before it is told itself.
+pub const WATCH_SETTLE_MS: u64 = 2_000;
+/// `watch`: how long a program that a launcher has started may live untold.
+pub const WATCH_BELOW_MS: u64 = 250;
+/// `watch`: how long a server may outlive its client before it is told as left.
+pub const WATCH_LEFT_MS: u64 = 5_000;
+/// `watch`: how long the status of a server that has gone is waited for.
+pub const WATCH_STATUS_MS: u64 = 1_000;
+/// `watch`: how long a tracer's word about its end is waited for.
+pub const WATCH_SENDER_MS: u64 = 300;
+/// `trace-signals`: how long a process stays known after the last card that named it.
+pub const TRACE_KNOWN_MS: u64 = 10_000;
+/// `trace-signals`: bytes of signals that are kept for `watch`.
+pub const TRACE_SHEET_BYTES: u64 = 1024 * 1024;
+/// A server that ends with a code so soon after a traced signal has probably obeyed it.
+pub const TRACE_OBEYS_MS: u64 = 10_000;

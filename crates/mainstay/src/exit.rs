@@ -13,8 +13,8 @@ use mainstay_core::event::Status;
 pub enum Exit {
     /// All is well.
     Ok,
-    /// `doctor` found a problem, `stop` left somebody, `restart` was refused, `lease open` found an open one, or a
-    /// scene of `demo` did not hold.
+    /// `doctor` found a problem, `stop` left somebody, `watch` saw somebody left, `restart` was refused, `lease open` found an
+    /// open one, or a scene of `demo` did not hold.
     Unhealthy,
     /// Nobody has that name or id, no such lease is open, or no death is known to `why`.
     NotFound,
@@ -95,8 +95,8 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "1",
-        commands: "demo, doctor, forget, lease, restart, stop, why",
-        meaning: "a problem was found, nobody has that name or id, a lease is not open or is another's, no death is known, somebody was left, a server was not restarted, or a scene did not hold",
+        commands: "demo, doctor, forget, lease, restart, stop, watch, why",
+        meaning: "a problem was found, nobody has that name, id or pid, a lease is not open or is another's, no death is known, somebody was left, a server was not restarted, or a scene did not hold",
     },
     Row {
         code: "2",

@@ -269,6 +269,50 @@ fn fixed() -> Vec<(&'static str, String)> {
             "The disk under `--record` is left alone after an error",
             time(limits::RECORDING_AFTER_ERROR_MS),
         ),
+        (
+            "`watch`: how often the whole process table is looked at",
+            time(limits::WATCH_SCAN_MS),
+        ),
+        (
+            "`watch`: how often the list of pids is, where the kernel does not tell of new processes",
+            time(limits::WATCH_LIST_MS),
+        ),
+        (
+            "`watch`: at least this long between two looks, however many programs are started",
+            time(limits::WATCH_LOOK_MS),
+        ),
+        (
+            "`watch`: time a launcher may be without its server before it is told itself",
+            time(limits::WATCH_SETTLE_MS),
+        ),
+        (
+            "`watch`: time a program that a launcher has started may live untold",
+            time(limits::WATCH_BELOW_MS),
+        ),
+        (
+            "`watch`: time a server may outlive its client before it is told as left",
+            time(limits::WATCH_LEFT_MS),
+        ),
+        (
+            "`watch`: time the status of a server that has gone is waited for, and the word of a tracer",
+            format!(
+                "{}, {}",
+                time(limits::WATCH_STATUS_MS),
+                time(limits::WATCH_SENDER_MS)
+            ),
+        ),
+        (
+            "`trace-signals`: time a process stays known after the last card that named it",
+            time(limits::TRACE_KNOWN_MS),
+        ),
+        (
+            "`trace-signals`: signals that are kept for `watch`",
+            size(limits::TRACE_SHEET_BYTES),
+        ),
+        (
+            "`why`: a server that ends with a code so soon after a traced signal has probably obeyed it",
+            time(limits::TRACE_OBEYS_MS),
+        ),
     ]
 }
 
@@ -718,6 +762,42 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             (
                 "over",
                 "why: `{\"closed\":{\"by\":…}}`, `{\"expired\":{\"ttl_ms\":n}}`, `{\"owner_gone\":{\"owner\":…}}`, `\"rebooted\"`, `\"removed\"`",
+            ),
+        ],
+    ),
+    (
+        "signal_traced: `mainstay trace-signals` saw a signal to a process of this link while it was sent; `at` is the time of the signal",
+        &[
+            ("number", "which signal"),
+            (
+                "code",
+                "`si_code`: 0 by `kill`, above 0 by the kernel itself",
+            ),
+            (
+                "to",
+                "whom it was for: `server`, `tree`, `shim`, `guard`, `keeper` or `client`",
+            ),
+            ("pid", "that process"),
+            ("start", "its start time in clock ticks since boot"),
+            ("generation", "which generation, if it was the server"),
+            (
+                "result",
+                "`delivered`, `ignored`, `pending` (the same one waited there already) or `dropped`",
+            ),
+            (
+                "sender",
+                "the process that sent it; whoever ran at that moment, if the kernel did",
+            ),
+            ("comm", "the sender's short name"),
+            (
+                "sender_start",
+                "the sender's start time, if it still was there",
+            ),
+            ("uid", "the sender's user, if it still was there"),
+            ("exe", "the file that the sender runs"),
+            (
+                "cmdline",
+                "the sender's arguments, without what looks like a secret",
             ),
         ],
     ),

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
-mod watching;
+mod tapping;
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 
 use scene::Scene;
 use serde_json::{Value, json};
-use watching::{connect, saying};
+use tapping::{connect, saying};
 
 fn first_line(stream: UnixStream) -> Value {
     let mut line = String::new();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
-mod watching;
+mod tapping;
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use mainstay_testkit::wait::until;
 use rustix::process::Signal;
 use scene::{Scene, mainstay};
 use serde_json::{Value, json};
-use watching::{frames, lines};
+use tapping::{frames, lines};
 
 fn recorded(options: &[&str]) -> (Scene, std::path::PathBuf) {
     let stage = Stage::new();

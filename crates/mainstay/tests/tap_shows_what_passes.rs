@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
-mod watching;
+mod tapping;
 
 use mainstay_os::identity::{self, Handle};
 use rustix::process::Signal;
 use scene::Scene;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
-use watching::{Tap, frames, lines};
+use tapping::{Tap, frames, lines};
 
 fn answer_to(id: i64) -> impl Fn(&Value) -> bool {
     move |line| line["kind"] == "response" && line["id"] == id.to_string()

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod scene;
-mod watching;
+mod tapping;
 
 use mainstay_os::identity::Handle;
 use mainstay_testkit::stage::Stage;

@@ -6,11 +6,10 @@
 use super::{By, Case, Exit, Rule, Status, Sure, Verdict, What, fault};
 use crate::event::{Gone, Lost, Target, Traced};
 use crate::ids::Identity;
+use crate::limits::TRACE_OBEYS_MS;
 
 /// The clocks of tracer and keeper are the same, but an end is written down a little after it happened.
 const SLACK_MS: u64 = 1_000;
-/// A server that takes a signal as a request to end may take this long for it.
-const OBEYS_MS: u64 = 10_000;
 
 impl Case<'_> {
     /// The traced signal that ended this server, if there is one.
@@ -33,7 +32,7 @@ impl Case<'_> {
             it && same_life && fits
         })?;
         let told = self.facts.get(at)?.at_ms;
-        if number.is_none() && told + OBEYS_MS < end {
+        if number.is_none() && told + TRACE_OBEYS_MS < end {
             return None;
         }
         if exit.out_of_memory.is_some() && traced.by_kernel() {

@@ -24,7 +24,7 @@ Signals to your servers are written to your events, with your rights: while it r
 names the sender where it could only name suspects, and `mainstay watch` tells it too.")]
 pub struct Options {
     /// Only to this one: a pid, a server's name, a link's id or a process's short name
-    #[arg(long, value_name = "PID|NAME")]
+    #[arg(long, value_name = "WHOM")]
     pub to: Option<String>,
     /// Only these signals, by name or number, with commas between
     #[arg(long, value_name = "LIST", default_value = USUAL, value_delimiter = ',', value_parser = number)]

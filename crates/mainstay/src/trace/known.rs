@@ -9,14 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mainstay_core::event::{Seen, Target};
 use mainstay_core::ids::{Identity, LinkId, TAG_VARIABLE, Tag};
+use mainstay_core::limits::TRACE_KNOWN_MS as STAYS_MS;
 use mainstay_os::{census, clock, identity};
 use rustix::fs::inotify;
 
 use super::home::Home;
 use crate::registry::{self, Card};
-
-/// How long somebody stays known whom no card names any more.
-const STAYS_MS: u64 = 10_000;
 
 /// A process of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use mainstay_core::event::Traced;
 use mainstay_core::ids::Identity;
+use mainstay_core::limits::TRACE_SHEET_BYTES as SHEET_BYTES;
 use mainstay_os::assume::User;
 use mainstay_os::identity;
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,6 @@ use serde::{Deserialize, Serialize};
 use super::home::Home;
 use super::row::Row;
 use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths};
-
-/// A sheet begins anew at this size.
-const SHEET_BYTES: u64 = 1024 * 1024;
 
 /// One line.
 #[derive(Serialize, Deserialize)]

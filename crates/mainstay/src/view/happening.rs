@@ -379,7 +379,7 @@ fn told_traced(traced: &Traced) -> Told {
     let details = if traced.cmdline.is_empty() {
         Vec::new()
     } else {
-        vec![one_line(&traced.cmdline.join(" "), DETAIL_CHARS)]
+        vec![detail("command", &traced.cmdline.join(" "))]
     };
     (Tone::Warn, text, details)
 }
@@ -565,11 +565,15 @@ mod tests {
 22:31:07.123  playwright  instant  initialize was answered from the record after 300 ms
 22:31:07.123  playwright  probes_unanswered  3 questions unanswered; the server does not know them and is not asked any more
 22:31:07.123  playwright  call_deadline  tools/call was answered with an error after 1m00s
+22:31:07.123  playwright  lease_opened  the lease `job-17` was opened by node (4000): until node (4000) ends, for 10m00s if not renewed
+22:31:07.123  playwright  lease_ended  the lease `job-17` was closed by node (pid 4000)
 22:31:07.123  playwright  suspects  the server was ended by nobody knows whom; 2 processes were there that could have done it
     claude (4000), the client: claude
     bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh
 22:31:07.123  playwright  pipe_end  the client closed its end of stdin
 22:31:07.123  playwright  recording_hurt  /home/ann/frames.jsonl is not whole: No space left on device, 12 frames lost so far
+22:31:07.123  playwright  signal_traced  SIGKILL from pkill (5000) to the server (4711), delivered
+    command: pkill -9 node
 "
         );
     }

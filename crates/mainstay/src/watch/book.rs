@@ -4,16 +4,14 @@
 //! them. The server is found by going down from the first of them while it is a launcher. A launcher alone is given a
 //! moment, then told as such; the server behind it is told as the same one, moved. No clock, no process: pure.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use mainstay_core::ids::Identity;
+use mainstay_core::limits::{WATCH_BELOW_MS as BELOW_MS, WATCH_SETTLE_MS as SETTLE_MS};
 use mainstay_os::stdio::End;
 
 use super::launcher::launches;
 use super::look::Candidate;
-
-/// How long a launcher, or a fork that has not become a program yet, may be alone before it is told.
-pub const SETTLE_MS: u64 = 2_000;
 
 /// What is to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +58,8 @@ struct Group {
 pub struct Book {
     groups: HashMap<Key, Group>,
     keys: HashMap<Identity, Key>,
+    /// Groups of which something may be to be told: all others are not even looked at.
+    open: HashSet<Key>,
 }
 
 impl Book {
@@ -72,6 +72,7 @@ impl Book {
             alone: (!seen.stdin.talks()).then_some(who),
         };
         let key = *self.keys.entry(who).or_insert(key);
+        self.open.insert(key);
         let group = self.groups.entry(key).or_default();
         if let Some(member) = group
             .members
@@ -90,21 +91,21 @@ impl Book {
     /// What is to be told now; `at_once` gives nobody a moment.
     pub fn decide(&mut self, now_ms: u64, at_once: bool) -> Vec<Tell> {
         let mut tells: Vec<Tell> = Vec::new();
-        for group in self.groups.values_mut() {
+        let groups = &mut self.groups;
+        self.open.retain(|key| {
+            let Some(group) = groups.get_mut(key) else {
+                return false;
+            };
             tells.extend(group.decide(now_ms, at_once));
-        }
+            group.waits().is_some()
+        });
         tells
     }
 
     /// When somebody's moment is over.
     pub fn wake_ms(&self) -> Option<u64> {
-        let groups = self.groups.values().filter(|group| group.told.is_none());
-        let waiting = groups.filter_map(|group| {
-            let chosen = group.chosen()?;
-            let waits = !group.spent.contains(&chosen.seen.who);
-            waits.then_some(chosen.since_ms + SETTLE_MS)
-        });
-        waiting.min()
+        let groups = self.open.iter().filter_map(|key| self.groups.get(key));
+        groups.filter_map(Group::waits).min()
     }
 
     /// Takes note of an end; what is to be told of it.
@@ -116,10 +117,26 @@ impl Book {
             return Vec::new();
         };
         let tells = group.ended(who);
+        self.open.insert(key);
         if group.members.is_empty() {
             self.groups.remove(&key);
+            self.open.remove(&key);
         }
         tells
+    }
+
+    /// The last one of a group that ends before anything was told of it: it is told all the same.
+    pub fn insist(&mut self, who: Identity) -> Option<Tell> {
+        let group = self.groups.get_mut(self.keys.get(&who)?)?;
+        let [member] = group.members.as_slice() else {
+            return None;
+        };
+        let unheard = group.told.is_none() && !group.spent.contains(&who);
+        if !unheard || member.seen.forked_only {
+            return None;
+        }
+        group.told = Some(who);
+        Some(Tell::New(who))
     }
 
     /// Whether this process is in the book.
@@ -133,7 +150,7 @@ impl Book {
     }
 
     /// Those of whom more is to be expected: launchers alone, and forks.
-    pub fn unclear(&self) -> impl Iterator<Item = Identity> {
+    pub fn unclear(&self) -> impl Iterator<Item = Identity> + '_ {
         self.groups
             .values()
             .filter(|group| group.told.is_none() || group.as_launcher)
@@ -169,10 +186,10 @@ impl Group {
         let mut steps = 0;
         while launches(&at.seen.argv) && steps < self.members.len() {
             steps += 1;
-            let below = self.members.iter().filter(|member| {
-                member.seen.ppid == at.seen.who.pid && !self.spent.contains(&member.seen.who)
-            });
-            match below.min_by_key(|member| member.seen.who) {
+            let below = self.members.iter();
+            let below = below.filter(|member| member.seen.ppid == at.seen.who.pid);
+            let spent = |member: &&Member| self.spent.contains(&member.seen.who);
+            match below.min_by_key(|member| (spent(member), member.seen.who)) {
                 Some(next) => at = next,
                 None => break,
             }
@@ -198,17 +215,41 @@ impl Group {
         found
     }
 
+    /// When the moment of somebody who is to be told is over.
+    fn waits(&self) -> Option<u64> {
+        if self.told.is_some() && !self.as_launcher {
+            return None;
+        }
+        let chosen = self.chosen()?;
+        let who = chosen.seen.who;
+        let waits = !self.spent.contains(&who) && self.told != Some(who);
+        waits.then(|| chosen.since_ms + self.moment_ms(chosen))
+    }
+
+    /// How long somebody may be there untold.
+    fn moment_ms(&self, member: &Member) -> u64 {
+        let below = |other: &Member| other.seen.who.pid == member.seen.ppid;
+        if launches(&member.seen.argv) || member.seen.forked_only {
+            SETTLE_MS
+        } else if self.members.iter().any(below) {
+            // A script runs other programs before its server.
+            BELOW_MS
+        } else {
+            0
+        }
+    }
+
     fn decide(&mut self, now_ms: u64, at_once: bool) -> Option<Tell> {
         let chosen = self.chosen()?;
         let who = chosen.seen.who;
         let launcher = launches(&chosen.seen.argv);
-        let moment = !at_once && now_ms < chosen.since_ms + SETTLE_MS;
-        let clear = !launcher && !chosen.seen.forked_only;
+        let moment = !at_once && now_ms < chosen.since_ms + self.moment_ms(chosen);
         let tell = match self.told {
+            _ if moment => None,
+            // What a server starts is its own affair.
             Some(told) if !self.as_launcher || (told == who && launcher) => None,
-            Some(from) if clear || (from != who && !moment) => Some(Tell::Moved { from, to: who }),
-            None if (clear || !moment) && !self.spent.contains(&who) => Some(Tell::New(who)),
-            Some(_) | None => None,
+            Some(from) => Some(Tell::Moved { from, to: who }),
+            None => (!self.spent.contains(&who)).then_some(Tell::New(who)),
         };
         if tell.is_some() {
             self.told = Some(who);
@@ -283,13 +324,15 @@ mod tests {
         book.see(seen(11, 10, "sh -c x"), 5);
         assert_eq!(book.decide(5, false), []);
         book.see(seen(12, 11, "node x.js"), 10);
-        assert_eq!(book.decide(10, false), [Tell::New(who(12))]);
+        assert_eq!(book.decide(10, false), []);
+        assert_eq!(book.wake_ms(), Some(10 + BELOW_MS));
+        assert_eq!(book.decide(10 + BELOW_MS, false), [Tell::New(who(12))]);
         let (_, launchers) = book.find(who(12)).unwrap();
         let launchers: Vec<i32> = launchers.iter().map(|seen| seen.who.pid).collect();
         assert_eq!(launchers, [10, 11]);
         // A helper of the server that inherits its pipes is no server.
-        book.see(seen(13, 12, "git fetch"), 20);
-        assert_eq!(book.decide(20, false), []);
+        book.see(seen(13, 12, "git fetch"), 300);
+        assert_eq!(book.decide(9_000, false), []);
         assert_eq!(book.ended(who(13)), []);
         let [Tell::Gone(gone, launchers)] = &book.ended(who(12))[..] else {
             panic!("it is gone")
@@ -299,7 +342,7 @@ mod tests {
         assert_eq!(book.decide(99_999, false), []);
         // The next server of the same launcher is.
         book.see(seen(14, 11, "node x.js"), 100_000);
-        assert_eq!(book.decide(100_000, false), [Tell::New(who(14))]);
+        assert_eq!(book.decide(101_000, false), [Tell::New(who(14))]);
         for pid in [14, 11, 10] {
             book.ended(who(pid));
         }
@@ -316,8 +359,11 @@ mod tests {
             from: who(from),
             to: who(to),
         };
-        assert_eq!(book.decide(9_000, false), [moved(10, 12)]);
-        assert_eq!(book.decide(9_001, false), []);
+        assert_eq!(book.decide(9_000, false), []);
+        assert_eq!(book.wake_ms(), Some(9_000 + BELOW_MS));
+        assert_eq!(book.decide(9_000 + BELOW_MS, false), [moved(10, 12)]);
+        assert_eq!(book.wake_ms(), None);
+        assert_eq!(book.decide(9_999, false), []);
         assert!(matches!(book.ended(who(12))[..], [Tell::Gone(..)]));
 
         // One that runs the server in its own place.
@@ -346,6 +392,18 @@ mod tests {
         assert_eq!(book.decide(2, false), [Tell::New(who(10))]);
         book.see(seen(11, 10, "cat"), 3);
         assert_eq!(book.decide(9_999, false), []);
+    }
+
+    #[test]
+    fn what_a_script_runs_before_its_server_is_not_told_and_a_failed_start_is() {
+        let mut book = Book::default();
+        book.see(seen(10, 1, "npx x"), 0);
+        book.see(seen(11, 10, "uname -a"), 5);
+        assert_eq!(book.decide(100, false), []);
+        assert_eq!(book.ended(who(11)), []);
+        // The launcher gives up, too: then this was all there was to be seen.
+        assert_eq!(book.insist(who(10)), Some(Tell::New(who(10))));
+        assert!(matches!(book.ended(who(10))[..], [Tell::Gone(..)]));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use mainstay_core::event::Status;
+use mainstay_core::limits::{WATCH_SENDER_MS as SENDER_MS, WATCH_STATUS_MS as STATUS_MS};
 use mainstay_os::{clock, ended};
 
 use super::line::{Happened, Line, Sender};
@@ -15,10 +16,6 @@ use super::{age_ms, now_text};
 use crate::paths::Paths;
 use crate::trace::sheet::{self, Answer};
 
-/// How long a status is waited for.
-const STATUS_MS: u64 = 1_000;
-/// How long a tracer's word is waited for.
-const SENDER_MS: u64 = 300;
 /// How often both are asked.
 const AGAIN_MS: u64 = 10;
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use mainstay_core::event::Seen;
 use mainstay_core::ids::{Identity, LinkId, TAG_VARIABLE, Tag};
+use mainstay_core::limits::WATCH_SETTLE_MS;
 use mainstay_core::redact;
 use mainstay_os::census::{self, Stat};
 use mainstay_os::clock;
@@ -270,9 +271,13 @@ impl<'a> Look<'a> {
     }
 }
 
-/// A fork that has not run its program yet has not got its pipes either.
+/// A fork that has not run its program yet has not got its pipes either; one that is older never will.
 fn later(pid: i32) -> Found {
-    if census::forked_only(pid) {
+    let Ok(stat) = census::stat(pid) else {
+        return Found::Nobody;
+    };
+    let age_ms = clock::since_boot_ms().saturating_sub(clock::ticks_ms(stat.start));
+    if age_ms < WATCH_SETTLE_MS && census::forked_only(pid) {
         return Found::Later;
     }
     Found::Nobody

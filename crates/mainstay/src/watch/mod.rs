@@ -18,6 +18,10 @@ use std::io;
 
 use mainstay_core::event::Status;
 use mainstay_core::ids::Identity;
+use mainstay_core::limits::{
+    WATCH_LEFT_MS as LEFT_MS, WATCH_LIST_MS as LIST_MS, WATCH_LOOK_MS as LOOK_MS,
+    WATCH_SCAN_MS as SCAN_MS,
+};
 use mainstay_os::connector::Told;
 use mainstay_os::identity::Handle;
 use mainstay_os::{census, clock};
@@ -35,16 +39,8 @@ use look::{Candidate, Found, Look};
 use wake::{Alarm, Wakes};
 use whom::Whom;
 
-/// How often the whole process table is looked at.
-const SCAN_MS: u64 = 30_000;
-/// How often the list of pids is looked at where the connector is not to be had.
-const LIST_MS: u64 = 1_000;
-/// At least this long between two looks, however many programs are started.
-const LOOK_MS: u64 = 20;
 /// A fork that has not run its program yet is looked at again this often, so many times.
-const FORK_TRIES: u32 = 100;
-/// After the end of its client a server is given this long before it is told as left.
-const LEFT_MS: u64 = 5_000;
+const FORK_TRIES: u32 = 40;
 /// Ends by the connector's word that are remembered.
 const EXITS_KEPT: usize = 8_192;
 
@@ -106,6 +102,8 @@ struct Watch<'a> {
     begun_ms: u64,
     looks: u64,
     scans: u64,
+    /// What start and first look have cost.
+    first_us: u64,
     left: bool,
     reader: Reader,
 }
@@ -138,6 +136,7 @@ impl<'a> Watch<'a> {
             begun_ms: now,
             looks: 0,
             scans: 0,
+            first_us: 0,
             left: false,
             reader: Reader::There,
         };
@@ -159,6 +158,9 @@ impl<'a> Watch<'a> {
             self.work(now).map_err(failed)?;
             self.tell_due(now, once)?;
             self.settle_leaving(now)?;
+            if self.scans == 1 && self.first_us == 0 {
+                self.first_us = clock::used_us();
+            }
             let over = once || end.is_some_and(|end| now >= end) || self.done(now)?;
             if over || self.reader == Reader::Gone {
                 return Ok(if self.left { Exit::Unhealthy } else { Exit::Ok });
@@ -222,7 +224,11 @@ impl<'a> Watch<'a> {
             if all {
                 self.scans += 1;
                 self.scan_at = now + SCAN_MS;
-                self.due.extend(pids.iter().copied());
+                // Those whose end we shall hear are who they were.
+                let known = self.wakes.watched_pids();
+                let others = pids.iter().filter(|pid| !known.contains(pid));
+                self.due.extend(others.copied());
+                self.due.extend(self.book.unclear().map(|who| who.pid));
             } else {
                 let new = pids.iter().filter(|pid| !self.listed.contains(pid));
                 self.due.extend(new.copied());
@@ -355,11 +361,9 @@ impl<'a> Watch<'a> {
 
     /// Somebody of the book has ended: how, and by whom, may take a moment to be known.
     fn leave(&mut self, who: Identity, unwatched: Option<&'static str>) {
-        if unwatched.is_some() {
-            // It must be told to have come before it is told to be gone.
-            let tells = self.book.decide(u64::MAX - book::SETTLE_MS, false);
-            self.tell(tells).ok();
-        }
+        // It must be told to have come before it is told to be gone.
+        let come = self.book.insist(who);
+        self.tell(come.into_iter().collect()).ok();
         let fd = self.wakes.forget(who);
         for tell in self.book.ended(who) {
             match tell {
@@ -429,16 +433,16 @@ impl<'a> Watch<'a> {
 
     fn tell_stats(&self) {
         let ran = now_ms().saturating_sub(self.begun_ms).max(1);
-        let cpu = clock::used_us();
+        let first = self.first_us;
+        let cpu = clock::used_us().saturating_sub(first);
         let connector = match &self.wakes.no_connector {
             None => "connector".into(),
             Some(why) => format!("no connector ({why})"),
         };
         talk(&format!(
-            "stats: {ran} ms, {} us of processor time ({}.{:03} % of a core), {} processes on the machine, {} watched, {} looks, {} scans, {connector}\n",
-            cpu,
+            "stats: {first} us of processor time for the first look, {cpu} us in {ran} ms since then ({}.{:02} % of a core), {} processes on the machine, {} watched, {} looks, {} scans, {connector}\n",
             cpu / ran / 10,
-            cpu * 100 / ran % 1_000,
+            cpu * 10 / ran % 100,
             self.listed.len(),
             self.book.everybody().count(),
             self.looks,

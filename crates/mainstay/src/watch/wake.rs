@@ -1,16 +1,18 @@
 //! Everything that wakes us, behind one epoll: a signal, the connector, the ends of those we know, a reader that left.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use mainstay_core::ids::Identity;
+use mainstay_core::limits::WATCH_LOOK_MS;
 use mainstay_os::connector::{Connector, Told};
 use mainstay_os::signals::{Signals, ignore_pipe};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::now_ms;
 use crate::report::plain;
 
 const STOP: u64 = 0;
@@ -20,6 +22,8 @@ const CLIENT: u64 = 3;
 const FIRST: u64 = 16;
 /// Ends that are taken from the kernel at once.
 const EVENTS: usize = 256;
+
+const SIP: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
 /// Why we were woken.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub struct Wakes {
     pub no_connector: Option<String>,
     epoll: OwnedFd,
     connector: Option<Connector>,
+    /// While this lasts the connector is not listened to: a storm of programs is taken in a few sips.
+    deaf_until_ms: Option<u64>,
     client: Option<(Identity, OwnedFd)>,
     watched: HashMap<Identity, (u64, OwnedFd)>,
     tokens: HashMap<u64, Identity>,
@@ -62,6 +68,7 @@ impl Wakes {
             no_connector: Some("as asked for".into()),
             epoll,
             connector: None,
+            deaf_until_ms: None,
             client: None,
             watched: HashMap::new(),
             tokens: HashMap::new(),
@@ -72,7 +79,7 @@ impl Wakes {
             match Connector::open() {
                 Ok(connector) => {
                     let data = EventData::new_u64(CONNECTOR);
-                    epoll::add(&wakes.epoll, &connector, data, EventFlags::IN)?;
+                    epoll::add(&wakes.epoll, &connector, data, SIP)?;
                     wakes.connector = Some(connector);
                     wakes.no_connector = None;
                 }
@@ -133,7 +140,10 @@ impl Wakes {
     }
 
     /// Waits, but not longer than this.
-    pub fn wait(&self, within_ms: u64) -> io::Result<Vec<Alarm>> {
+    pub fn wait(&mut self, within_ms: u64) -> io::Result<Vec<Alarm>> {
+        let within_ms = self
+            .listen_again()?
+            .map_or(within_ms, |ms| ms.min(within_ms));
         let within = Timespec {
             tv_sec: (within_ms / 1_000) as i64,
             tv_nsec: (within_ms % 1_000 * 1_000_000) as i64,
@@ -151,7 +161,8 @@ impl Wakes {
         let mut alarms = Vec::with_capacity(events.len());
         for event in &events {
             let event: &epoll::Event = event;
-            alarms.extend(match event.data.u64() {
+            let token = event.data.u64();
+            alarms.extend(match token {
                 STOP => Some(Alarm::Stop),
                 READER => Some(Alarm::ReaderGone),
                 CONNECTOR => self.told()?,
@@ -167,7 +178,28 @@ impl Wakes {
         Ok(alarms)
     }
 
-    fn told(&self) -> io::Result<Option<Alarm>> {
+    /// Whether somebody's end will be heard, by pid.
+    pub fn watched_pids(&self) -> HashSet<i32> {
+        self.watched.keys().map(|who| who.pid).collect()
+    }
+
+    /// Listens to the connector again when it is time; how long it is until then.
+    fn listen_again(&mut self) -> io::Result<Option<u64>> {
+        let (Some(until), Some(connector)) = (self.deaf_until_ms, &self.connector) else {
+            return Ok(None);
+        };
+        let left = until.saturating_sub(now_ms());
+        if left > 0 {
+            return Ok(Some(left));
+        }
+        let data = EventData::new_u64(CONNECTOR);
+        epoll::modify(&self.epoll, connector, data, SIP)?;
+        self.deaf_until_ms = None;
+        Ok(None)
+    }
+
+    fn told(&mut self) -> io::Result<Option<Alarm>> {
+        self.deaf_until_ms = Some(now_ms() + WATCH_LOOK_MS);
         let Some(connector) = &self.connector else {
             return Ok(None);
         };

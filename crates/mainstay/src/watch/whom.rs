@@ -64,10 +64,9 @@ impl Signature {
             .unwrap_or_default();
         let is = |path: &str| {
             let name = path.rsplit('/').next().unwrap_or(path);
-            let mut folders = path.split('/');
             self.programs
                 .iter()
-                .any(|program| program == name || folders.any(|folder| folder == program))
+                .any(|program| program == name || path.split('/').any(|part| part == program))
         };
         is(first) || is(script)
     }

@@ -1,107 +1,184 @@
-//! What the tests of frames share: a `mainstay tap` that runs beside a scene, and a bare connection to its keeper.
+//! What the tests of `watch` and `trace-signals` share: a command whose lines are read as they come.
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a test says why it cannot run")]
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 
+use mainstay_core::ids::Identity;
+use mainstay_os::identity::{self, Handle};
+use mainstay_testkit::built::under_test;
 use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::scene::mainstay;
+/// Where our trace instances are.
+pub const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
-/// A `mainstay tap … --json` that has attached.
-pub struct Tap {
+/// A command that goes on until it is told to end. It ends by itself after a while, so that a wait is no hang.
+pub struct Watching {
+    pub who: Identity,
     child: Child,
     out: BufReader<ChildStdout>,
-    pub head: Value,
+    err: BufReader<ChildStderr>,
+    pub seen: Vec<Value>,
 }
 
-impl Tap {
-    /// Attached: what happens from now on is seen.
-    pub fn attach(stage: &Stage, words: &[&str]) -> Self {
-        let mut command = stage.command(mainstay());
-        let command = command.args(["tap", "unruly", "--json"]).args(words);
-        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        let mut tap = Self {
+pub fn mainstay() -> PathBuf {
+    under_test(env!("CARGO_BIN_EXE_mainstay"))
+}
+
+/// `mainstay watch` with these words.
+pub fn watch(stage: &Stage, words: &[&str]) -> Watching {
+    let mut command = stage.command(mainstay());
+    command.args(["watch", "--json"]).args(words);
+    if !words.contains(&"--once") {
+        command.args(["--for", "60s"]);
+    }
+    Watching::start(stage, &mut command)
+}
+
+/// `mainstay trace-signals` with these words; none where signals cannot be traced, and then it has said why.
+pub fn trace(stage: &Stage, words: &[&str]) -> Option<Watching> {
+    let mut command = stage.command(mainstay());
+    command
+        .args(["trace-signals", "--json", "--for", "60s"])
+        .args(words);
+    begun(Watching::start(stage, &mut command))
+}
+
+/// A tracer that says that it has begun.
+pub fn begun(mut tracer: Watching) -> Option<Watching> {
+    let first = tracer.talk();
+    if first.starts_with("tracing ") {
+        return Some(tracer);
+    }
+    assert!(
+        first.starts_with("error: cannot trace signals: "),
+        "it says why it cannot: {first:?}"
+    );
+    let hint = tracer.talk();
+    assert!(hint.starts_with("hint: "), "{hint:?}");
+    assert_eq!(tracer.wait().code(), Some(125));
+    eprintln!("not run here: {first}");
+    None
+}
+
+impl Watching {
+    pub fn start(stage: &Stage, command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let who = identity::of(child.id() as i32).unwrap();
+        stage.census.spare(who);
+        Self {
+            who,
+            out: BufReader::new(child.stdout.take().unwrap()),
+            err: BufReader::new(child.stderr.take().unwrap()),
             child,
-            out,
-            head: Value::Null,
-        };
-        tap.head = tap.line();
-        assert_eq!(tap.head["line"], "head", "{}", tap.head);
-        tap
+            seen: Vec::new(),
+        }
     }
 
-    /// The next line.
-    pub fn line(&mut self) -> Value {
+    /// The next line on stdout; none at its end.
+    pub fn line(&mut self) -> Option<Value> {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|_| panic!("no line: {line:?}"))
+        if line.is_empty() {
+            return None;
+        }
+        let value: Value = serde_json::from_str(&line).unwrap();
+        self.seen.push(value.clone());
+        Some(value)
     }
 
-    /// Frames up to the first that is so, that one included.
-    pub fn until(&mut self, so: impl Fn(&Value) -> bool) -> Vec<Value> {
-        let mut all = Vec::new();
+    /// The next line of which something is true.
+    pub fn that(&mut self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let line = self.line();
-            let found = so(&line);
-            all.push(line);
-            if found {
-                return all;
+            let Some(line) = self.line() else {
+                panic!("it ended without {what}: {:#?}", self.seen)
+            };
+            if holds(&line) {
+                return line;
             }
         }
     }
 
-    /// The next frame that is so.
-    pub fn find(&mut self, so: impl Fn(&Value) -> bool) -> Value {
-        self.until(so).pop().unwrap()
+    /// What is said of this process next.
+    pub fn of(&mut self, what: &str, pid: i32) -> Value {
+        self.that(&format!("{what} {pid}"), |line| {
+            line["what"] == what && line["pid"] == pid
+        })
     }
 
-    pub fn pid(&self) -> i32 {
-        self.child.id() as i32
+    /// The next line on stderr.
+    pub fn talk(&mut self) -> String {
+        let mut line = String::new();
+        self.err.read_line(&mut line).unwrap();
+        line
     }
 
-    /// Waits for its end: exit code, what it still showed, and its words.
-    pub fn end(mut self) -> (Option<i32>, String, String) {
-        let (mut rest, mut errors) = (String::new(), String::new());
-        self.out.read_to_string(&mut rest).unwrap();
-        let mut stderr = self.child.stderr.take().unwrap();
-        stderr.read_to_string(&mut errors).unwrap();
-        (self.child.wait().unwrap().code(), rest, errors)
+    pub fn signal(&self, signal: Signal) {
+        Handle::open(self.who).unwrap().signal(signal).unwrap();
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// Interrupts it: it ends well, with this much more on stdout.
+    pub fn interrupt(mut self) -> Vec<Value> {
+        self.signal(Signal::INT);
+        while self.line().is_some() {}
+        assert_eq!(self.wait().code(), Some(0));
+        std::mem::take(&mut self.seen)
     }
 }
 
-/// A connection to a keeper's control socket.
-pub fn connect(directory: &Path) -> UnixStream {
-    // The path may be too long for a socket's address.
-    let directory = fs::File::open(directory).unwrap();
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&directory);
-    UnixStream::connect(format!("/proc/self/fd/{fd}/control.sock")).unwrap()
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
 }
 
-/// A connection that has said this.
-pub fn saying(directory: &Path, bytes: &[u8]) -> UnixStream {
-    let mut stream = connect(directory);
-    stream.write_all(bytes).unwrap();
-    stream
+/// Sends a signal through a program that ends at once, as a cleanup script does; it is called this.
+pub fn send_by(stage: &Stage, name: &str, signal: &str, pid: i32) {
+    let mut sender = stage
+        .command("sh")
+        .arg0(name)
+        .args(["-c", &format!("kill -{signal} {pid}")])
+        .spawn()
+        .unwrap();
+    assert!(sender.wait().unwrap().success());
 }
 
-/// The lines of a file.
-pub fn lines(path: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(path).unwrap();
-    text.lines()
-        .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("torn: {line}")))
-        .collect()
+/// Words of a command.
+pub fn words(all: &[&str]) -> Vec<OsString> {
+    all.iter().map(Into::into).collect()
 }
 
-/// Those of them that are frames.
-pub fn frames(all: &[Value]) -> Vec<&Value> {
-    all.iter().filter(|line| line["line"] == "frame").collect()
+/// The trace instance of a tracer.
+pub fn instance(who: Identity) -> PathBuf {
+    let end = format!("-{}-{}", who.pid, who.start);
+    let all = std::fs::read_dir(INSTANCES).unwrap().flatten();
+    let mut ours = all.filter(|entry| entry.file_name().to_string_lossy().ends_with(&end));
+    ours.next()
+        .unwrap_or_else(|| panic!("no instance of {who}"))
+        .path()
+}
+
+/// Waits until something is not there any more.
+pub fn gone(path: &std::path::Path) {
+    until(&format!("{} is gone", path.display()), || {
+        (!path.exists()).then_some(())
+    });
 }

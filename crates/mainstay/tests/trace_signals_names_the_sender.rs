@@ -1,0 +1,250 @@
+//! `mainstay trace-signals` on real kills: who it was, in its own lines, in `mainstay why` and in `mainstay watch`. Where
+//! signals cannot be traced, it says why, and that is what is tested then.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+mod watching;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
+use scene::Scene;
+use serde_json::Value;
+use watching::{Watching, begun, gone, instance, mainstay, send_by, trace, watch};
+
+fn why(stage: &Stage, words: &[&str]) -> String {
+    let mut command = stage.command(mainstay());
+    let output = command.arg("why").args(words).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What `why --json` says, once it is certain: the tracer writes beside the keeper.
+fn certain(stage: &Stage) -> Value {
+    until("a certain verdict", || {
+        let told: Value = serde_json::from_str(&why(stage, &["unruly", "--json"])).ok()?;
+        (told["verdict"]["rule"] == "traced_signal").then_some(told)
+    })
+}
+
+#[test]
+fn of_a_killed_server() {
+    let mut scene = Scene::open(&[], &[]);
+    let Some(mut tracer) = trace(&scene.stage, &["--to", "unruly", "--signal", "KILL"]) else {
+        return;
+    };
+    let server = scene.server(1);
+    send_by(&scene.stage, "cleanup-script", "KILL", server.pid);
+    scene.replayed(2);
+    let line = tracer.that("the kill", |line| line["victim"]["pid"] == server.pid);
+    assert_eq!(line["signal"], "SIGKILL");
+    assert_eq!(line["result"], "delivered");
+    assert_eq!(line["people"][0]["server"], "unruly");
+    assert_eq!(line["people"][0]["to"], "server");
+    let sender = line["sender"]["pid"].as_i64().unwrap();
+    let comm = line["sender"]["comm"].as_str().unwrap();
+    assert_eq!(comm, "sh", "the shell sends it itself");
+    let told = certain(&scene.stage);
+    assert_eq!(told["verdict"]["sure"], "certain");
+    assert_eq!(told["verdict"]["by"]["process"]["pid"], sender);
+    assert_eq!(told["generation"], 1);
+    let text = why(&scene.stage, &["unruly"]);
+    let first = format!("unruly was killed by sh (pid {sender}, SIGKILL, certain) ");
+    assert!(text.starts_with(&first), "{text}");
+    assert!(
+        text.contains("  certain: `mainstay trace-signals` saw the signal while it was sent"),
+        "{text}"
+    );
+    assert!(!text.contains("it could be the client"), "{text}");
+    tracer.interrupt();
+    scene.client.finish();
+}
+
+#[test]
+fn of_a_killed_shim_and_a_killed_keeper() {
+    for part in ["shim", "keeper"] {
+        let mut scene = Scene::open(&[], &[]);
+        let Some(tracer) = trace(&scene.stage, &[]) else {
+            return;
+        };
+        let card = scene.stage.card();
+        let victim = if part == "shim" {
+            card.shim
+        } else {
+            card.keeper
+        };
+        send_by(&scene.stage, "cleanup", "KILL", victim.unwrap().pid);
+        if part == "shim" {
+            scene.stage.event("teardown");
+        } else {
+            scene.stage.event("keeper_lost");
+        }
+        let told = certain(&scene.stage);
+        assert_eq!(told["verdict"]["sure"], "certain");
+        let said = told["told"].as_str().unwrap();
+        let named = if part == "shim" {
+            "killed the shim"
+        } else {
+            "killed mainstay's keeper"
+        };
+        assert!(said.contains("because sh (pid "), "{said}");
+        assert!(said.contains(named), "{said}");
+        tracer.interrupt();
+        scene.client.finish();
+    }
+}
+
+#[test]
+fn of_servers_that_are_only_watched() {
+    let stage = Stage::new();
+    let client = Puppet::start(&stage, Plan::default(), &stage.unruly::<&str>(&[]));
+    let Some(tracer) = trace(&stage, &[]) else {
+        return;
+    };
+    let server = client.shims[0].pid;
+    let mut watch = watch(&stage, &[&client.who.pid.to_string()]);
+    watch.of("new", server);
+    send_by(&stage, "cleanup", "KILL", server);
+    let gone = watch.of("gone", server);
+    assert_eq!(gone["status"]["signal"]["number"], 9);
+    assert_eq!(gone["sender"]["comm"], "sh", "{gone}");
+    watch.interrupt();
+    tracer.interrupt();
+}
+
+#[test]
+fn whatever_ends_the_tracer_nothing_stays() {
+    let stage = Stage::new();
+    for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
+        let Some(mut tracer) = trace(&stage, &[]) else {
+            return;
+        };
+        let path = instance(tracer.who);
+        tracer.signal(signal);
+        tracer.wait();
+        gone(&path);
+    }
+    // The tracer and the child that cleans up behind it, at once: the next tracer removes what they left.
+    let Some(mut tracer) = trace(&stage, &[]) else {
+        return;
+    };
+    let path = instance(tracer.who);
+    let remover = mainstay_os::census::children(tracer.who.pid).unwrap();
+    let mut both: Vec<_> = remover
+        .iter()
+        .map(|&pid| mainstay_os::identity::of(pid).unwrap())
+        .collect();
+    assert_eq!(both.len(), 1);
+    both.push(tracer.who);
+    mainstay_testkit::killers::at_once(&both);
+    tracer.wait();
+    let rest = path.exists();
+    let next = trace(&stage, &[]).unwrap();
+    assert!(
+        rest && !path.exists(),
+        "left by the killed, removed by the next"
+    );
+    next.interrupt();
+    // Nothing of the machine's own was touched.
+    let own = fs::read_to_string("/sys/kernel/tracing/events/signal/signal_generate/enable");
+    assert_eq!(own.unwrap().trim(), "0");
+}
+
+#[test]
+fn where_it_is_not_mounted_it_is_mounted_for_us_alone() {
+    let stage = Stage::new();
+    if trace(&stage, &[]).is_none() || !Path::new("/sys/kernel/tracing/events").exists() {
+        return;
+    }
+    let mut command = stage.command("unshare");
+    let script = "umount /sys/kernel/tracing && exec \"$0\" trace-signals --json --for 60s";
+    command.args(["-m", "sh", "-c", script]).arg(mainstay());
+    let mut tracer = begun(Watching::start(&stage, &mut command)).unwrap();
+    let path = instance(tracer.who);
+    let mut victim = stage.command("sleep").arg("100").spawn().unwrap();
+    let pid = victim.id() as i32;
+    send_by(&stage, "cleanup", "TERM", pid);
+    tracer.that("the signal", |line| line["victim"]["pid"] == pid);
+    victim.wait().unwrap();
+    tracer.interrupt();
+    gone(&path);
+}
+
+#[test]
+fn without_root_it_says_what_to_do() {
+    let copy = std::env::temp_dir().join(format!("mainstay-trace-{}", std::process::id()));
+    fs::copy(mainstay(), &copy).unwrap();
+    let stage = Stage::new();
+    let mut command = stage.command(&copy);
+    command
+        .current_dir("/")
+        .args(["trace-signals", "--for", "60s"]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    fs::remove_file(copy).unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "error: cannot trace signals: only root can see who sends a signal to another process\n\
+         hint: run it as `sudo mainstay trace-signals`; its findings go to your own events\n"
+    );
+}
+
+#[test]
+fn through_sudo_everything_is_written_with_the_users_rights() {
+    const USER: u32 = 23_456;
+    let stage = Stage::new();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run here: only root can act for another user");
+        return;
+    }
+    // A home of that user, with a trap: where its events should be, a link to a file of root's.
+    let home = stage.path("home");
+    let state = home.join(".local/state/mainstay");
+    fs::create_dir_all(&state).unwrap();
+    let trap = stage.path("trap");
+    fs::create_dir(&trap).unwrap();
+    for path in [
+        &home,
+        &home.join(".local"),
+        &home.join(".local/state"),
+        &state,
+    ] {
+        std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
+    }
+    let mut command = stage.command(mainstay());
+    command
+        .env("HOME", &home)
+        .env("SUDO_UID", USER.to_string())
+        .env("SUDO_GID", USER.to_string())
+        .args(["trace-signals", "--json", "--for", "60s"]);
+    let Some(tracer) = begun(Watching::start(&stage, &mut command)) else {
+        return;
+    };
+    for name in ["run", "events", "traced"] {
+        let meta = fs::metadata(state.join(name)).unwrap();
+        assert_eq!((meta.uid(), meta.mode() & 0o777), (USER, 0o700), "{name}");
+    }
+    let sheet = fs::read_dir(state.join("traced"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    assert_eq!(sheet.metadata().unwrap().uid(), USER);
+    tracer.interrupt();
+    assert_eq!(fs::read_dir(state.join("traced")).unwrap().count(), 0);
+    // Root could write through the link; the user could not, so nobody does.
+    fs::remove_dir_all(state.join("traced")).unwrap();
+    std::os::unix::fs::symlink(&trap, state.join("traced")).unwrap();
+    let tracer = begun(Watching::start(&stage, &mut command)).unwrap();
+    assert_eq!(fs::read_dir(&trap).unwrap().count(), 0);
+    tracer.interrupt();
+}
