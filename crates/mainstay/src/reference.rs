@@ -713,6 +713,28 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
         &[("request", "what it was"), ("ms", "how long it took")],
     ),
     (
+        "lease_opened: a lease was opened; `id` is the lease's own, `server` its name",
+        &[
+            ("lease", "its name"),
+            (
+                "owner",
+                "the process whose end is its end (pid, start, comm)",
+            ),
+            ("ttl_ms", "how long it lasts without being renewed"),
+            ("by", "who asked for it"),
+        ],
+    ),
+    (
+        "lease_ended: a lease is over, and its servers are ended; `id` and `server` as in `lease_opened`",
+        &[
+            ("lease", "its name"),
+            (
+                "over",
+                "why: `{\"closed\":{\"by\":…}}`, `{\"expired\":{\"ttl_ms\":n}}`, `{\"owner_gone\":{\"owner\":…}}`, `\"rebooted\"`, `\"removed\"`",
+            ),
+        ],
+    ),
+    (
         "suspects: somebody was ended by nobody knows whom; this is who was there",
         &[
             ("part", "who was ended: `server`, `shim` or `keeper`"),
@@ -741,28 +763,6 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("path", "the file"),
             ("why", "what is wrong with it"),
             ("lost", "frames that are not in it so far"),
-        ],
-    ),
-    (
-        "lease_opened: a lease was opened; `id` is the lease's own, `server` its name",
-        &[
-            ("lease", "its name"),
-            (
-                "owner",
-                "the process whose end is its end (pid, start, comm)",
-            ),
-            ("ttl_ms", "how long it lasts without being renewed"),
-            ("by", "who asked for it"),
-        ],
-    ),
-    (
-        "lease_ended: a lease is over, and its servers are ended; `id` and `server` as in `lease_opened`",
-        &[
-            ("lease", "its name"),
-            (
-                "over",
-                "why: `{\"closed\":{\"by\":…}}`, `{\"expired\":{\"ttl_ms\":n}}`, `{\"owner_gone\":{\"owner\":…}}`, `\"rebooted\"`, `\"removed\"`",
-            ),
         ],
     ),
     (
