@@ -497,6 +497,8 @@ mod tests {
 22:31:07.123  playwright  instant  initialize was answered from the record after 300 ms
 22:31:07.123  playwright  probes_unanswered  3 questions unanswered; the server does not know them and is not asked any more
 22:31:07.123  playwright  call_deadline  tools/call was answered with an error after 1m00s
+22:31:07.123  playwright  lease_opened  the lease `job-17` was opened by node (4000): until node (4000) ends, for 10m00s if not renewed
+22:31:07.123  playwright  lease_ended  the lease `job-17` was closed by node (pid 4000)
 "
         );
     }
