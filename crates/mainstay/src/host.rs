@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mainstay_core::event::Seen;
-use mainstay_core::lease::Over;
+use mainstay_core::ids::LinkId;
+use mainstay_core::lease::{Over, Term};
 
 pub use server::{Server, ServerCommand};
 
 use crate::lease::close::end;
-use crate::lease::{self, Closed, Opened, Place, Wish};
+use crate::lease::{self, Closed, Place, Wish};
 use crate::paths::Paths;
 use crate::report::Report;
 
@@ -55,6 +56,8 @@ impl LeaseOptions {
 #[derive(Debug)]
 pub struct Lease {
     name: String,
+    /// A later lease of the same name is another one.
+    id: LinkId,
     paths: Paths,
     mainstay: Option<PathBuf>,
     /// Nothing is left to do at the drop.
@@ -62,7 +65,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Opens a lease. One that this process has open under the same name is renewed; one of another owner is an error.
+    /// Opens a lease. One that this process has open under the same name is renewed, and both values mean the same lease; one
+    /// of another owner is an error.
     ///
     /// A name has letters, digits, `.`, `_` and `-`, 64 of them at most.
     pub fn open(name: impl Into<String>, options: &LeaseOptions) -> Result<Self, HostError> {
@@ -73,14 +77,14 @@ impl Lease {
             owner: Some(me()?),
             by: Some(me()?),
         };
-        match lease::open(&paths, &name, &wish)? {
-            Opened::New(_) | Opened::Again(_) => Ok(Self {
-                name,
-                paths,
-                mainstay: options.mainstay.clone(),
-                closed: false,
-            }),
-        }
+        let opened = lease::open(&paths, &name, &wish)?;
+        Ok(Self {
+            name,
+            id: opened.term().id,
+            paths,
+            mainstay: options.mainstay.clone(),
+            closed: false,
+        })
     }
 
     /// Its name: for `mainstay run --lease NAME`, or `MAINSTAY_LEASE` in the environment of whoever starts servers for you.
@@ -104,9 +108,22 @@ impl Lease {
     /// It is no error if the lease is over already.
     pub fn close(mut self) -> Result<Closed, HostError> {
         self.closed = true;
+        if self.place().is_none() {
+            server::reap();
+            return Ok(Closed::unknown(&self.name));
+        }
         let closed = lease::close(&self.paths, &self.name, me().ok(), None);
         server::reap();
         Ok(closed?)
+    }
+
+    /// Its directory, unless it is gone or another lease has its name by now.
+    fn place(&self) -> Option<(Place, Option<Term>)> {
+        let place = Place::find(&self.paths, &self.name).ok().flatten()?;
+        let term = place.term();
+        // One that is damaged is closed by its name.
+        let ours = term.as_ref().is_none_or(|term| term.id == self.id);
+        ours.then_some((place, term))
     }
 }
 
@@ -116,11 +133,9 @@ impl Drop for Lease {
             return;
         }
         // Marking is one small file; whatever fails here is made good by the end of this process.
-        if let Ok(Some(place)) = Place::find(&self.paths, &self.name) {
-            let term = place.term();
+        if let Some((place, term)) = self.place() {
             let by = me().ok();
-            let ours = term.as_ref().and_then(|term| term.owner.as_ref()) == by.as_ref();
-            if ours && end(&self.paths, &place, term.as_ref(), &Over::Closed { by }).is_ok() {
+            if end(&self.paths, &place, term.as_ref(), &Over::Closed { by }).is_ok() {
                 place.remove_if_empty();
             }
         }

@@ -35,6 +35,15 @@ pub struct Closed {
 }
 
 impl Closed {
+    /// There was nothing to close.
+    pub(crate) fn unknown(name: &str) -> Self {
+        Self {
+            lease: name.into(),
+            was: Was::Unknown,
+            servers: Vec::new(),
+        }
+    }
+
     /// How many processes of its servers are left.
     pub fn left(&self) -> usize {
         self.servers.iter().map(|server| server.left.len()).sum()
@@ -90,11 +99,7 @@ pub fn close(
         return Err(Report::new(Exit::Usage, problem));
     }
     let here = mainstay_os::identity::realm().map_err(|error| trouble(name, &error))?;
-    let mut closed = Closed {
-        lease: name.into(),
-        was: Was::Unknown,
-        servers: Vec::new(),
-    };
+    let mut closed = Closed::unknown(name);
     let Some(place) = Place::find(paths, name).map_err(|error| trouble(name, &error))? else {
         return Ok(closed);
     };

@@ -94,10 +94,14 @@ impl Visit {
         let mut found = Vec::new();
         for entry in fs::read_dir(place.base())? {
             let name = entry?.file_name();
-            if let Some(id) = name.to_str().and_then(|name| name.parse().ok())
-                && let Ok(file) = open_small(&place.file(&name.to_string_lossy()))
-            {
-                found.push(Self { id, file });
+            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            match open_small(&place.file(&name.to_string_lossy())) {
+                Ok(file) => found.push(Self { id, file }),
+                Err(error) if no_member(&error) => {}
+                // Whoever cannot be looked at (no descriptors left) must not be taken for nobody.
+                Err(error) => return Err(error),
             }
         }
         found.sort_by_key(|visit| visit.id);
@@ -124,4 +128,15 @@ impl Visit {
     pub fn remove(&self, place: &Place) {
         fs::remove_file(place.file(&self.id.to_string())).ok();
     }
+}
+
+/// It has left meanwhile, or it is nothing that a keeper would make.
+fn no_member(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidData
+    ) || matches!(
+        error.raw_os_error(),
+        Some(libc::ELOOP | libc::ENXIO | libc::EISDIR)
+    )
 }

@@ -25,9 +25,14 @@ mod tests;
 use mainstay_core::event::Seen;
 use mainstay_os::census;
 
+use crate::view::measure::one_line;
+
 pub use close::{Closed, EndedServer, Was, close};
 pub use open::{Opened, Wish, open, renew};
 pub use place::{Place, State, names};
+
+/// Characters of a process's name that are kept; the kernel has fewer.
+const NAME_CHARS: usize = 40;
 
 /// Who has started us: whoever calls a command of ours is more worth knowing than the command.
 pub fn caller() -> Option<Seen> {
@@ -40,6 +45,7 @@ pub fn process(pid: i32) -> Option<Seen> {
     let stat = census::stat(pid).ok().filter(|stat| !stat.dead())?;
     Some(Seen {
         who: stat.who(),
-        comm: stat.comm,
+        // A process may call itself anything, and this goes to terminals.
+        comm: one_line(&stat.comm, NAME_CHARS),
     })
 }

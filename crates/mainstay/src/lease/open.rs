@@ -2,10 +2,11 @@
 
 use std::io;
 
+use mainstay_core::clock::Moment;
 use mainstay_core::event::{LeaseOpened, Seen, What};
 use mainstay_core::ids::{LinkId, Realm};
 use mainstay_core::lease::{Term, VERSION, name_trouble, ttl_trouble};
-use mainstay_core::limits::{LEASE_BUSY_MS, LEASE_TTL_MS, LEASES_MAX};
+use mainstay_core::limits::{LEASE_BUSY_MS, LEASE_OURS_MS, LEASE_TTL_MS, LEASES_MAX};
 use mainstay_os::{clock, identity};
 use rustix::event::{Timespec, poll};
 
@@ -17,8 +18,6 @@ use crate::ledger::time::rfc3339;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
 
-/// How often a name that is being given up is tried again.
-const TRIES: u32 = 8;
 /// Between two looks at a lock.
 const NAP_MS: i64 = 5;
 
@@ -62,22 +61,37 @@ pub fn open(paths: &Paths, name: &str, wish: &Wish) -> Result<Opened, Report> {
     }
     paths.make()?;
     let here = identity::realm().map_err(|error| trouble(name, &error))?;
-    for _ in 0..TRIES {
+    let until = clock::now().after_ms(LEASE_BUSY_MS + LEASE_OURS_MS);
+    loop {
         let found = Place::find(paths, name).map_err(|error| trouble(name, &error))?;
         let Some(place) = found else {
             match create(paths, name, wish, &here) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    wait_for_name(name, until)?;
+                    continue;
+                }
                 result => return Ok(Opened::New(result.map_err(|error| trouble(name, &error))?)),
             }
         };
         match place.state(&here) {
             State::Open(term) => return again(&place, &term, wish, &here),
-            State::Over(..) => finish(paths, &place)?,
+            State::Over(..) => {
+                finish(paths, &place)?;
+                // Another one who closed it may have to leave before its directory goes.
+                wait_for_name(name, until)?;
+            }
         }
+    }
+}
+
+fn wait_for_name(name: &str, until: Moment) -> Result<(), Report> {
+    if clock::now() < until {
+        nap();
+        return Ok(());
     }
     Err(Report::new(
         Exit::Stuck,
-        format!("the lease `{name}` cannot be opened: its name is taken again and again"),
+        format!("the lease `{name}` cannot be opened: something else has its name"),
     )
     .hint("choose another name"))
 }

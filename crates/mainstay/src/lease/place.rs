@@ -107,9 +107,8 @@ impl Place {
         let path = paths.lease().join(name);
         let new = paths.lease().join(format!("{NEW}{id}"));
         DirBuilder::new().mode(DIRECTORY_MODE).create(&new)?;
-        let made = fs::write(new.join(TERM), serde_json::to_vec(term)?)
-            .and_then(|()| fs::set_permissions(new.join(TERM), mode()))
-            .and_then(|()| Self::at(name, new.clone()))
+        let made = write_new(&new.join(TERM), term)
+            .and_then(|_file| Self::at(name, new.clone()))
             // Over a directory with something in it the kernel renames nothing, and a lease always has something in it.
             .and_then(|place| fs::rename(&new, &path).map(|()| place));
         match made {
@@ -192,7 +191,9 @@ impl Place {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let new = self.file(&format!("{NEW}ended-{}-{count}", std::process::id()));
-        let file = write_new(&new, over)?;
+        let mut file = create_new(&new)?;
+        // A mark is a mark, whatever is in it: a full disk keeps no lease open.
+        file.write_all(&serde_json::to_vec(over)?).ok();
         flock(&file, FlockOperation::NonBlockingLockShared)?;
         let mark = self.file(ENDED);
         let mut linked = fs::hard_link(&new, &mark);
@@ -313,20 +314,20 @@ pub fn parse<T: DeserializeOwned>(file: &File) -> Option<T> {
 
 /// Makes a file with this in it; whatever was there under that name goes.
 pub fn write_new<T: Serialize>(path: &Path, value: &T) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(path)?;
+    let mut file = create_new(path)?;
     file.write_all(&serde_json::to_vec(value)?)?;
     Ok(file)
 }
 
-fn mode() -> fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(FILE_MODE)
+fn create_new(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(path)
 }
