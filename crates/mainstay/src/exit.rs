@@ -15,7 +15,7 @@ pub enum Exit {
     Ok,
     /// `doctor` found a problem, `stop` left somebody, `restart` was refused, or a scene of `demo` did not hold.
     Unhealthy,
-    /// Nobody has that name or id, or no death is known to `why`.
+    /// Nobody has that name or id, no death is known to `why`, or a file of frames cannot be read.
     NotFound,
     /// The arguments are wrong.
     Usage,
@@ -94,8 +94,8 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "1",
-        commands: "demo, doctor, forget, restart, stop, why",
-        meaning: "a problem was found, nobody has that name or id, no death is known, somebody was left, a server was not restarted, or a scene did not hold",
+        commands: "demo, doctor, events, forget, restart, stop, tap, why",
+        meaning: "a problem was found, nobody has that name or id, no death is known, a file of frames cannot be read, somebody was left, a server was not restarted, or a scene did not hold",
     },
     Row {
         code: "2",
@@ -109,7 +109,7 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "75",
-        commands: "restart, stop",
+        commands: "restart, stop, tap",
         meaning: "a keeper does not answer",
     },
     Row {
