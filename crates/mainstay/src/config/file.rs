@@ -492,6 +492,7 @@ record_bytes = "1MiB"
             (
                 "[server.x]\nrecord_file = \"x\"",
                 "c.toml:2: `record_file` is not an absolute path: `x`",
+                Some("begin it with `/` or `~/`"),
             ),
             (
                 "[server.x]\nwatch = \"src\"",
