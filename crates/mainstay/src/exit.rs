@@ -16,7 +16,7 @@ pub enum Exit {
     /// `doctor` found a problem, `stop` left somebody, `watch` saw somebody left, `restart` was refused, `lease open` found an
     /// open one, or a scene of `demo` did not hold.
     Unhealthy,
-    /// Nobody has that name or id, no such lease is open, or no death is known to `why`.
+    /// Nobody has that name or id, no such lease is open, no death is known to `why`, or a file of frames cannot be read.
     NotFound,
     /// The arguments are wrong.
     Usage,
@@ -95,8 +95,8 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "1",
-        commands: "demo, doctor, forget, lease, restart, stop, watch, why",
-        meaning: "a problem was found, nobody has that name, id or pid, a lease is not open or is another's, no death is known, somebody was left, a server was not restarted, or a scene did not hold",
+        commands: "demo, doctor, events, forget, lease, restart, stop, tap, watch, why",
+        meaning: "a problem was found, nobody has that name, id or pid, a lease is not open or is another's, no death is known, a file of frames cannot be read, somebody was left, a server was not restarted, or a scene did not hold",
     },
     Row {
         code: "2",
@@ -110,7 +110,7 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "75",
-        commands: "lease, restart, stop",
+        commands: "lease, restart, stop, tap",
         meaning: "a keeper does not answer",
     },
     Row {

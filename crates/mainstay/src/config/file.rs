@@ -383,6 +383,9 @@ lazy = true
 advertise_list_changed = false
 watch = ["src", "~/lib", "/opt/x"]
 record = false
+record_file = "~/frames.jsonl"
+record_secrets = true
+record_bytes = "1MiB"
 
 [server."dotted.name"]
 "#,
@@ -395,6 +398,9 @@ record = false
         assert_eq!(limits.opening_ms, 55_000);
         assert_eq!(play.settings.tier, Some(Tier::Subreaper));
         assert_eq!(play.settings.require_tier, Some(Tier::Cgroup));
+        assert_eq!(play.settings.frames, Some("/home/ann/frames.jsonl".into()));
+        assert_eq!(play.settings.secrets, Some(true));
+        assert_eq!(limits.record_bytes, 1 << 20);
         assert_eq!(play.command.as_deref(), Some("npx"));
         assert_eq!(play.args, ["-y", "@playwright/mcp"]);
         assert_eq!(play.env["A"], "1");
@@ -482,6 +488,11 @@ record = false
                 "[defaults]\nlazy = \"yes\"",
                 "c.toml:2: `lazy` is a string, not `true` or `false`",
                 None,
+            ),
+            (
+                "[server.x]\nrecord_file = \"x\"",
+                "c.toml:2: `record_file` is not an absolute path: `x`",
+                Some("begin it with `/` or `~/`"),
             ),
             (
                 "[server.x]\nwatch = \"src\"",

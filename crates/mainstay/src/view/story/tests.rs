@@ -1,0 +1,224 @@
+use super::*;
+use crate::samples;
+use mainstay_core::event::{Cause, Lost, OutOfMemory, Relation, Signal, Start, Teardown};
+use mainstay_core::ids::Identity;
+
+fn exit(change: impl FnOnce(&mut Exit)) -> What {
+    let exit = samples::all().into_iter().find_map(|what| {
+        if let What::Exit(exit) = what {
+            return Some(exit);
+        }
+        None
+    });
+    let mut exit = exit.unwrap();
+    change(&mut exit);
+    What::Exit(exit)
+}
+
+fn teardown(cause: Cause) -> What {
+    What::Teardown(Teardown {
+        cause,
+        rungs: Vec::new(),
+        ms: 3,
+        ended: 1,
+        left: Vec::new(),
+    })
+}
+
+fn story(whats: Vec<What>, death: usize) -> Story {
+    let events: Vec<Event> = whats.into_iter().map(samples::event).collect();
+    Story::of(&events, death).unwrap()
+}
+
+/// The sentence on a signal to the shim.
+fn by_signal(signal: Signal) -> String {
+    let number = signal.number;
+    let quiet = exit(|exit| exit.in_flight = 0);
+    let cause = Cause::ShimSignal { number };
+    let told = story(vec![What::Signal(signal), quiet, teardown(cause)], 1).told;
+    let (first, _) = told.split_once(" 3.00 s after the handshake.").unwrap();
+    first.into()
+}
+
+#[test]
+fn every_kind_of_sender_has_its_sentence() {
+    let signal = Signal {
+        number: 15,
+        sender: 9,
+        uid: 1000,
+        ..Signal::default()
+    };
+    let seen = Signal {
+        comm: Some("kill".into()),
+        start: Some(1),
+        relation: Some(Relation::BelowClient),
+        ..signal.clone()
+    };
+    for (signal, told) in [
+        (
+            seen.clone(),
+            "by kill (pid 9, a descendant of the client, SIGTERM, certain)",
+        ),
+        (
+            Signal {
+                relation: Some(Relation::Client),
+                ..seen.clone()
+            },
+            "by the client (SIGTERM, certain)",
+        ),
+        (
+            Signal { code: -1, ..seen },
+            "by whoever signed as pid 9, kill (SIGTERM, probable)",
+        ),
+        (
+            Signal {
+                gone: true,
+                ..signal.clone()
+            },
+            "by pid 9 of uid 1000, which had ended before it could be seen (SIGTERM, unknown)",
+        ),
+        (
+            Signal {
+                code: 128,
+                number: 2,
+                ..signal.clone()
+            },
+            "by the terminal (SIGINT, certain)",
+        ),
+        (
+            Signal {
+                sender: 0,
+                ..signal
+            },
+            "by a process outside this container (SIGTERM, certain)",
+        ),
+    ] {
+        assert_eq!(by_signal(signal), format!("playwright was ended {told}"));
+    }
+}
+
+#[test]
+fn crashes_memory_and_requests_in_flight() {
+    let crash = story(vec![exit(|_| {})], 0);
+    assert_eq!(
+        crash.told,
+        "playwright crashed (SIGSEGV (core dumped), certain) 3.00 s after the handshake. \
+         The last answer was 800 ms old; of 2 requests in flight (tools/call) 1 went on to the next generation, the rest got an answer from mainstay."
+    );
+    let memory = exit(|exit| {
+        exit.status = Status::Signal {
+            number: 9,
+            core: false,
+        };
+        exit.out_of_memory = Some(OutOfMemory::Machine);
+        // An event of an older version.
+        exit.standing = None;
+        exit.kept = 0;
+    });
+    assert_eq!(
+        story(vec![memory], 0).told,
+        "playwright was killed by the kernel because memory had run out (SIGKILL, probable) 3.20 s after its start. \
+         Stdin was still open; 2 requests in flight got an answer from mainstay."
+    );
+}
+
+#[test]
+fn a_signal_is_told_with_how_the_link_stood_when_it_came() {
+    let signal = Signal {
+        number: 15,
+        sender: 1_480_540,
+        comm: Some("claude".into()),
+        start: Some(1),
+        relation: Some(Relation::Client),
+        standing: Some(Standing {
+            since_handshake_ms: Some(41_200),
+            in_flight: 0,
+            waiting: Vec::new(),
+            ..samples::standing()
+        }),
+        ..Signal::default()
+    };
+    let Some(What::Start(start)) = samples::all().into_iter().next() else {
+        panic!("the first sample is a start")
+    };
+    let client = Some(Seen {
+        who: Identity {
+            pid: 1_480_540,
+            start: 1,
+        },
+        comm: "claude".into(),
+    });
+    let quiet = exit(|exit| exit.in_flight = 0);
+    let cause = Cause::ShimSignal { number: 15 };
+    let events = vec![
+        What::Start(Start { client, ..start }),
+        What::Signal(signal),
+        quiet,
+        teardown(cause),
+    ];
+    let told = story(events, 2);
+    assert_eq!(
+        told.told,
+        "playwright was ended by claude (pid 1480540, SIGTERM, certain) 41.20 s after the handshake. \
+         Stdin was still open; the last answer was 800 ms old; nothing was in flight."
+    );
+    let shown = told.render(false);
+    let frames = "last frames\n  841 ms before  c→s  request tools/call 7, 120 B\n";
+    assert!(shown.contains(frames), "{shown}");
+}
+
+#[test]
+fn who_was_there_is_named_where_nobody_was_seen() {
+    let killed = exit(|exit| {
+        exit.status = Status::Signal {
+            number: 9,
+            core: false,
+        };
+    });
+    let suspects = samples::all()
+        .into_iter()
+        .find(|what| matches!(what, What::Suspects(_)));
+    let shown = story(vec![killed, suspects.unwrap()], 0).render(false);
+    let expected = "\
+  it could be claude (4000), the client: claude
+  it could be bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh
+  it could be any other process of this user or of root
+  `sudo mainstay trace-signals` sees who sends which signal to whom, from then on
+";
+    assert!(shown.contains(expected), "{shown}");
+}
+
+#[test]
+fn a_killed_keeper_and_what_followed() {
+    let lost = What::KeeperLost(Lost {
+        pid: 44,
+        status: Some(Status::Signal {
+            number: 9,
+            core: false,
+        }),
+        ended: 3,
+        settled: 1,
+        successor: Some(49),
+    });
+    let start = samples::all().remove(0);
+    let What::Start(start) = start else {
+        panic!("the first sample is a start")
+    };
+    let next = What::Start(Start {
+        generation: 2,
+        ..start
+    });
+    let told = story(vec![lost, next], 0);
+    assert_eq!(
+        told.told,
+        "playwright was ended because somebody killed mainstay's keeper (SIGKILL, sender unknown)."
+    );
+    assert_eq!(
+        told.followed,
+        [
+            "1 request answered with an error",
+            "a new keeper took over (pid 49)",
+            "started again as generation 2 (pid 4711) after 0 ms"
+        ]
+    );
+}
