@@ -147,8 +147,8 @@ fn entry<'a>(found: &'a mut BTreeMap<String, Stray>, tag: &Tag, by: &'static str
     stray
 }
 
-/// Kills and looks again, until two looks find nobody. Whoever is proven already is killed before the first look, which
-/// takes its time: an identity stays proven, whatever its process has become.
+/// Kills and looks again, until two looks find nobody. Whoever is proven already is killed before the first whole look,
+/// which takes its time: an identity stays proven, whatever its process has become.
 fn hunt(
     tag: &Tag,
     proven: &[Seen],
@@ -178,6 +178,10 @@ fn hunt(
         }
     }
     strike(first.values(), &mut met, deadline);
+    // And whoever a leaf holds or a card recorded: to read everybody's environment takes longer than all the rest.
+    let known = look(tag, recorded, leaves, &[], &spared);
+    kill_leaves(&opened, &spared);
+    strike(known.iter(), &mut met, deadline);
     let mut quiet = 0;
     while quiet < 2 {
         let pids: Vec<i32> = tagged(&|found| found == tag)
@@ -185,12 +189,7 @@ fn hunt(
             .map(|(pid, _)| pid)
             .collect();
         let members = look(tag, recorded, leaves, &pids, &spared);
-        for leaf in &opened {
-            // Nobody of ours is ever in a leaf, unless we ourselves run inside of one.
-            if leaf.populated() && !leaf.members().iter().any(|pid| spared.contains(pid)) {
-                drop(leaf.kill());
-            }
-        }
+        kill_leaves(&opened, &spared);
         let refused = strike(members.iter(), &mut met, deadline);
         if members.is_empty() {
             quiet += 1;
@@ -213,6 +212,16 @@ fn hunt(
         .into_values()
         .partition(|seen| identity::alive(seen.who));
     Outcome { ended, left }
+}
+
+/// Kills whoever is in a leaf, all at once.
+fn kill_leaves(leaves: &[Leaf], spared: &BTreeSet<i32>) {
+    for leaf in leaves {
+        // Nobody of ours is ever in a leaf, unless we ourselves run inside of one.
+        if leaf.populated() && !leaf.members().iter().any(|pid| spared.contains(pid)) {
+            drop(leaf.kill());
+        }
+    }
 }
 
 /// Kills them, notes that they were met, and waits for their ends; how many we may not kill.

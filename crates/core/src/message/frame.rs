@@ -324,6 +324,10 @@ impl Scanner {
 
     fn method_name(&self) -> Option<Cow<'_, str>> {
         let token = self.method.get()?;
+        if token == CALL {
+            // Nearly all requests are this one, and it is text for sure.
+            return Some(Cow::Borrowed("tools/call"));
+        }
         let raw = token.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         // A method is short: a plain loop beats the call of a search.
         if raw.contains(&b'\\') {
@@ -502,17 +506,18 @@ impl Scanner {
         let Some(rest) = rest.strip_prefix(b"\"id\":") else {
             return false;
         };
-        let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
-        if digits == 0 || digits > USUAL_DIGITS {
+        let Some((id, rest)) = split_digits(rest) else {
             return false;
-        }
-        let (id, rest) = rest.split_at(digits);
+        };
         if rest.starts_with(b",\"result\":") {
             // Whatever the value is, its first byte decides that the line is an answer.
             match rest.get(b",\"result\":".len()) {
                 Some(b'{' | b'[' | b'"') => self.verb = Verb::Result,
                 Some(_) | None => return false,
             }
+        } else if rest.starts_with(COMMON_CALL) {
+            self.verb = Verb::Method;
+            self.method.push(CALL);
         } else if let Some(rest) = rest.strip_prefix(b",\"method\":") {
             let Some(end) = rest.get(1..).and_then(|text| {
                 let plain = |b: &&u8| !matches!(b, b'"' | b'\\');
@@ -626,9 +631,23 @@ impl Scanner {
     }
 }
 
+/// Splits a short number off the front.
+#[inline]
+fn split_digits(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut digits = 0;
+    while text.get(digits).is_some_and(u8::is_ascii_digit) {
+        digits += 1;
+    }
+    (digits > 0 && digits <= USUAL_DIGITS).then(|| text.split_at(digits))
+}
+
 /// The longest id and method that are looked at in one step.
 const USUAL_DIGITS: usize = 19;
 const USUAL_METHOD: usize = 40;
+
+/// The method of nearly all requests.
+const CALL: &[u8] = b"\"tools/call\"";
+const COMMON_CALL: &[u8] = b",\"method\":\"tools/call\"";
 
 /// How most lines start; the same as walking over it byte by byte.
 const COMMON_START: &[u8] = br#"{"jsonrpc":"2.0","#;

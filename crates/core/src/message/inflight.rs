@@ -379,7 +379,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         let spot = self
             .index
             .find(hash, |spot| holds(slots, *spot, hash, id))?;
-        let (state, _, _) = slots[spot.slot as usize].read()?;
+        let state = slots[spot.slot as usize].state()?;
         Some((spot.slot, state))
     }
 
@@ -437,7 +437,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
 
     /// An answered slot keeps its id, and so its hash, until it is released here or opened again.
     fn release_answered(&mut self, spot: Spot) {
-        if let Some((State::Answered, _, _)) = self.slots.as_ref()[spot.slot as usize].read() {
+        if self.slots.as_ref()[spot.slot as usize].state() == Some(State::Answered) {
             self.release(spot);
         }
     }
@@ -479,10 +479,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
 }
 
 fn holds(slots: &[Slot], spot: Spot, hash: u64, id: &[u8]) -> bool {
-    spot.hash == hash
-        && slots[spot.slot as usize]
-            .read()
-            .is_some_and(|(_, held, _)| token::same(held, id))
+    // Whatever is in the index is an entry.
+    spot.hash == hash && token::same(slots[spot.slot as usize].id(), id)
 }
 
 /// Which of the used slots are free: one bit each, and one bit for each word of them that has any.

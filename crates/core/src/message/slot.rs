@@ -209,15 +209,22 @@ impl Slot {
         self.sequence
     }
 
+    /// The state of an entry that is known to be one.
+    pub(super) fn state(&self) -> Option<State> {
+        let [state, _, _, _] = self.head.load(Ordering::Acquire).to_le_bytes();
+        state_of(state)
+    }
+
+    /// The id of an entry that is known to be one.
+    pub(super) fn id(&self) -> &[u8] {
+        let [_, _, len, _] = self.head.load(Ordering::Acquire).to_le_bytes();
+        self.id.get(..usize::from(len)).unwrap_or_default()
+    }
+
     /// What the slot holds; none if it is free or its bytes make no entry.
     pub(super) fn read(&self) -> Option<(State, &[u8], Entry)> {
         let [state, method, len, seal] = self.head.load(Ordering::Acquire).to_le_bytes();
-        let state = match state {
-            STATE_OPEN => State::Open,
-            STATE_SETTLED => State::Settled,
-            STATE_ANSWERED => State::Answered,
-            _ => return None,
-        };
+        let state = state_of(state)?;
         if seal != SEAL || len == 0 || self.sequence == 0 {
             return None;
         }
@@ -271,6 +278,15 @@ impl Slot {
     pub(super) fn clear(&mut self) {
         self.head.store(0, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
+    }
+}
+
+fn state_of(byte: u8) -> Option<State> {
+    match byte {
+        STATE_OPEN => Some(State::Open),
+        STATE_SETTLED => Some(State::Settled),
+        STATE_ANSWERED => Some(State::Answered),
+        _ => None,
     }
 }
 

@@ -232,20 +232,19 @@ pub(super) fn send(mut stream: &UnixStream, answer: &Answer) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keeper::ready;
     use crate::registry::entry::socket_path;
     use crate::scratch::Scratch;
     use mainstay_core::ids::LinkId;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use std::fs::File;
-    use std::future::poll_fn;
     use std::io::{BufRead, BufReader};
-    use std::task::Poll;
+    use std::task::Waker;
 
     /// A control socket, driven by hand.
     struct Stand {
         _scratch: Scratch,
         entry: Entry,
-        runtime: tokio::runtime::Runtime,
         control: Control,
     }
 
@@ -253,19 +252,12 @@ mod tests {
         fn new() -> Self {
             let scratch = Scratch::new();
             let entry = Entry::create(&scratch.paths(), LinkId(1)).unwrap();
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_io()
-                .build()
-                .unwrap();
+            ready::begin().unwrap();
             let mut control = Control::default();
-            {
-                let _entered = runtime.enter();
-                control.listen(&entry);
-            }
+            control.listen(&entry);
             Self {
                 _scratch: scratch,
                 entry,
-                runtime,
                 control,
             }
         }
@@ -283,34 +275,31 @@ mod tests {
 
         /// Goes on until something is so.
         fn until(&mut self, now: Moment, so: impl Fn() -> bool) {
-            let Self {
-                runtime, control, ..
-            } = self;
-            runtime.block_on(poll_fn(|cx| {
-                while control.poll(now, cx) == Outcome::Busy {}
-                if so() { Poll::Ready(()) } else { Poll::Pending }
-            }));
+            let mut cx = Context::from_waker(Waker::noop());
+            loop {
+                while self.control.poll(now, &mut cx) == Outcome::Busy {}
+                if so() {
+                    return;
+                }
+                ready::wait(None).unwrap();
+            }
         }
 
         /// Waits until somebody wants something.
         fn want(&mut self, now: Moment) -> Outcome {
-            let Self {
-                runtime, control, ..
-            } = self;
-            runtime.block_on(poll_fn(|cx| {
-                loop {
-                    match control.poll(now, cx) {
-                        Outcome::Busy => {}
-                        Outcome::Nothing => return Poll::Pending,
-                        wanted @ (Outcome::Status(_)
-                        | Outcome::Stop
-                        | Outcome::Restart
-                        | Outcome::Tap { .. }) => {
-                            return Poll::Ready(wanted);
-                        }
+            let mut cx = Context::from_waker(Waker::noop());
+            loop {
+                match self.control.poll(now, &mut cx) {
+                    Outcome::Busy => {}
+                    Outcome::Nothing => ready::wait(None).unwrap(),
+                    wanted @ (Outcome::Status(_)
+                    | Outcome::Stop
+                    | Outcome::Restart
+                    | Outcome::Tap { .. }) => {
+                        return wanted;
                     }
                 }
-            }))
+            }
         }
     }
 

@@ -170,7 +170,7 @@ impl Keeper<'_> {
             moved |= step;
         }
         if self.client_in.is_some()
-            && (self.up.ended() && !self.up.holds() || self.left_unread(moved, cx))
+            && (self.up.ended() && !self.up.holds() || self.left_unread(moved))
         {
             self.client_in = None;
             self.unread_until = None;
@@ -191,10 +191,9 @@ impl Keeper<'_> {
     /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be
     /// reached before a server that does not read. As long as something is taken it is only slow; if nothing is for its
     /// grace, that must not hide the EOF.
-    fn left_unread(&mut self, moved: bool, cx: &mut Context<'_>) -> bool {
-        let hung_up = |client: &Port| client.poll_hung_up(cx);
+    fn left_unread(&mut self, moved: bool) -> bool {
         let left = (self.up.ended() && self.up.holds())
-            || (self.up.full() && self.client_in.as_ref().is_some_and(hung_up));
+            || (self.up.full() && self.client_in.as_ref().is_some_and(Port::hung_up));
         if moved || !left {
             self.unread_until = None;
             return false;

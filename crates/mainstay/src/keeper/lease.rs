@@ -3,7 +3,6 @@
 //! It only finds out that the lease is over; the way down is the link's one stop ladder. A lease that is over, or was never
 //! opened, starts no server: the keeper shows itself in the lease first and asks then whether it is open.
 
-use std::task::Context;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Cause, LeaseEnded, Seen};
@@ -163,12 +162,12 @@ impl Tenancy {
         }
     }
 
-    fn poll(&mut self, paths: &Paths, now: Moment, cx: &mut Context<'_>) -> Option<Over> {
+    fn poll(&mut self, paths: &Paths, now: Moment) -> Option<Over> {
         if self.over.is_some() {
             return None;
         }
         if let Some(owner) = self.term.owner.clone()
-            && self.owner.poll(cx).is_some()
+            && self.owner.poll().is_some()
         {
             return Some(self.end(paths, Over::OwnerGone { owner }));
         }
@@ -253,11 +252,11 @@ impl Keeper<'_> {
     }
 
     /// Looks at owner and time; whether the lease is over.
-    pub(super) fn poll_lease(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn poll_lease(&mut self) -> bool {
         let Some(tenancy) = &mut self.tenancy else {
             return false;
         };
-        let over = tenancy.poll(&self.plan.paths, self.now, cx);
+        let over = tenancy.poll(&self.plan.paths, self.now);
         self.lease_over(over)
     }
 

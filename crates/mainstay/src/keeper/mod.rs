@@ -16,6 +16,7 @@ mod perform;
 pub mod plan;
 mod port;
 mod pump;
+mod ready;
 pub mod recording;
 mod sent;
 mod server;
@@ -27,11 +28,9 @@ mod upkeep;
 mod watch;
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use mainstay_core::clock::Moment;
@@ -45,8 +44,6 @@ use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::record::Region;
 use mainstay_os::signals::{ENDING, Signals};
 use mainstay_os::{clock, identity, notice};
-use tokio::task::unconstrained;
-use tokio::time::Sleep;
 
 use crate::ledger::append::Ledger;
 use crate::registry::entry::Entry;
@@ -63,8 +60,6 @@ use tap::Frames;
 use upkeep::Upkeep;
 use watch::{Watched, Watcher};
 
-/// Descriptors that one look at the kernel's list may bring.
-const EVENTS: usize = 32;
 /// Side guards that one keeper sets before it goes on alone.
 const SIDE_GUARDS: u32 = 16;
 /// Steps of one direction before the others have their turn.
@@ -75,25 +70,22 @@ const TO_CLIENT_BYTES: usize = 256 * 1024;
 /// Runs a keeper's life; the exit code of its process.
 pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     mainstay_os::signals::ignore_pipe();
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        // There are a dozen descriptors: room for the usual thousand would only spread the heap.
-        .max_io_events_per_tick(EVENTS)
-        .build()
-    else {
+    let Ok(mut keeper) = ready::begin().and_then(|()| Keeper::new(plan, entry, keeping)) else {
         return mainstay_os::guard::LOST;
     };
-    let entered = runtime.enter();
-    let Ok(mut keeper) = Keeper::new(plan, entry, keeping) else {
-        return mainstay_os::guard::LOST;
-    };
-    drop(entered);
-    // A side guard is forked between two turns: a fork within one would carry the runtime's marks with it.
-    // Unconstrained: a read that is refused for the sake of other tasks would look like a pipe that is empty.
-    while let Turn::GuardLost = runtime.block_on(unconstrained(poll_fn(|cx| keeper.poll(cx)))) {
-        keeper.guard_lost();
-        keeper.timer_at = None;
+    // Whatever becomes ready ends the wait, so nobody has to be woken.
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        match keeper.poll(&mut cx) {
+            Poll::Ready(Turn::Done) => break,
+            Poll::Ready(Turn::GuardLost) => keeper.guard_lost(),
+            Poll::Pending => {
+                let wait = keeper.due.map(|at| Duration::from_nanos(at - keeper.now));
+                if ready::wait(wait).is_err() {
+                    return mainstay_os::guard::LOST;
+                }
+            }
+        }
     }
     keeper.leave();
     0
@@ -154,9 +146,8 @@ struct Keeper<'p> {
     upkeep: Upkeep,
     /// The lease that the server is in, and its watch.
     tenancy: Option<Tenancy>,
-    timer: Pin<Box<Sleep>>,
-    /// What the timer is set to.
-    timer_at: Option<Moment>,
+    /// When there is something to do if nothing happens.
+    due: Option<Moment>,
     /// When the members are to be noted.
     note_at: Option<Moment>,
     noted_at: Moment,
@@ -242,8 +233,7 @@ impl<'p> Keeper<'p> {
             suspects_of: None,
             upkeep: Upkeep::new(plan),
             tenancy: None,
-            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
-            timer_at: None,
+            due: None,
             note_at: None,
             noted_at: Moment(0),
             unread_until: None,
@@ -271,7 +261,7 @@ impl<'p> Keeper<'p> {
         Ok(keeper)
     }
 
-    /// One turn: everything that is ready is handled, then all wakers are set.
+    /// One turn: everything that is ready is handled.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         loop {
             self.now = clock::now();
@@ -291,7 +281,7 @@ impl<'p> Keeper<'p> {
             again |= self.poll_watcher(cx);
             again |= self.poll_control(cx);
             again |= self.poll_upkeep(cx);
-            again |= self.poll_lease(cx);
+            again |= self.poll_lease();
             self.tell_exit();
             again |= self.perform(cx);
             again |= self.poll_frames(cx);
@@ -309,7 +299,7 @@ impl<'p> Keeper<'p> {
             if std::mem::take(&mut self.unguarded) {
                 return Poll::Ready(Turn::GuardLost);
             }
-            again |= self.poll_timer(cx);
+            again |= self.look_at_clock();
             if !again {
                 return Poll::Pending;
             }
@@ -320,12 +310,13 @@ impl<'p> Keeper<'p> {
         self.link.handle(self.now, input);
     }
 
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Does what is due, and notes what is due next; whether there was anything.
+    fn look_at_clock(&mut self) -> bool {
         let mut any = false;
-        if let Some((at, _)) = self.link.wake_at()
-            && self.now >= at
-        {
+        let mut link_due = self.link.wake_at();
+        if link_due.is_some_and(|(at, _)| self.now >= at) {
             self.handle(Input::Tick);
+            link_due = self.link.wake_at();
             any = true;
         }
         if self.note_at.is_some_and(|at| self.now >= at) {
@@ -339,7 +330,7 @@ impl<'p> Keeper<'p> {
             Some(ended.at.after_ms(self.plan.limits.grace_term_ms))
         });
         let due = [
-            self.link.wake_at().map(|(at, _)| at),
+            link_due.map(|(at, _)| at),
             self.note_at,
             self.upkeep.due(),
             self.lease_due(),
@@ -348,17 +339,7 @@ impl<'p> Keeper<'p> {
             self.unread_until,
             self.frames.due(),
         ];
-        let due = due.into_iter().flatten().min();
-        // A timer that wakes us too early costs one look; one that is set anew for each message costs more.
-        if let Some(at) = due
-            && self.timer_at.is_none_or(|set| at < set || self.now >= set)
-        {
-            let wait = Duration::from_nanos(at - self.now);
-            let deadline = tokio::time::Instant::now() + wait;
-            self.timer.as_mut().reset(deadline);
-            self.timer_at = due;
-            any |= self.timer.as_mut().poll(cx).is_ready();
-        }
+        self.due = due.into_iter().flatten().min();
         any
     }
 
@@ -378,13 +359,6 @@ impl<'p> Keeper<'p> {
         if let Some(server) = &mut self.server {
             // Whoever the machine has killed before now is not ours.
             server.oom_kills.1 = oom_kills_of_the_machine();
-        }
-        if let Some(stdout) = self
-            .server
-            .as_ref()
-            .and_then(|server| server.stdout.as_ref())
-        {
-            stdout.narrow();
         }
         self.remember();
         self.up.give_back();

@@ -22,7 +22,13 @@ use crate::registry::entry::Entry;
 
 impl Keeper<'_> {
     /// Drains the link's outputs; whether there were any.
+    #[inline]
     pub(super) fn perform(&mut self, cx: &mut Context<'_>) -> bool {
+        // Asked several times for each message, for which there is nothing to do.
+        (self.link.has_output() || self.releasing) && self.perform_all(cx)
+    }
+
+    fn perform_all(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
         while let Some(output) = self.link.next() {
             any = true;

@@ -9,16 +9,13 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::pipe::fcntl_setpipe_size;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
-use super::watch::registered;
+use super::ready::Ready;
 
 /// Which way the data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,31 +30,14 @@ pub enum Way {
 #[derive(Debug)]
 pub struct Port {
     kind: Kind,
-    /// There may be bytes that the runtime will not tell of again: readiness was consumed without reading.
+    /// There may be bytes that no event has told of yet.
     untold: Cell<bool>,
-    /// How wide the pipe is: nobody's but ours is ever widened.
-    width: Cell<Width>,
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Width {
-    /// As its owner made it.
-    Fixed,
-    /// As the kernel made it; it may be widened.
-    Usual,
-    /// Widened for large messages.
-    Wide,
-}
-
-/// What a pipe holds as the kernel makes it, and what it holds while large messages pass. All pipes of a user share one
-/// budget (64 MB), so a pipe is wide only while it is needed.
-const USUAL_BYTES: usize = 64 * 1024;
-const WIDE_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 enum Kind {
-    Stream(AsyncFd<OwnedFd>),
-    Socket(AsyncFd<OwnedFd>),
+    Stream(Ready<OwnedFd>),
+    Socket(Ready<OwnedFd>),
     Ready(OwnedFd),
     Sink(Sink),
 }
@@ -75,7 +55,7 @@ struct Sink {
 #[derive(Debug)]
 struct Watch {
     /// A copy of the descriptor: what is watched is watched for as long as it lives.
-    fd: AsyncFd<OwnedFd>,
+    fd: Ready<OwnedFd>,
     /// There was none when it was last written to.
     full: bool,
     /// How many writes have found room since.
@@ -124,28 +104,8 @@ impl Port {
     /// One end of a pipe that we made; it is non-blocking already.
     pub fn of_ours(fd: OwnedFd, way: Way) -> io::Result<Self> {
         match way {
-            Way::In => {
-                let port = Self::source(fd, Kind::Stream)?;
-                port.width.set(Width::Usual);
-                Ok(port)
-            }
+            Way::In => Self::source(fd, Kind::Stream),
             Way::Out => Ok(Self::sink(fd, false)),
-        }
-    }
-
-    /// Large messages pass: fewer and longer turns for whoever writes.
-    pub fn widen(&self) {
-        // Refused if the user's pipes hold too much already: then it stays as it is, and is not asked again.
-        if self.width.get() == Width::Usual {
-            fcntl_setpipe_size(self, WIDE_BYTES).ok();
-            self.width.set(Width::Wide);
-        }
-    }
-
-    /// They have passed. A pipe that holds too much for it stays wide until the next time.
-    pub fn narrow(&self) {
-        if self.width.get() == Width::Wide && fcntl_setpipe_size(self, USUAL_BYTES).is_ok() {
-            self.width.set(Width::Usual);
         }
     }
 
@@ -153,13 +113,12 @@ impl Port {
         Self {
             kind,
             untold: Cell::new(false),
-            width: Cell::new(Width::Fixed),
         }
     }
 
-    fn source(fd: OwnedFd, kind: fn(AsyncFd<OwnedFd>) -> Kind) -> io::Result<Self> {
+    fn source(fd: OwnedFd, kind: fn(Ready<OwnedFd>) -> Kind) -> io::Result<Self> {
         let spare = fd.try_clone()?;
-        match registered(fd, Interest::READABLE) {
+        match Ready::to_read(fd) {
             Ok(fd) => Ok(Self::new(kind(fd))),
             // epoll refuses what is always ready, such as /dev/null.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -178,7 +137,7 @@ impl Port {
     }
 
     /// Reads some bytes; 0 is the end. A terminal that was hung up has ended, too.
-    pub fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let (fd, socket) = match &self.kind {
             Kind::Ready(fd) | Kind::Sink(Sink { fd, .. }) => {
                 return Poll::Ready(Ok(rustix::io::read(fd, buffer)?));
@@ -200,59 +159,47 @@ impl Port {
                 Ok(_) | Err(_) => self.untold.set(false),
             }
         }
-        loop {
-            let mut guard = ready!(fd.poll_read_ready(cx))?;
+        while fd.is_ready() {
             match read() {
                 Ok(len) => {
                     // A short read has emptied it: the next byte brings a new event, so the vain read is saved.
                     if len > 0 && len < room {
-                        guard.clear_ready();
+                        fd.taken();
                     }
                     return Poll::Ready(Ok(len));
                 }
-                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(Errno::AGAIN) => fd.in_vain(),
                 Err(Errno::INTR) => {}
                 Err(Errno::IO | Errno::CONNRESET) => return Poll::Ready(Ok(0)),
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
+        Poll::Pending
     }
 
-    /// Whether a read may bring something; else we are woken when it does.
-    pub fn readable(&self, cx: &mut Context<'_>) -> bool {
+    /// Whether a read may bring something.
+    pub fn readable(&self) -> bool {
         match &self.kind {
             Kind::Ready(_) | Kind::Sink(_) => true,
-            Kind::Stream(fd) | Kind::Socket(fd) => {
-                self.untold.get() || fd.poll_read_ready(cx).is_ready()
-            }
+            Kind::Stream(fd) | Kind::Socket(fd) => self.untold.get() || fd.is_ready(),
         }
     }
 
-    /// Whoever wrote here is dead: what it wrote is there, whether the runtime has told of it yet or not.
+    /// Whoever wrote here is dead: what it wrote is there, whether an event has told of it yet or not.
     pub fn look_again(&self) {
         self.untold.set(true);
     }
 
     /// Whether nobody is left who could write: told also while there are bytes that nobody has room to read.
-    pub fn poll_hung_up(&self, cx: &mut Context<'_>) -> bool {
-        let (Kind::Stream(fd) | Kind::Socket(fd)) = &self.kind else {
-            return false;
-        };
-        loop {
-            match fd.poll_read_ready(cx) {
-                Poll::Ready(Ok(mut guard)) if !guard.ready().is_read_closed() => {
-                    // Only a consumed readiness wakes us again; the bytes it told of are remembered here.
-                    self.untold.set(true);
-                    guard.clear_ready();
-                }
-                Poll::Ready(_) => return true,
-                Poll::Pending => return false,
-            }
+    pub fn hung_up(&self) -> bool {
+        match &self.kind {
+            Kind::Stream(fd) | Kind::Socket(fd) => fd.is_closed(),
+            Kind::Ready(_) | Kind::Sink(_) => false,
         }
     }
 
     /// Writes some bytes.
-    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_write(&self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let Sink { fd, socket, full } = match &self.kind {
             Kind::Sink(sink) => sink,
             Kind::Ready(fd) => return Poll::Ready(Ok(rustix::io::write(fd, bytes)?)),
@@ -264,9 +211,9 @@ impl Port {
         // It was full when last written to: until it tells of room a write would be in vain.
         if let Some(watch) = &*full
             && watch.full
+            && !watch.fd.is_ready()
         {
-            // It stays ready until a write finds none.
-            drop(ready!(watch.fd.poll_write_ready(cx))?);
+            return Poll::Pending;
         }
         loop {
             let put = if *socket {
@@ -287,13 +234,12 @@ impl Port {
                 }
                 Ok(len) => {
                     // A short write has filled it: the next one would be in vain, and room brings a new event.
-                    if let Poll::Ready(ready) = watched(&mut full, fd)?.poll_write_ready(cx) {
-                        ready?.clear_ready();
-                    }
+                    watched(&mut full, fd)?.taken();
                     return Poll::Ready(Ok(len));
                 }
                 Err(Errno::AGAIN) => {
-                    ready!(watched(&mut full, fd)?.poll_write_ready(cx))?.clear_ready();
+                    watched(&mut full, fd)?.in_vain();
+                    return Poll::Pending;
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => return Poll::Ready(Err(error.into())),
@@ -303,11 +249,11 @@ impl Port {
 }
 
 /// Notes that it is full, and watches for room.
-fn watched<'w>(full: &'w mut Option<Watch>, fd: &OwnedFd) -> io::Result<&'w AsyncFd<OwnedFd>> {
+fn watched<'w>(full: &'w mut Option<Watch>, fd: &OwnedFd) -> io::Result<&'w Ready<OwnedFd>> {
     let fd = match full.take() {
         Some(watch) => watch.fd,
         // If there is room by now, it tells so at once.
-        None => registered(fd.try_clone()?, Interest::WRITABLE)?,
+        None => Ready::to_write(fd.try_clone()?)?,
     };
     let watch = full.insert(Watch {
         fd,

@@ -172,9 +172,6 @@ impl Pump {
             }
             Poll::Ready(Ok(len)) => {
                 self.dry = false;
-                if len >= WHOLE_LINE_BYTES {
-                    from.widen();
-                }
                 self.at.end += len as u32;
                 self.keep();
                 Ok(true)

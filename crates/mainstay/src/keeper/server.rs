@@ -15,15 +15,12 @@ use mainstay_os::tree::Tree;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::ioctl_fionread;
-use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::plan::Plan;
 use super::port::{Port, Way};
 use crate::container::Container;
 use crate::exit::Exit;
-
-/// How far a server may write ahead of us.
-const STDOUT_PIPE_BYTES: usize = 256 * 1024;
 
 /// A server that was started.
 pub struct Running {
@@ -183,10 +180,8 @@ fn pipes() -> io::Result<(Ends, Ends, Ends)> {
         fcntl_setfl(ours(&ends), flags | OFlags::NONBLOCK)?;
         Ok(ends)
     };
-    let stdout = pipe(|ends| &ends.0)?;
-    // A large result crosses in fewer turns. Refused where this user has many large pipes: then it is as it was.
-    fcntl_setpipe_size(&stdout.0, STDOUT_PIPE_BYTES).ok();
-    Ok((pipe(|ends| &ends.1)?, stdout, pipe(|ends| &ends.0)?))
+    let from_us = pipe(|ends| &ends.1)?;
+    Ok((from_us, pipe(|ends| &ends.0)?, pipe(|ends| &ends.0)?))
 }
 
 fn no_tier(why_not: &[WhyNot]) -> Failure {

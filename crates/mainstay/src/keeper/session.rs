@@ -74,7 +74,7 @@ pub(super) fn stand_beside(
         kept.extend(entry.fds());
     }
     let pid = role::start(|| {
-        // This is a fork of a keeper in full swing: nothing of its runtime may be touched, and its copies of the
+        // This is a fork of a keeper in full swing: nothing of its loop may be touched, and its copies of the
         // server's pipes must go.
         role::close_all_but(&mut kept);
         let mut session = Session {

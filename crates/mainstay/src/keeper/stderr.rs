@@ -86,7 +86,7 @@ impl Stderr {
     /// Whether another look is due.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         for _ in 0..READS {
-            if !self.from.as_ref().is_some_and(|from| from.readable(cx)) {
+            if !self.from.as_ref().is_some_and(|from| from.readable()) {
                 return false;
             }
             self.read(cx);
@@ -94,7 +94,7 @@ impl Stderr {
         true
     }
 
-    /// The server is dead: its last words are there, whether the runtime has told of them yet or not.
+    /// The server is dead: its last words are there, whether an event has told of them yet or not.
     pub fn look_again(&self) {
         if let Some(from) = &self.from {
             from.look_again();

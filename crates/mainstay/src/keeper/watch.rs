@@ -1,45 +1,34 @@
 //! Descriptors that only say "now": signals, the shim's words, and the deaths of shim, guard and client.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::task::{Context, Poll};
+use std::os::fd::{AsFd, OwnedFd};
+use std::task::Context;
 
 use mainstay_core::event::Status;
 use mainstay_core::ids::Identity;
 use mainstay_os::ended;
 use mainstay_os::identity::Handle;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
-/// Registers a descriptor with the runtime. Whoever is registered owns its descriptor for as long as it lives.
-#[expect(
-    deprecated,
-    reason = "its successor is unsafe for the sake of types that lie about their descriptor; ours do not"
-)]
-pub fn registered<T: AsFd + AsRawFd>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    AsyncFd::with_interest(inner, interest)
-}
+use super::ready::Ready;
 
 /// A descriptor that is watched for reading.
-pub struct Watched<T: AsRawFd> {
-    fd: AsyncFd<T>,
-    ready: bool,
+pub struct Watched<T: AsFd> {
+    fd: Ready<T>,
     closed: bool,
 }
 
-impl<T: AsFd + AsRawFd> Watched<T> {
+impl<T: AsFd> Watched<T> {
     /// Watches it.
     pub fn new(inner: T) -> io::Result<Self> {
         Ok(Self {
-            fd: registered(inner, Interest::READABLE)?,
-            ready: false,
+            fd: Ready::to_read(inner)?,
             closed: false,
         })
     }
 
-    /// There may be something to read that the runtime has not told of yet.
+    /// There may be something to read that the kernel has not told of yet.
     pub fn look(&mut self) {
-        self.ready = true;
+        self.fd.look_again();
     }
 
     /// The thing itself.
@@ -53,27 +42,13 @@ impl<T: AsFd + AsRawFd> Watched<T> {
     }
 
     /// Whether there may be something to read.
-    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.closed {
-            return false;
-        }
-        if !self.ready {
-            match self.fd.poll_read_ready(cx) {
-                Poll::Ready(Ok(mut guard)) => {
-                    // From here on whoever reads says when there is no more; a byte that comes meanwhile sets it again.
-                    guard.clear_ready();
-                    self.ready = true;
-                }
-                Poll::Ready(Err(_)) => self.closed = true,
-                Poll::Pending => {}
-            }
-        }
-        self.ready
+    pub fn poll_ready(&mut self, _: &mut Context<'_>) -> bool {
+        !self.closed && self.fd.is_ready()
     }
 
     /// It was read until nothing was left.
     pub fn clear(&mut self) {
-        self.ready = false;
+        self.fd.in_vain();
     }
 
     /// Nothing will ever come again.
@@ -113,7 +88,7 @@ pub struct Watcher {
 /// One whose end matters.
 pub(super) enum Watch {
     /// Its end will be seen.
-    On(Identity, AsyncFd<OwnedFd>),
+    On(Identity, Ready<OwnedFd>),
     /// It was gone before we could watch it.
     Gone,
     /// Nobody to watch, or its end was told.
@@ -148,11 +123,11 @@ impl Watcher {
     }
 
     /// Who has died since the last time.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Dead {
+    pub fn poll(&mut self, _: &mut Context<'_>) -> Dead {
         Dead {
-            shim: self.shim.poll(cx),
-            guard: self.guard.poll(cx),
-            client: self.client.poll(cx),
+            shim: self.shim.poll(),
+            guard: self.guard.poll(),
+            client: self.client.poll(),
         }
     }
 }
@@ -161,7 +136,7 @@ impl Watch {
     /// Watches somebody from now on.
     pub(super) fn on(who: Identity) -> Self {
         match Handle::open(who) {
-            Ok(handle) => match registered(handle.into_fd(), Interest::READABLE) {
+            Ok(handle) => match Ready::to_read(handle.into_fd()) {
                 Ok(fd) => Self::On(who, fd),
                 Err(_) => Self::Off,
             },
@@ -177,9 +152,9 @@ impl Watch {
     }
 
     /// How it ended, once.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Option<Death> {
+    pub(super) fn poll(&mut self) -> Option<Death> {
         let death = match self {
-            Self::On(who, fd) => fd.poll_read_ready(cx).is_ready().then(|| Death {
+            Self::On(who, fd) => fd.is_ready().then(|| Death {
                 status: ended::status(fd.get_ref(), *who),
             }),
             Self::Gone => Some(Death { status: None }),
