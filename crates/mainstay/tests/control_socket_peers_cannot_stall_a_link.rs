@@ -33,7 +33,7 @@ fn garbage_endless_lines_and_half_closed_ends() {
     works(&mut scene, "after garbage");
     // As much of a gigabyte in one line as the keeper takes.
     let mut endless = connect(&directory);
-    let piece = [b'x'; 64 * 1024];
+    let piece = vec![b'x'; 64 * 1024];
     let mut sent = 0usize;
     let refused = loop {
         match endless.write(&piece) {

@@ -13,7 +13,8 @@ use std::os::unix::fs::PermissionsExt;
 use tapping::{Tap, frames, lines};
 
 fn answer_to(id: i64) -> impl Fn(&Value) -> bool {
-    move |line| line["kind"] == "response" && line["id"] == id.to_string()
+    let id = id.to_string();
+    move |line| line["kind"] == "response" && line["id"] == id.as_str()
 }
 
 fn interrupt(pid: i32) {
@@ -178,7 +179,8 @@ fn what_mainstay_says_itself_is_told_apart() {
     scene.taken();
     scene.kill(1);
     scene.read_answers(&[id]);
-    let answer = tap.find(|line| line["id"] == id.to_string() && line["from"] != "client");
+    let id = id.to_string();
+    let answer = tap.find(|line| line["id"] == id.as_str() && line["from"] != "client");
     assert_eq!(
         (&answer["from"], &answer["to"]),
         (&json!("mainstay"), &json!("client"))
