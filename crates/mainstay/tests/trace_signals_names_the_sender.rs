@@ -45,8 +45,8 @@ fn of_a_killed_server() {
     let line = tracer.that("the kill", |line| line["victim"]["pid"] == server.pid);
     assert_eq!(line["signal"], "SIGKILL");
     assert_eq!(line["result"], "delivered");
-    assert_eq!(line["people"][0]["server"], "unruly");
-    assert_eq!(line["people"][0]["to"], "server");
+    assert_eq!(line["links"][0]["server"], "unruly");
+    assert_eq!(line["links"][0]["to"], "server");
     let sender = line["sender"]["pid"].as_i64().unwrap();
     let comm = line["sender"]["comm"].as_str().unwrap();
     assert_eq!(comm, "sh", "the shell sends it itself");

@@ -27,7 +27,7 @@ use crate::view::story::Story;
 
 A verdict is certain, probable or unknown, and says by which rule and from which events. Who sends
 SIGKILL, or a signal to the server itself, only root can see: such a verdict names suspects, nobody
-else. Exit code 1: no such death is known.")]
+else, unless `sudo mainstay trace-signals` ran at the time. Exit code 1: no such death is known.")]
 pub struct Options {
     /// The server's name, the link's id, or the pid of a server, a keeper, a shim or a client
     #[arg(value_name = "NAME|ID|PID")]

@@ -38,7 +38,7 @@ pub struct Row {
     /// Whom it was for.
     pub victim: Process,
     /// What the victim is to links of ours.
-    #[serde(serialize_with = "as_links")]
+    #[serde(rename = "links", serialize_with = "as_links")]
     pub people: Vec<Person>,
 }
 

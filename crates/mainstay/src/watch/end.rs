@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use mainstay_core::event::Status;
 use mainstay_core::limits::{WATCH_SENDER_MS as SENDER_MS, WATCH_STATUS_MS as STATUS_MS};
-use mainstay_os::{clock, ended};
+use mainstay_os::{census, clock, ended};
 
 use super::line::{Happened, Line, Sender};
 use super::look::Candidate;
@@ -112,10 +112,18 @@ impl Leaving {
         Some(line)
     }
 
+    fn waits_to_be_reaped(&self) -> bool {
+        let stat = census::stat(self.gone.who.pid);
+        stat.is_ok_and(|stat| stat.who() == self.gone.who && stat.dead())
+    }
+
     fn why_unknown(&self) -> &'static str {
         match (self.known.unwatched, &self.known.fd) {
             (Some(why), _) => why,
             (None, None) => "it could not be watched: too many open files",
+            (None, Some(_)) if self.waits_to_be_reaped() => {
+                "its parent has not reaped it, and it belongs to another user"
+            }
             (None, Some(_)) => {
                 "it was reaped before anybody could look, and this kernel is older than 6.15"
             }

@@ -97,6 +97,7 @@ struct Watch<'a> {
     /// Pids of the last list.
     listed: HashSet<i32>,
     scan_at: u64,
+    scanned_ms: u64,
     list_at: u64,
     look_at: u64,
     begun_ms: u64,
@@ -131,6 +132,7 @@ impl<'a> Watch<'a> {
             forks: BTreeMap::new(),
             listed: HashSet::new(),
             scan_at: now,
+            scanned_ms: now,
             list_at: now,
             look_at: now,
             begun_ms: now,
@@ -210,7 +212,8 @@ impl<'a> Watch<'a> {
                     self.due.remove(&pid);
                     self.forks.remove(&pid);
                 }
-                Told::Overrun => self.scan_at = 0,
+                // Not at every one of a storm: a scan costs what it costs.
+                Told::Overrun => self.scan_at = self.scan_at.min(self.scanned_ms + LIST_MS),
             }
         }
     }
@@ -224,6 +227,7 @@ impl<'a> Watch<'a> {
             if all {
                 self.scans += 1;
                 self.scan_at = now + SCAN_MS;
+                self.scanned_ms = now;
                 // Those whose end we shall hear are who they were.
                 let known = self.wakes.watched_pids();
                 let others = pids.iter().filter(|pid| !known.contains(pid));
@@ -470,4 +474,99 @@ fn age_ms(who: Identity) -> u64 {
 )]
 fn failed(error: io::Error) -> Report {
     Report::new(Exit::Failed, "cannot watch processes").because(plain(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mainstay_os::identity;
+    use std::process::{Child, Command, Stdio};
+
+    fn wanted() -> Wanted {
+        Wanted {
+            whom: Whom::Process(identity::me().unwrap()),
+            until: Until::Stopped,
+            connector: false,
+            json: true,
+            stats: false,
+        }
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a process that looks like a server"
+    )]
+    fn server() -> Child {
+        let mut command = Command::new("cat");
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    fn candidate(pid: i32) -> Candidate {
+        let wanted = wanted();
+        let paths = Paths::nowhere();
+        let mut look = Look::new(&wanted.whom, &paths);
+        let Found::Server(found) = look.at(pid) else {
+            panic!("it looks like a server")
+        };
+        *found
+    }
+
+    /// Nobody has told of the new one, but that something was lost: the next scan finds it, and soon.
+    #[test]
+    fn lost_messages_bring_the_next_scan_forward() {
+        let wanted = wanted();
+        let mut watch = Watch::begin(&wanted).unwrap();
+        let now = now_ms();
+        watch.work(now).unwrap();
+        let mut child = server();
+        let who = identity::of(child.id() as i32).unwrap();
+        assert!(watch.scan_at > now + LIST_MS);
+        watch.hear(&[Told::Overrun]);
+        assert!(watch.scan_at <= now + LIST_MS);
+        watch.list_at = u64::MAX;
+        watch.work(now + LIST_MS).unwrap();
+        // A fork that has not run its program when the scan comes is looked at again.
+        let mut later = now + LIST_MS;
+        while !watch.book.knows(who) {
+            later += LOOK_MS;
+            watch.work(later).unwrap();
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    /// It has ended, been reaped, and its pid may be another's by now: told to have come and gone, how is not known.
+    #[test]
+    fn a_server_that_ends_before_it_can_be_watched_is_told_all_the_same() {
+        let wanted = wanted();
+        let mut watch = Watch::begin(&wanted).unwrap();
+        let mut child = server();
+        let pid = child.id() as i32;
+        let mut seen = candidate(pid);
+        while seen.forked_only {
+            seen = candidate(pid);
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        watch.see(seen.clone(), now_ms());
+        assert_eq!(watch.leaving.len(), 1);
+        assert!(!watch.book.knows(seen.who));
+        let exits = HashMap::new();
+        let paths = Paths::nowhere();
+        let line = watch.leaving[0].settle(&paths, &exits, u64::MAX).unwrap();
+        assert_eq!(line.status, None);
+        assert_eq!(line.unknown, Some("it ended before it could be watched"));
+        // By the connector's word it is known.
+        watch.hear(&[Told::Exit {
+            pid,
+            status: Status::Code(3),
+        }]);
+        watch.leaving.clear();
+        watch.see(seen, now_ms());
+        let line = watch.leaving[0]
+            .settle(&paths, &watch.exits, u64::MAX)
+            .unwrap();
+        assert_eq!(line.status, Some(Status::Code(3)));
+    }
 }
