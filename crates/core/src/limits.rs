@@ -394,3 +394,13 @@ pub const HTTP_SUBSCRIPTIONS: usize = 1_024;
 pub const HTTP_FAREWELL_MS: u64 = 1_500;
 /// How long other messages wait for the client's `initialized` to arrive.
 pub const HTTP_CONFIRM_MS: u64 = 2_000;
+/// How long after it was opened an HTTP session counts as worth closing: servers that expire sessions do it sooner.
+pub const DEBT_KEPT_MS: u64 = 86_400_000;
+/// How long one DELETE for a debt may take.
+pub const DEBT_PAY_MS: u64 = 5_000;
+/// How long the sweep at a start goes on paying debts.
+pub const DEBT_SWEEP_MS: u64 = 30_000;
+/// How long a debt that could not be paid rests; each time twice as long.
+pub const DEBT_RETRY_MS: u64 = 2_000;
+/// The longest such rest.
+pub const DEBT_RETRY_MOST_MS: u64 = 3_600_000;

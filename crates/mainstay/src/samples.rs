@@ -1,10 +1,10 @@
 //! One event of each kind, for tests and for the reference page of events.
 
 use mainstay_core::event::{
-    Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
-    Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
-    Teardown, Usage, VERSION, What,
+    Abandoned, CallDeadline, Cause, ClientMoved, DebtGivenUp, DebtPaid, Detached, Differs, Event,
+    Exit, Gone, Instant, Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered,
+    Relation, Renewal, Renewing, Replayed, Rung, Seen, SessionClosed, SessionOpened, Signal, Start,
+    StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::tier::{Tier, WhyNot};
@@ -176,6 +176,27 @@ pub fn all() -> Vec<What> {
         What::CallDeadline(CallDeadline {
             request: "tools/call".into(),
             ms: 60_000,
+        }),
+        What::SessionOpened(SessionOpened {
+            url: "https://mcp.example/mcp".into(),
+            version: Some("2025-11-25".into()),
+        }),
+        What::SessionClosed(SessionClosed {
+            url: "https://mcp.example/mcp".into(),
+            by: "delete".into(),
+            status: Some(200),
+        }),
+        What::DebtPaid(DebtPaid {
+            url: "https://mcp.example/mcp".into(),
+            since: "2026-11-15T12:00:00.000Z".into(),
+            status: 404,
+            attempts: 2,
+        }),
+        What::DebtGivenUp(DebtGivenUp {
+            url: "https://mcp.example/mcp".into(),
+            since: "2026-11-14T12:00:00.000Z".into(),
+            why: "mcp.example: connection refused".into(),
+            attempts: 9,
         }),
     ]
 }
