@@ -41,3 +41,20 @@ fn a_client_that_is_killed_leaves_no_session_either() {
     play.http.empty();
     play.stage.census.assert_empty();
 }
+
+/// Twenty clients open fifty sessions each and close none of them.
+#[test]
+fn a_thousand_forgotten_sessions_leave_none_open() {
+    let mut stage = mainstay_testkit::stage::Stage::new();
+    let mut http = mainstay_testkit::httpd::Httpd::start();
+    for _ in 0..20 {
+        let mut play = Bridged::on(stage, http, &["--no-record"]);
+        for _ in 0..50 {
+            play.client.wire.initialize().unwrap();
+        }
+        (stage, http) = play.finish();
+    }
+    assert_eq!(http.opened(), 1_000);
+    http.empty();
+    assert!(owed(&stage).is_empty());
+}

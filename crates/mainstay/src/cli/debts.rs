@@ -110,7 +110,7 @@ fn debt(standing: &Standing, now: u64) -> Debt {
     let age_ms = note.map_or(0, |note| now.saturating_sub(note.since_ms));
     let why = match &standing.note {
         Err(problem) => format!("cannot be read: {problem}"),
-        Ok(_) if standing.held => "the session is in use".into(),
+        Ok(_) if standing.held => "its owner lives and uses it".into(),
         Ok(_) if standing.tried.attempts == 0 => "nobody has tried yet".into(),
         Ok(_) => standing.tried.why.clone(),
     };
@@ -136,7 +136,7 @@ fn render(all: &[Debt], columns: usize, colour: bool) -> String {
         Column::Text("URL"),
         Column::Number("OPEN FOR"),
         Column::Number("TRIED"),
-        Column::Text("WHY"),
+        Column::Text("STATE"),
     ]);
     for debt in all {
         let tone = if debt.in_use { Tone::Plain } else { Tone::Warn };
@@ -145,8 +145,11 @@ fn render(all: &[Debt], columns: usize, colour: bool) -> String {
             Cell::from(debt.url.as_deref().unwrap_or(&debt.file)),
             Cell::from(span(debt.age_ms)),
             Cell::from(debt.attempts.to_string()),
-            Cell::new(debt.why.clone(), tone),
+            Cell::new(if debt.in_use { "in use" } else { "due" }, tone),
         ]);
+        if !debt.in_use {
+            table.below(format!("  {}", debt.why));
+        }
     }
     let mut text = table.render(columns, colour);
     let due = all.iter().filter(|debt| !debt.in_use).count();
