@@ -100,6 +100,15 @@ pub enum What {
     RecordingHurt(RecordingHurt),
     /// `mainstay trace-signals` saw a signal to a process of this link while it was sent.
     SignalTraced(Traced),
+    /// An HTTP server opened a session, which is now written down as a debt.
+    SessionOpened(SessionOpened),
+    /// An HTTP session was closed.
+    SessionClosed(SessionClosed),
+    /// A session that a dead process of ours had opened was closed.
+    DebtPaid(DebtPaid),
+    /// A session that a dead process of ours had opened could not be closed for so long that its server has surely
+    /// forgotten it.
+    DebtGivenUp(DebtGivenUp),
 }
 
 impl What {
@@ -145,6 +154,10 @@ impl What {
             Self::PipeEnd(_) => "pipe_end",
             Self::RecordingHurt(_) => "recording_hurt",
             Self::SignalTraced(_) => "signal_traced",
+            Self::SessionOpened(_) => "session_opened",
+            Self::SessionClosed(_) => "session_closed",
+            Self::DebtPaid(_) => "debt_paid",
+            Self::DebtGivenUp(_) => "debt_given_up",
         }
     }
 }
@@ -678,4 +691,50 @@ impl fmt::Display for LeaseEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the lease `{}` {}", self.lease, self.over)
     }
+}
+
+/// An HTTP server opened a session, which is now written down as a debt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOpened {
+    /// The server's URL, without user, password and query.
+    pub url: String,
+    /// The protocol version that is spoken, as far as it is known.
+    pub version: Option<String>,
+}
+
+/// An HTTP session was closed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionClosed {
+    /// The server's URL, without user, password and query.
+    pub url: String,
+    /// By whom: `delete` (ours) or `server` (it had forgotten it by itself).
+    pub by: String,
+    /// The status of our DELETE.
+    pub status: Option<u16>,
+}
+
+/// A session that a dead process of ours had opened was closed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebtPaid {
+    /// The server's URL, without user, password and query.
+    pub url: String,
+    /// When the session was opened.
+    pub since: String,
+    /// The status of our DELETE.
+    pub status: u16,
+    /// How many attempts it took.
+    pub attempts: u32,
+}
+
+/// A session that a dead process of ours had opened could not be closed in time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebtGivenUp {
+    /// The server's URL, without user, password and query.
+    pub url: String,
+    /// When the session was opened.
+    pub since: String,
+    /// Why the last attempt was in vain.
+    pub why: String,
+    /// How many there were.
+    pub attempts: u32,
 }

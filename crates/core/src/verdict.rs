@@ -244,7 +244,11 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         | What::Suspects(_)
         | What::PipeEnd(_)
         | What::RecordingHurt(_)
-        | What::SignalTraced(_) => None,
+        | What::SignalTraced(_)
+        | What::SessionOpened(_)
+        | What::SessionClosed(_)
+        | What::DebtPaid(_)
+        | What::DebtGivenUp(_) => None,
     }
 }
 

@@ -42,12 +42,14 @@ pub use mainstay_core::ids::{Identity, LinkId};
 pub use mainstay_core::lease::Over;
 
 #[doc(hidden)]
+pub mod bridge;
 pub mod cli;
 #[doc(hidden)]
 pub mod config;
 #[doc(hidden)]
 pub mod container;
 #[doc(hidden)]
+pub mod debts;
 pub mod demo;
 #[doc(hidden)]
 pub mod exit;

@@ -94,6 +94,10 @@ impl Paths {
     pub fn lease(&self) -> PathBuf {
         self.state().join("lease")
     }
+    /// One file per debt: HTTP sessions that must be closed.
+    pub fn debts(&self) -> PathBuf {
+        self.state().join("debts")
+    }
 
     /// The config file; it need not exist.
     pub fn config_file(&self) -> PathBuf {
@@ -112,6 +116,7 @@ impl Paths {
             self.run(),
             self.record(),
             self.lease(),
+            self.debts(),
         ] {
             make_directory(&directory)?;
         }

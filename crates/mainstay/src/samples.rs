@@ -1,11 +1,12 @@
 //! One event of each kind, for tests and for the reference page of events.
 
 use mainstay_core::event::{
-    Abandoned, Brief, CallDeadline, Cause, ClientMoved, Delivery, Detached, Differs, Event, Exit,
-    Gone, Instant, Junk, LeaseEnded, LeaseOpened, ListChanged, Lost, OpeningSilent, Origin, Part,
-    Pipe, PipeEnd, ProbesUnanswered, RecordingHurt, Relation, Renewal, Renewing, Replayed, Rung,
-    Seen, Signal, Standing, Start, StartFailed, Status, StderrDropped, Suspect, Suspects,
-    Suspicion, Sweep, Target, Teardown, Traced, Usage, VERSION, Waiting, What,
+    Abandoned, Brief, CallDeadline, Cause, ClientMoved, DebtGivenUp, DebtPaid, Delivery, Detached,
+    Differs, Event, Exit, Gone, Instant, Junk, LeaseEnded, LeaseOpened, ListChanged, Lost,
+    OpeningSilent, Origin, Part, Pipe, PipeEnd, ProbesUnanswered, RecordingHurt, Relation, Renewal,
+    Renewing, Replayed, Rung, Seen, SessionClosed, SessionOpened, Signal, Standing, Start,
+    StartFailed, Status, StderrDropped, Suspect, Suspects, Suspicion, Sweep, Target, Teardown,
+    Traced, Usage, VERSION, Waiting, What,
 };
 use mainstay_core::frames::{Kind, Side};
 use mainstay_core::ids::{Identity, LinkId};
@@ -266,6 +267,27 @@ pub fn all() -> Vec<What> {
             uid: Some(1000),
             exe: Some("/usr/bin/pkill".into()),
             cmdline: vec!["pkill".into(), "-9".into(), "node".into()],
+        }),
+        What::SessionOpened(SessionOpened {
+            url: "https://mcp.example/mcp".into(),
+            version: Some("2025-11-25".into()),
+        }),
+        What::SessionClosed(SessionClosed {
+            url: "https://mcp.example/mcp".into(),
+            by: "delete".into(),
+            status: Some(200),
+        }),
+        What::DebtPaid(DebtPaid {
+            url: "https://mcp.example/mcp".into(),
+            since: "2026-11-15T12:00:00.000Z".into(),
+            status: 404,
+            attempts: 2,
+        }),
+        What::DebtGivenUp(DebtGivenUp {
+            url: "https://mcp.example/mcp".into(),
+            since: "2026-11-14T12:00:00.000Z".into(),
+            why: "mcp.example: connection refused".into(),
+            attempts: 9,
         }),
     ]
 }

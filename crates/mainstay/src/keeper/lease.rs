@@ -3,7 +3,6 @@
 //! It only finds out that the lease is over; the way down is the link's one stop ladder. A lease that is over, or was never
 //! opened, starts no server: the keeper shows itself in the lease first and asks then whether it is open.
 
-
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Cause, LeaseEnded, Seen};
 use mainstay_core::ids::Realm;

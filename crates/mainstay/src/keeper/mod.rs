@@ -25,7 +25,7 @@ mod standing;
 mod stderr;
 mod tap;
 mod upkeep;
-mod watch;
+pub(crate) mod watch;
 
 use std::collections::VecDeque;
 use std::io;

@@ -138,6 +138,10 @@ fn told(what: &What) -> Told {
             ),
             Vec::new(),
         ),
+        What::SessionOpened(_)
+        | What::SessionClosed(_)
+        | What::DebtPaid(_)
+        | What::DebtGivenUp(_) => told_of_sessions(what),
     }
 }
 
@@ -228,7 +232,48 @@ fn told_of_life(what: &What) -> Told {
         | What::Suspects(_)
         | What::PipeEnd(_)
         | What::RecordingHurt(_)
-        | What::SignalTraced(_) => (Tone::Plain, String::new()),
+        | What::SignalTraced(_)
+        | What::SessionOpened(_)
+        | What::SessionClosed(_)
+        | What::DebtPaid(_)
+        | What::DebtGivenUp(_) => (Tone::Plain, String::new()),
+    };
+    (tone, text, Vec::new())
+}
+
+/// What happens to HTTP sessions.
+fn told_of_sessions(what: &What) -> Told {
+    let (tone, text) = if let What::SessionOpened(opened) = what {
+        let url = one_line(&opened.url, DETAIL_CHARS);
+        (Tone::Plain, format!("at {url}, and written down as a debt"))
+    } else if let What::SessionClosed(closed) = what {
+        let url = one_line(&closed.url, DETAIL_CHARS);
+        let by = match closed.status {
+            Some(status) => format!("by our DELETE (HTTP {status})"),
+            None => "by the server itself".into(),
+        };
+        (Tone::Good, format!("at {url}, {by}"))
+    } else if let What::DebtPaid(paid) = what {
+        let url = one_line(&paid.url, DETAIL_CHARS);
+        let tries = count(paid.attempts, "attempt");
+        let (since, status) = (&paid.since, paid.status);
+        (
+            Tone::Good,
+            format!(
+                "the session at {url}, open since {since}, was closed (HTTP {status}, {tries})"
+            ),
+        )
+    } else if let What::DebtGivenUp(given_up) = what {
+        let url = one_line(&given_up.url, DETAIL_CHARS);
+        let tries = count(given_up.attempts, "attempt");
+        let why = one_line(&given_up.why, DETAIL_CHARS);
+        let since = &given_up.since;
+        (
+            Tone::Bad,
+            format!("the session at {url}, open since {since}, was never closed ({tries}): {why}"),
+        )
+    } else {
+        (Tone::Plain, String::new())
     };
     (tone, text, Vec::new())
 }

@@ -491,7 +491,11 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
             | What::Suspects(_)
             | What::PipeEnd(_)
             | What::RecordingHurt(_)
-            | What::SignalTraced(_) => {}
+            | What::SignalTraced(_)
+            | What::SessionOpened(_)
+            | What::SessionClosed(_)
+            | What::DebtPaid(_)
+            | What::DebtGivenUp(_) => {}
         }
     }
     let again = rest
