@@ -118,9 +118,27 @@ fn of_servers_that_are_only_watched() {
     tracer.interrupt();
 }
 
+/// What the machine's own trace is set to, where it can be read.
+fn own_settings() -> Vec<Option<String>> {
+    let files = [
+        "events/signal/signal_generate/enable",
+        "events/signal/signal_generate/filter",
+        "trace_clock",
+        "buffer_percent",
+        "buffer_size_kb",
+        "tracing_on",
+    ];
+    let root = Path::new("/sys/kernel/tracing");
+    files
+        .iter()
+        .map(|file| fs::read_to_string(root.join(file)).ok())
+        .collect()
+}
+
 #[test]
 fn whatever_ends_the_tracer_nothing_stays() {
     let stage = Stage::new();
+    let before = own_settings();
     for signal in [Signal::INT, Signal::TERM, Signal::KILL] {
         let Some(mut tracer) = trace(&stage, &[]) else {
             return;
@@ -152,8 +170,7 @@ fn whatever_ends_the_tracer_nothing_stays() {
     );
     next.interrupt();
     // Nothing of the machine's own was touched.
-    let own = fs::read_to_string("/sys/kernel/tracing/events/signal/signal_generate/enable");
-    assert_eq!(own.unwrap().trim(), "0");
+    assert_eq!(own_settings(), before);
 }
 
 #[test]

@@ -24,8 +24,8 @@ use crate::watch::{self, Until, Wanted};
   mainstay watch --all --for 10m --json | jq 'select(.what == \"gone\")'
 
 A server is told when it comes (NEW) and when it goes (GONE), with its exit status or signal; the
-server behind a slow launcher as MOVED. While `sudo mainstay trace-signals` runs, also with the sender
-of the signal. Servers under mainstay are marked. Times are UTC.
+server behind a slow launcher as MOVED. While `sudo mainstay trace-signals` runs, the sender of the
+signal is told too. Servers under mainstay are marked. Times are UTC.
 Exit code 1: the client ended, and servers of it stayed behind for 5 s (told as LEFT)."
 )]
 pub struct Options {

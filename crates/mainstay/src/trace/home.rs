@@ -48,7 +48,8 @@ impl Home {
         Ok(home)
     }
 
-    fn named() -> Result<Self, Report> {
+    /// The same, with nothing made.
+    pub fn named() -> Result<Self, Report> {
         let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
         let me = User::me();
         let Some(uid) = number("SUDO_UID").filter(|&uid| uid != me.uid && me.uid == 0) else {

@@ -282,3 +282,51 @@ fn later(pid: i32) -> Found {
     }
     Found::Nobody
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mainstay_os::identity;
+    use std::process::{Command, Stdio};
+
+    fn looks_like_a_server(whom: &Whom, pid: i32) -> bool {
+        let paths = Paths::nowhere();
+        let mut look = Look::new(whom, &paths);
+        matches!(look.at(pid), Found::Server(_))
+    }
+
+    /// The same pid with another start time is another process: whoever has a dead client's pid now has no servers here.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "processes to look at")]
+    fn a_client_is_pid_and_start_time_and_a_server_has_its_pipes() {
+        let me = identity::me().unwrap();
+        let mut command = Command::new("cat");
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut server = command.spawn().unwrap();
+        let pid = server.id() as i32;
+        assert!(looks_like_a_server(&Whom::Process(me), pid));
+        assert!(looks_like_a_server(&Whom::All, pid));
+        let reused = Identity {
+            start: me.start + 1,
+            ..me
+        };
+        assert!(!looks_like_a_server(&Whom::Process(reused), pid));
+        // A client that closes its end is no client any more.
+        let stdout = server.stdout.take();
+        drop(server.stdin.take());
+        server.wait().unwrap();
+        drop(stdout);
+        assert!(!looks_like_a_server(&Whom::All, pid));
+        let mut command = Command::new("sh");
+        let command = command.args(["-c", "read line"]).stdout(Stdio::null());
+        let mut other = command.stdin(Stdio::piped()).spawn().unwrap();
+        let pid = other.id() as i32;
+        assert!(!looks_like_a_server(&Whom::All, pid), "it talks to nobody");
+        assert!(
+            looks_like_a_server(&Whom::Process(me), pid),
+            "as the report saw one"
+        );
+        drop(other.stdin.take());
+        other.wait().unwrap();
+    }
+}

@@ -30,6 +30,7 @@ use crate::exit::Exit;
 use crate::ledger::time;
 use crate::paths::Paths;
 use crate::report::{Report, plain, talk};
+use crate::trace::home::Home;
 use crate::view::printer::{Printer, Reader};
 use book::{Book, Tell};
 use clients::Clients;
@@ -121,7 +122,8 @@ impl<'a> Watch<'a> {
         let now = now_ms();
         let mut watch = Self {
             wanted,
-            paths: Paths::find()?,
+            // Through `sudo` too: a tracer writes where that user's links are.
+            paths: Home::named()?.paths,
             printer: Printer::new(),
             wakes,
             book: Book::default(),

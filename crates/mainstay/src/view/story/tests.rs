@@ -1,6 +1,6 @@
 use super::*;
 use crate::samples;
-use mainstay_core::event::{Cause, Lost, OutOfMemory, Relation, Signal, Start, Teardown};
+use mainstay_core::event::{Cause, Lost, OutOfMemory, Relation, Signal, Start, Teardown, Traced};
 use mainstay_core::ids::Identity;
 
 fn exit(change: impl FnOnce(&mut Exit)) -> What {
@@ -221,4 +221,66 @@ fn a_killed_keeper_and_what_followed() {
             "started again as generation 2 (pid 4711) after 0 ms"
         ]
     );
+}
+
+#[test]
+fn a_traced_signal_has_its_sentence() {
+    let killed = exit(|exit| {
+        exit.status = Status::Signal {
+            number: 9,
+            core: false,
+        };
+        exit.in_flight = 0;
+    });
+    let obeyed = exit(|exit| {
+        exit.status = Status::Code(0);
+        exit.in_flight = 0;
+    });
+    let traced = Traced {
+        number: 9,
+        pid: 4711,
+        sender: 77,
+        comm: Some("pkill".into()),
+        ..Traced::default()
+    };
+    for (traced, exit, told) in [
+        (
+            traced.clone(),
+            killed.clone(),
+            "killed by pkill (pid 77, SIGKILL, certain)",
+        ),
+        (
+            Traced {
+                comm: None,
+                ..traced.clone()
+            },
+            killed.clone(),
+            "killed by a process that the kernel has no name for (pid 77, SIGKILL, certain)",
+        ),
+        (
+            Traced {
+                code: 128,
+                ..traced.clone()
+            },
+            killed,
+            "killed by the kernel itself (SIGKILL, certain)",
+        ),
+        (
+            Traced {
+                number: 15,
+                ..traced
+            },
+            obeyed,
+            "ended by pkill (pid 77, SIGTERM, probable)",
+        ),
+    ] {
+        let story = story(vec![What::SignalTraced(traced), exit], 1);
+        assert_eq!(
+            story.told,
+            format!(
+                "playwright was {told} 3.20 s after its start. Stdin was still open; nothing was in flight."
+            )
+        );
+        assert_eq!(story.evidence.len(), 2);
+    }
 }
