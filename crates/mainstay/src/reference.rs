@@ -614,7 +614,7 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("stderr_tail", "its last words on stderr"),
             (
                 "standing",
-                "how the link stood then: since_handshake_ms, stdin_open, last_answer_ms (its age), in_flight, waiting (the oldest requests without an answer) and frames, the last ones without their bodies",
+                "how the link stood then: wall_ms (when that was), since_handshake_ms, stdin_open, last_answer_ms (its age), in_flight, waiting (the oldest requests without an answer) and frames, the last ones without their bodies",
             ),
         ],
     ),

@@ -60,6 +60,7 @@ pub fn standing() -> Standing {
         latency_ms,
     };
     Standing {
+        wall_ms: 0,
         since_handshake_ms: Some(3_000),
         stdin_open: true,
         last_answer_ms: Some(800),

@@ -87,6 +87,10 @@ fn with_secrets_only_on_request() {
 fn a_killed_keeper_is_followed_by_a_new_head() {
     let (mut scene, path) = recorded(&[]);
     scene.call("echo", &json!({"text": "one"}));
+    until("it is on the disk", || {
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.contains("one").then_some(())
+    });
     let keeper = scene.stage.card().keeper.unwrap();
     Handle::open(keeper).unwrap().signal(Signal::KILL).unwrap();
     scene.call("echo", &json!({"text": "two"}));

@@ -14,6 +14,9 @@ use crate::frames::{Kind, Side};
 /// How a link stood.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
+    /// When, in milliseconds since the epoch: the event may have been written a little later.
+    #[serde(default)]
+    pub wall_ms: u64,
     /// Since the server and the client knew each other; none if they did not yet.
     #[serde(default)]
     pub since_handshake_ms: Option<u64>,
@@ -46,7 +49,7 @@ pub struct Waiting {
 /// A frame without its body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brief {
-    /// How long ago.
+    /// How long ago, rounded up: a frame is never told later than it was.
     pub ago_ms: u64,
     /// Who wrote it.
     pub from: Side,

@@ -108,7 +108,7 @@ impl Recent {
             let asked = note.kind.answers().then(|| request(n)).flatten();
             let method = asked.map_or(&note.method, |asked| &asked.method);
             Brief {
-                ago_ms: now.ms_since(note.at),
+                ago_ms: (now - note.at).div_ceil(1_000_000),
                 from: note.from,
                 to: note.to,
                 kind: note.kind,

@@ -17,9 +17,11 @@ use super::port::Port;
 impl Keeper<'_> {
     /// How it stands now.
     pub(super) fn standing(&self) -> Standing {
-        let now = self.now;
+        // Read together, so that what is told of both clocks belongs together.
+        let (now, wall_ms) = (clock::now(), clock::wall_ms());
         let waiting = self.link.waiting().take(WAITING_NAMED);
         Standing {
+            wall_ms,
             since_handshake_ms: self.frames.since_handshake_ms(now, self.link.generation()),
             stdin_open: !self.up.ended() && self.client_in.as_ref().is_some_and(open),
             last_answer_ms: self
@@ -74,7 +76,8 @@ impl Keeper<'_> {
         let mut looked_at = 0;
         let mut all = true;
         for pid in pids {
-            if clock::now() >= until || found.len() >= SUSPECTS_NAMED {
+            // The client, which comes first, is looked at in any case.
+            if looked_at > 0 && (clock::now() >= until || found.len() >= SUSPECTS_NAMED) {
                 all = false;
                 break;
             }

@@ -71,10 +71,14 @@ impl Timeline {
             since_ms: 0,
             id: event.id,
             server: event.server.clone(),
+            // Within a millisecond what passed comes before what was written down about it, but behind a start.
+            ns: if matches!(event.what, What::Start(_)) {
+                0
+            } else {
+                u64::MAX
+            },
             what: Thing::Event(event.into()),
             ms,
-            // Within a millisecond what passed comes before what was written down about it.
-            ns: u64::MAX,
         });
     }
 
@@ -110,8 +114,12 @@ impl Timeline {
                 && let Some(standing) = standing(&event.what)
             {
                 let of_link = remembered.entry(row.id).or_default();
+                let then = match standing.wall_ms {
+                    0 => row.ms,
+                    ms => ms,
+                };
                 for (place, brief) in standing.frames.iter().enumerate() {
-                    let ms = row.ms.saturating_sub(brief.ago_ms);
+                    let ms = then.saturating_sub(brief.ago_ms);
                     let twice = |other: &Row| {
                         other.ms.abs_diff(ms) <= SAME_MS
                             && matches!(&other.what, Thing::Brief(same) if alike(same, brief))
@@ -122,7 +130,7 @@ impl Timeline {
                             at: time::rfc3339(ms),
                             what: Thing::Brief(brief.clone()),
                             ms,
-                            ns: place as u64,
+                            ns: 1 + place as u64,
                             ..row.clone()
                         });
                     }
