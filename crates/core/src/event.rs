@@ -10,6 +10,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Identity, LinkId};
+use crate::serve::sessions::Over;
 use crate::tier::{Tier, WhyNot};
 
 mod signal;
@@ -80,6 +81,14 @@ pub enum What {
     ProbesUnanswered(ProbesUnanswered),
     /// A request took longer than the user allows; it was answered with an error and cancelled at the server.
     CallDeadline(CallDeadline),
+    /// The HTTP front listens.
+    ServeStarted(ServeStarted),
+    /// The HTTP front has stopped.
+    ServeStopped(ServeStopped),
+    /// An HTTP client opened a session.
+    SessionOpened(SessionOpened),
+    /// A session of an HTTP client is over.
+    SessionOver(SessionOver),
 }
 
 impl What {
@@ -107,6 +116,10 @@ impl What {
             Self::Instant(_) => "instant",
             Self::ProbesUnanswered(_) => "probes_unanswered",
             Self::CallDeadline(_) => "call_deadline",
+            Self::ServeStarted(_) => "serve_started",
+            Self::ServeStopped(_) => "serve_stopped",
+            Self::SessionOpened(_) => "session_opened",
+            Self::SessionOver(_) => "session_over",
         }
     }
 }
@@ -603,4 +616,44 @@ pub struct CallDeadline {
     pub request: String,
     /// How long it took.
     pub ms: u64,
+}
+
+/// The HTTP front listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServeStarted {
+    /// Address and port.
+    pub listen: String,
+    /// The servers behind it.
+    pub servers: Vec<String>,
+}
+
+/// The HTTP front has stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServeStopped {
+    /// The signal that it stopped by.
+    pub number: i32,
+    /// Sessions that were opened while it ran.
+    pub sessions: u64,
+    /// Servers that had not ended when its time was up.
+    pub left: u32,
+}
+
+/// An HTTP client opened a session. Its name is the client's secret; this is its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOpened {
+    /// Counts from 1 for each front.
+    pub session: u64,
+}
+
+/// A session of an HTTP client is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOver {
+    /// Its number.
+    pub session: u64,
+    /// Why.
+    pub why: Over,
+    /// How long it was open.
+    pub ms: u64,
+    /// Requests that its client made.
+    pub requests: u64,
 }

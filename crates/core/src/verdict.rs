@@ -222,7 +222,11 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         | What::ListChanged(_)
         | What::Instant(_)
         | What::ProbesUnanswered(_)
-        | What::CallDeadline(_) => None,
+        | What::CallDeadline(_)
+        | What::ServeStarted(_)
+        | What::ServeStopped(_)
+        | What::SessionOpened(_)
+        | What::SessionOver(_) => None,
     }
 }
 

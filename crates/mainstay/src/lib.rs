@@ -16,6 +16,7 @@ pub mod paths;
 pub mod recollection;
 pub mod registry;
 pub mod report;
+pub mod serve;
 pub mod sweeper;
 pub mod view;
 

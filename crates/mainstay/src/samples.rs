@@ -3,10 +3,11 @@
 use mainstay_core::event::{
     Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
     Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
+    Renewing, Replayed, Rung, Seen, ServeStarted, ServeStopped, SessionOpened, SessionOver, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
     Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
+use mainstay_core::serve::sessions::Over;
 use mainstay_core::tier::{Tier, WhyNot};
 
 /// The event around a happening.
@@ -176,6 +177,22 @@ pub fn all() -> Vec<What> {
         What::CallDeadline(CallDeadline {
             request: "tools/call".into(),
             ms: 60_000,
+        }),
+        What::ServeStarted(ServeStarted {
+            listen: "127.0.0.1:8808".into(),
+            servers: vec!["files".into(), "time".into()],
+        }),
+        What::ServeStopped(ServeStopped {
+            number: 15,
+            sessions: 12,
+            left: 0,
+        }),
+        What::SessionOpened(SessionOpened { session: 7 }),
+        What::SessionOver(SessionOver {
+            session: 7,
+            why: Over::Idle,
+            ms: 1_800_000,
+            requests: 31,
         }),
     ]
 }

@@ -10,6 +10,7 @@ pub mod adopter;
 pub mod cap;
 pub mod census;
 pub mod channel;
+pub mod child;
 pub mod clock;
 pub mod dbus;
 pub mod ended;

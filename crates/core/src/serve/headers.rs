@@ -18,7 +18,7 @@ use crate::message::envelope::Members;
 pub const PARAM: &str = "mcp-param-";
 
 /// Looks a header up by its name in lower case.
-pub type Lookup<'l> = &'l dyn Fn(&str) -> Option<&'l [u8]>;
+pub type Lookup<'f, 'h> = &'f dyn Fn(&str) -> Option<&'h [u8]>;
 
 /// The parameter that `Mcp-Name` repeats, if the method has one.
 pub fn named_by(method: &str) -> Option<&'static str> {
@@ -31,7 +31,7 @@ pub fn named_by(method: &str) -> Option<&'static str> {
 }
 
 /// Compares version, method and name. The message says what differs.
-pub fn standard(posted: &Posted<'_>, version: &str, header: Lookup<'_>) -> Result<(), String> {
+pub fn standard(posted: &Posted<'_>, version: &str, header: Lookup<'_, '_>) -> Result<(), String> {
     match header("mcp-protocol-version").and_then(text) {
         Some(told) if told == version => {}
         Some(_) => return Err("the header MCP-Protocol-Version differs from the version in _meta".into()),
@@ -86,7 +86,7 @@ impl Mirrors {
     }
 
     /// Compares the arguments of a call with its headers. The message says what differs.
-    pub fn judge(&self, tool: &str, arguments: Option<&[u8]>, header: Lookup<'_>) -> Result<(), String> {
+    pub fn judge(&self, tool: &str, arguments: Option<&[u8]>, header: Lookup<'_, '_>) -> Result<(), String> {
         let Some(mirrored) = self.0.get(tool).filter(|mirrored| !mirrored.is_empty()) else {
             return Ok(());
         };

@@ -7,7 +7,6 @@
 
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::posted::{Kind as Sort, Posted};
@@ -24,8 +23,6 @@ pub enum Heard {
     On(u64, Vec<u8>),
     /// The answer to a question of ours, which is over.
     Ours(u64, Vec<u8>),
-    /// News for ourselves.
-    News(String),
     /// To nobody.
     Nobody,
 }
@@ -77,12 +74,12 @@ impl Shared {
     }
 
     /// A question of ours: its number and its id.
-    pub fn ask(&mut self, listens: bool) -> (u64, Vec<u8>) {
+    pub fn ask(&mut self) -> (u64, Vec<u8>) {
         let key = self.next;
         self.next += 1;
         let open = Open {
             whose: Whose::Ours,
-            listens,
+            listens: false,
             logs: false,
         };
         self.open.insert(key, open);
@@ -104,6 +101,16 @@ impl Shared {
     /// Whether all are.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Requests of clients that only listen: number and the client's id.
+    pub fn listening(&self) -> Vec<(u64, Vec<u8>)> {
+        let each = self.open.iter().filter(|(_, one)| one.listens);
+        each.filter_map(|(key, one)| match &one.whose {
+            Whose::Client { id, .. } => Some((*key, id.clone())),
+            Whose::Ours => None,
+        })
+        .collect()
     }
 
     /// Takes every request that is not answered, with the client's id and whether it listens.
@@ -175,12 +182,12 @@ impl Shared {
             // The end of a subscription, in the words of a pipe.
             let key = number(params.get("requestId")?.get().as_bytes())?;
             let open = self.open.get(&key).filter(|one| one.listens)?;
-            let heard = match &open.whose {
-                Whose::Ours => Heard::Ours(key, line.to_vec()),
-                Whose::Client { id, .. } => Heard::Last(key, words::listened(id)),
+            let Whose::Client { id, .. } = &open.whose else {
+                return None;
             };
+            let end = words::listened(id);
             self.open.remove(&key);
-            return Some(heard);
+            return Some(Heard::Last(key, end));
         }
         let tag = if method == "notifications/progress" {
             params.get("progressToken")?.get().as_bytes()
@@ -189,7 +196,7 @@ impl Shared {
         };
         let key = number(tag)?;
         match &self.open.get(&key)?.whose {
-            Whose::Ours => Some(Heard::News(method.into())),
+            Whose::Ours => None,
             Whose::Client { id, token } => {
                 let own = if method == "notifications/progress" {
                     token.as_ref()?
@@ -238,6 +245,7 @@ fn spliced(line: &[u8], mut spans: Vec<(&[u8], &[u8])>) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::String;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -329,7 +337,7 @@ mod tests {
     #[test]
     fn questions_of_ours_stay_with_us() {
         let mut shared = Shared::default();
-        let (key, id) = shared.ask(false);
+        let (key, id) = shared.ask();
         assert_eq!(id, b"\"h0\"");
         assert!(shared.is_empty());
         let line = br#"{"jsonrpc":"2.0","id":"h0","result":{}}"#;
@@ -359,7 +367,7 @@ mod tests {
         #[test]
         fn any_line_of_a_server_is_taken(line in proptest::collection::vec(any::<u8>(), 0..120)) {
             let mut shared = Shared::default();
-            shared.ask(true);
+            shared.ask();
             let _heard = shared.heard(&line);
         }
     }

@@ -120,7 +120,8 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
     })
 }
 
-fn random_id() -> io::Result<LinkId> {
+/// The id of a new link.
+pub fn random_id() -> io::Result<LinkId> {
     let mut bytes = [0u8; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(LinkId(u32::from_ne_bytes(bytes)))

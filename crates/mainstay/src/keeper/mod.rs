@@ -20,7 +20,7 @@ mod server;
 pub mod session;
 mod stderr;
 mod upkeep;
-mod watch;
+pub(crate) mod watch;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

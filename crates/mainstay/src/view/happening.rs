@@ -1,7 +1,7 @@
 //! An event as people read it: one line, and details below it only where they help.
 
 use mainstay_core::event::{
-    Detached, Event, Exit, Junk, Lost, Origin, Part, Renewing, Replayed, Seen, Signal, Start,
+    Detached, Event, Exit, Junk, Lost, Origin, Part, Renewing, Replayed, Seen, ServeStopped, Signal, Start,
     StartFailed, Status, Sweep, Teardown, What, signal_word,
 };
 
@@ -120,7 +120,43 @@ fn told(what: &What) -> Told {
         | What::Instant(_)
         | What::ProbesUnanswered(_)
         | What::CallDeadline(_) => told_of_life(what),
+        What::ServeStarted(started) => {
+            let servers = started.servers.join(", ");
+            let text = format!("listens on {} for {servers}", started.listen);
+            (Tone::Good, text, Vec::new())
+        }
+        What::ServeStopped(stopped) => told_stopped(stopped),
+        What::SessionOpened(opened) => {
+            let text = format!("session {}", opened.session);
+            (Tone::Plain, text, Vec::new())
+        }
+        What::SessionOver(over) => {
+            let requests = u32::try_from(over.requests).unwrap_or(u32::MAX);
+            let text = format!(
+                "session {} after {} and {}: {}",
+                over.session,
+                fine(over.ms),
+                count(requests, "request"),
+                over.why
+            );
+            (Tone::Plain, text, Vec::new())
+        }
     }
+}
+
+fn told_stopped(stopped: &ServeStopped) -> Told {
+    let signal = signal_word(stopped.number).unwrap_or("a signal");
+    let sessions = u32::try_from(stopped.sessions).unwrap_or(u32::MAX);
+    let sessions = count(sessions, "session");
+    let (tone, left) = match stopped.left {
+        0 => (Tone::Plain, "0 left".into()),
+        left => {
+            let left = count(left, "server");
+            (Tone::Bad, format!("{left} had not ended in time"))
+        }
+    };
+    let text = format!("by {signal}, after {sessions}: {left}");
+    (tone, text, Vec::new())
 }
 
 /// What happens between one generation and the next.
@@ -204,7 +240,11 @@ fn told_of_life(what: &What) -> Told {
         | What::ClientMoved(_)
         | What::Junk(_)
         | What::StderrDropped(_)
-        | What::OpeningSilent(_) => (Tone::Plain, String::new()),
+        | What::OpeningSilent(_)
+        | What::ServeStarted(_)
+        | What::ServeStopped(_)
+        | What::SessionOpened(_)
+        | What::SessionOver(_) => (Tone::Plain, String::new()),
     };
     (tone, text, Vec::new())
 }

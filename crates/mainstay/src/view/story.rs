@@ -386,7 +386,11 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
             | What::Renewal(_)
             | What::Instant(_)
             | What::ProbesUnanswered(_)
-            | What::CallDeadline(_) => {}
+            | What::CallDeadline(_)
+            | What::ServeStarted(_)
+            | What::ServeStopped(_)
+            | What::SessionOpened(_)
+            | What::SessionOver(_) => {}
         }
     }
     let again = rest
