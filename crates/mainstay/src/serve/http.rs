@@ -133,13 +133,11 @@ async fn post(front: &Rc<Front>, endpoint: &Rc<Endpoint>, request: Request<Incom
         let message = "the body took too long";
         Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, Code::Request, message))
     })?;
-    let posted = Posted::read(&body).map_err(|why| match why {
-        Unread::NotJson => Refusal::new(StatusCode::BAD_REQUEST, Code::Parse, "the body is not JSON"),
-        Unread::Batch => bad("batches are not taken: post each message for itself"),
-        Unread::NoMessage => bad(&format!(
-            "the body is no JSON-RPC message (an id is a number or a text of at most {ID_BYTES} bytes)"
-        )),
-    })?;
+    // It is read as it came, because a line end inside of a text is a mistake, and again as the line that goes on.
+    Posted::read(&body).map_err(unread)?;
+    let line = posted::line(&body);
+    drop(body);
+    let posted = Posted::read(&line).map_err(unread)?;
     let id = match posted.kind {
         Kind::Request(id) => Some(id),
         Kind::Notification | Kind::Answer(_) => None,
@@ -149,15 +147,25 @@ async fn post(front: &Rc<Front>, endpoint: &Rc<Endpoint>, request: Request<Incom
         return Err(refusal.of(id));
     }
     let reply = match session(front, endpoint, &headers)? {
-        Some(session) => in_session(front, &session, &headers, &posted, &body).await,
-        None if is_modern(&headers, &posted) => modern(front, endpoint, &headers, &posted, &body).await,
+        Some(session) => in_session(front, &session, &headers, &posted, &line).await,
+        None if is_modern(&headers, &posted) => modern(front, endpoint, &headers, &posted, &line).await,
         None if headers.contains_key(SESSION_ID) => Err(unknown_session()),
-        None if posted.method == "initialize" => initialize(front, endpoint, &posted, &body).await,
+        None if posted.method == "initialize" => initialize(front, endpoint, &posted, &line).await,
         None => Err(bad(
             "the header Mcp-Session-Id is missing: a session begins with initialize",
         )),
     };
     reply.map_err(|refusal| refusal.of(id))
+}
+
+fn unread(why: Unread) -> Refusal {
+    match why {
+        Unread::NotJson => Refusal::new(StatusCode::BAD_REQUEST, Code::Parse, "the body is not JSON"),
+        Unread::Batch => bad("batches are not taken: post each message for itself"),
+        Unread::NoMessage => bad(&format!(
+            "the body is no JSON-RPC message (an id is a number or a text of at most {ID_BYTES} bytes)"
+        )),
+    }
 }
 
 async fn collect(body: &mut Incoming, most: usize) -> Result<Vec<u8>, Refusal> {
@@ -226,7 +234,7 @@ async fn initialize(
     front: &Rc<Front>,
     endpoint: &Rc<Endpoint>,
     posted: &Posted<'_>,
-    body: &[u8],
+    line: &[u8],
 ) -> Result<Reply, Refusal> {
     let Kind::Request(id) = posted.kind else {
         return Err(bad("initialize is a request and needs an id"));
@@ -244,7 +252,7 @@ async fn initialize(
         return Err(bad("a request with this id is in flight"));
     };
     count(&front.metrics.legacy);
-    session.link.send(posted::line(body));
+    session.link.send(line.to_vec());
     let seats = vec![session.seat(number, &stream), seat];
     let mut reply = match stream.first(front.keep_alive()).await {
         First::Answer(answer) if session.version().is_empty() => {
@@ -268,12 +276,12 @@ async fn in_session(
     session: &Rc<Session>,
     _headers: &HeaderMap,
     posted: &Posted<'_>,
-    body: &[u8],
+    line: &[u8],
 ) -> Result<Reply, Refusal> {
     let seat = front.seat(session.key);
     session.link.room().await;
     let Kind::Request(id) = posted.kind else {
-        session.link.send(posted::line(body));
+        session.link.send(line.to_vec());
         return Ok(empty(StatusCode::ACCEPTED));
     };
     room(front, session.in_flight(), session.streams())?;
@@ -281,7 +289,7 @@ async fn in_session(
         return Err(bad("a request with this id is in flight"));
     };
     count(&front.metrics.legacy);
-    session.link.send(posted::line(body));
+    session.link.send(line.to_vec());
     let seats = vec![session.seat(number, &stream), seat];
     Ok(match stream.first(front.keep_alive()).await {
         First::Answer(answer) => json(StatusCode::OK, answer),
@@ -309,7 +317,7 @@ async fn modern(
     endpoint: &Rc<Endpoint>,
     headers: &HeaderMap,
     posted: &Posted<'_>,
-    body: &[u8],
+    line: &[u8],
 ) -> Result<Reply, Refusal> {
     let Kind::Request(_) = posted.kind else {
         // The modern era has no notification of a client over HTTP, and no answer.
@@ -343,7 +351,7 @@ async fn modern(
     compare(&server, posted, &find).await?;
     server.room().await;
     room(front, server.in_flight(), 0)?;
-    let Some((stream, seat)) = server.ask(posted, &posted::line(body)) else {
+    let Some((stream, seat)) = server.ask(posted, line) else {
         return Err(bad("the request could not be read"));
     };
     count(&front.metrics.modern);
