@@ -3,8 +3,8 @@
 use mainstay_core::event::{
     Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
     Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, ServeStarted, ServeStopped, SessionOpened, SessionOver, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
-    Teardown, Usage, VERSION, What,
+    Renewing, Replayed, Rung, Seen, ServeStarted, ServeStopped, SessionOpened, SessionOver, Signal,
+    Start, StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::serve::sessions::Over;

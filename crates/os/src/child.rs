@@ -66,7 +66,9 @@ pub fn piped(mut command: Command, descriptors: &Descriptors) -> io::Result<Pipe
             // Without its pipes it ends by itself; it was started a moment ago and is still our child.
             drop(child.kill());
             drop(child.wait());
-            Err(ended.err().map_or_else(|| io::Error::other("no pipes"), io::Error::from))
+            Err(ended
+                .err()
+                .map_or_else(|| io::Error::other("no pipes"), io::Error::from))
         }
     }
 }

@@ -71,7 +71,10 @@ fn hostname(authority: &str) -> Option<String> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (inside, after) = rest.split_once(']')?;
-            (inside, after.strip_prefix(':').or(after.is_empty().then_some("")))
+            (
+                inside,
+                after.strip_prefix(':').or(after.is_empty().then_some("")),
+            )
         }
         None => match authority.split_once(':') {
             Some((host, port)) => (host, Some(port)),
@@ -79,7 +82,8 @@ fn hostname(authority: &str) -> Option<String> {
         },
     };
     let digits = port?.bytes().all(|byte| byte.is_ascii_digit());
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
     let sound = digits && !host.is_empty() && host.bytes().all(plain);
     sound.then(|| host.trim_end_matches('.').to_ascii_lowercase())
 }
@@ -129,19 +133,47 @@ mod tests {
             ..Door::default()
         };
         for host in [
-            "localhost", "localhost:80", "LOCALHOST.", "127.0.0.1:9", "127.1.2.3", "[::1]:3", "[::1]", "a.localhost",
+            "localhost",
+            "localhost:80",
+            "LOCALHOST.",
+            "127.0.0.1:9",
+            "127.1.2.3",
+            "[::1]:3",
+            "[::1]",
+            "a.localhost",
             "mcp.example:443",
         ] {
             assert_eq!(door.judge(Some(host), None, None), Ok(()), "{host}");
         }
         for host in [
-            "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1", "0.0.0.0", "127.0.0.256",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "10.0.0.1",
+            "0.0.0.0",
+            "127.0.0.256",
             "127.0.0.0.1",
         ] {
-            assert_eq!(door.judge(Some(host), None, None), Err(Refused::Host), "{host}");
+            assert_eq!(
+                door.judge(Some(host), None, None),
+                Err(Refused::Host),
+                "{host}"
+            );
         }
-        for host in ["", ":80", "[::1", "a b", "localhost:x", "user@localhost", "[::1]x"] {
-            assert_eq!(door.judge(Some(host), None, None), Err(Refused::NoHost), "{host}");
+        for host in [
+            "",
+            ":80",
+            "[::1",
+            "a b",
+            "localhost:x",
+            "user@localhost",
+            "[::1]x",
+        ] {
+            assert_eq!(
+                door.judge(Some(host), None, None),
+                Err(Refused::NoHost),
+                "{host}"
+            );
         }
         assert_eq!(door.judge(None, None, None), Err(Refused::NoHost));
     }
@@ -152,11 +184,31 @@ mod tests {
             origins: vec!["https://app.example".into()],
             ..Door::default()
         };
-        for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:5", "https://App.example"] {
-            assert_eq!(door.judge(Some("localhost"), Some(origin), None), Ok(()), "{origin}");
+        for origin in [
+            "http://localhost:3000",
+            "https://127.0.0.1",
+            "http://[::1]:5",
+            "https://App.example",
+        ] {
+            assert_eq!(
+                door.judge(Some("localhost"), Some(origin), None),
+                Ok(()),
+                "{origin}"
+            );
         }
-        for origin in ["null", "", "http://evil.example", "https://app.example.evil", "file://localhost", "http://localhost@evil.example"] {
-            assert_eq!(door.judge(Some("localhost"), Some(origin), None), Err(Refused::Origin), "{origin}");
+        for origin in [
+            "null",
+            "",
+            "http://evil.example",
+            "https://app.example.evil",
+            "file://localhost",
+            "http://localhost@evil.example",
+        ] {
+            assert_eq!(
+                door.judge(Some("localhost"), Some(origin), None),
+                Err(Refused::Origin),
+                "{origin}"
+            );
         }
     }
 
@@ -167,10 +219,19 @@ mod tests {
             token: Some(b"s3cret".to_vec()),
             ..Door::default()
         };
-        let judge = |value: Option<&str>| door.judge(Some("any.example"), None, value.map(str::as_bytes));
+        let judge =
+            |value: Option<&str>| door.judge(Some("any.example"), None, value.map(str::as_bytes));
         assert_eq!(judge(Some("Bearer s3cret")), Ok(()));
         assert_eq!(judge(Some("bearer   s3cret ")), Ok(()));
-        for wrong in ["Bearer s3cre", "Bearer s3crets3cret", "Bearer ", "Bearer", "Basic s3cret", "s3cret", ""] {
+        for wrong in [
+            "Bearer s3cre",
+            "Bearer s3crets3cret",
+            "Bearer ",
+            "Bearer",
+            "Basic s3cret",
+            "s3cret",
+            "",
+        ] {
             assert_eq!(judge(Some(wrong)), Err(Refused::Token), "{wrong}");
         }
         assert_eq!(judge(None), Err(Refused::Token));
@@ -178,6 +239,9 @@ mod tests {
             token: Some(Vec::new()),
             ..Door::default()
         };
-        assert_eq!(empty.judge(Some("localhost"), None, Some(b"Bearer ")), Err(Refused::Token));
+        assert_eq!(
+            empty.judge(Some("localhost"), None, Some(b"Bearer ")),
+            Err(Refused::Token)
+        );
     }
 }

@@ -34,7 +34,9 @@ pub fn named_by(method: &str) -> Option<&'static str> {
 pub fn standard(posted: &Posted<'_>, version: &str, header: Lookup<'_, '_>) -> Result<(), String> {
     match header("mcp-protocol-version").and_then(text) {
         Some(told) if told == version => {}
-        Some(_) => return Err("the header MCP-Protocol-Version differs from the version in _meta".into()),
+        Some(_) => {
+            return Err("the header MCP-Protocol-Version differs from the version in _meta".into());
+        }
         None => return Err("the header MCP-Protocol-Version is missing".into()),
     }
     match header("mcp-method").and_then(text) {
@@ -47,7 +49,9 @@ pub fn standard(posted: &Posted<'_>, version: &str, header: Lookup<'_, '_>) -> R
     };
     match (header("mcp-name"), posted.param(key)) {
         (None, None) => Ok(()),
-        (None, Some(_)) => Err(format!("the header Mcp-Name is missing; it repeats params.{key}")),
+        (None, Some(_)) => Err(format!(
+            "the header Mcp-Name is missing; it repeats params.{key}"
+        )),
         (Some(told), Some(meant)) if decoded(told).as_deref() == Some(&*meant) => Ok(()),
         (Some(_), _) => Err(format!("the header Mcp-Name differs from params.{key}")),
     }
@@ -72,7 +76,10 @@ impl Mirrors {
                 .flatten()
                 .filter_map(|(argument, schema)| {
                     let header = schema.get("x-mcp-header")?.as_str()?;
-                    Some((argument.clone(), format!("{PARAM}{}", header.to_ascii_lowercase())))
+                    Some((
+                        argument.clone(),
+                        format!("{PARAM}{}", header.to_ascii_lowercase()),
+                    ))
                 })
                 .collect();
             self.0.insert(name.into(), mirrored);
@@ -86,27 +93,38 @@ impl Mirrors {
     }
 
     /// Compares the arguments of a call with its headers. The message says what differs.
-    pub fn judge(&self, tool: &str, arguments: Option<&[u8]>, header: Lookup<'_, '_>) -> Result<(), String> {
+    pub fn judge(
+        &self,
+        tool: &str,
+        arguments: Option<&[u8]>,
+        header: Lookup<'_, '_>,
+    ) -> Result<(), String> {
         let Some(mirrored) = self.0.get(tool).filter(|mirrored| !mirrored.is_empty()) else {
             return Ok(());
         };
         let members = arguments.and_then(Members::of_line);
         for (argument, name) in mirrored {
             let value = members.as_ref().and_then(|members| members.get(argument));
-            let value = value.map(|raw| raw.get()).filter(|raw| *raw != "null");
+            let value = value.map(serde_json::value::RawValue::get).filter(|raw| *raw != "null");
             match (value, header(name)) {
                 (None, None) => {}
                 (None, Some(_)) => {
-                    return Err(format!("there is a header {name} but no argument {argument}"));
+                    return Err(format!(
+                        "there is a header {name} but no argument {argument}"
+                    ));
                 }
                 (Some(_), None) => {
-                    return Err(format!("the header {name} is missing; it repeats the argument {argument}"));
+                    return Err(format!(
+                        "the header {name} is missing; it repeats the argument {argument}"
+                    ));
                 }
                 (Some(raw), Some(told)) => {
                     let told = decoded(told)
                         .ok_or_else(|| format!("the header {name} is not valid Base64"))?;
                     if !says(raw, &told) {
-                        return Err(format!("the header {name} differs from the argument {argument}"));
+                        return Err(format!(
+                            "the header {name} differs from the argument {argument}"
+                        ));
                     }
                 }
             }
@@ -140,7 +158,9 @@ fn decoded(value: &[u8]) -> Option<Cow<'_, str>> {
         .and_then(|rest| rest.strip_suffix("?="));
     match wrapped {
         None => Some(Cow::Borrowed(value)),
-        Some(inner) => Some(Cow::Owned(String::from_utf8(base64(inner.as_bytes())?).ok()?)),
+        Some(inner) => Some(Cow::Owned(
+            String::from_utf8(base64(inner.as_bytes())?).ok()?,
+        )),
     }
 }
 
@@ -201,21 +221,70 @@ mod tests {
     fn headers_say_what_the_body_says() {
         let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wörld"}}"#;
         assert_eq!(
-            judged(call, &[("mcp-protocol-version", VERSION), ("mcp-method", " tools/call "), ("mcp-name", "=?base64?d8O2cmxk?=")]),
+            judged(
+                call,
+                &[
+                    ("mcp-protocol-version", VERSION),
+                    ("mcp-method", " tools/call "),
+                    ("mcp-name", "=?base64?d8O2cmxk?=")
+                ]
+            ),
             Ok(())
         );
         assert_eq!(
-            judged(call, &[("mcp-protocol-version", VERSION), ("mcp-method", "tools/call"), ("mcp-name", "  wörld ")]),
+            judged(
+                call,
+                &[
+                    ("mcp-protocol-version", VERSION),
+                    ("mcp-method", "tools/call"),
+                    ("mcp-name", "  wörld ")
+                ]
+            ),
             Ok(())
         );
         for (headers, problem) in [
-            (&[("mcp-method", "tools/call")][..], "MCP-Protocol-Version is missing"),
-            (&[("mcp-protocol-version", "2025-11-25")], "MCP-Protocol-Version differs"),
-            (&[("mcp-protocol-version", VERSION)], "Mcp-Method is missing"),
-            (&[("mcp-protocol-version", VERSION), ("mcp-method", "TOOLS/CALL")], "Mcp-Method differs"),
-            (&[("mcp-protocol-version", VERSION), ("mcp-method", "tools/call")], "Mcp-Name is missing"),
-            (&[("mcp-protocol-version", VERSION), ("mcp-method", "tools/call"), ("mcp-name", "world")], "Mcp-Name differs"),
-            (&[("mcp-protocol-version", VERSION), ("mcp-method", "tools/call"), ("mcp-name", "=?base64?d8O2cmx?=")], "Mcp-Name differs"),
+            (
+                &[("mcp-method", "tools/call")][..],
+                "MCP-Protocol-Version is missing",
+            ),
+            (
+                &[("mcp-protocol-version", "2025-11-25")],
+                "MCP-Protocol-Version differs",
+            ),
+            (
+                &[("mcp-protocol-version", VERSION)],
+                "Mcp-Method is missing",
+            ),
+            (
+                &[
+                    ("mcp-protocol-version", VERSION),
+                    ("mcp-method", "TOOLS/CALL"),
+                ],
+                "Mcp-Method differs",
+            ),
+            (
+                &[
+                    ("mcp-protocol-version", VERSION),
+                    ("mcp-method", "tools/call"),
+                ],
+                "Mcp-Name is missing",
+            ),
+            (
+                &[
+                    ("mcp-protocol-version", VERSION),
+                    ("mcp-method", "tools/call"),
+                    ("mcp-name", "world"),
+                ],
+                "Mcp-Name differs",
+            ),
+            (
+                &[
+                    ("mcp-protocol-version", VERSION),
+                    ("mcp-method", "tools/call"),
+                    ("mcp-name", "=?base64?d8O2cmx?="),
+                ],
+                "Mcp-Name differs",
+            ),
         ] {
             let told = judged(call, headers).unwrap_err();
             assert!(told.contains(problem), "{told}");
@@ -236,18 +305,45 @@ mod tests {
             };
             mirrors.judge("t", Some(arguments.as_bytes()), &find)
         };
-        assert_eq!(judge(r#"{"region":"eu","n":2.0,"free":1}"#, &[("mcp-param-region", "eu"), ("mcp-param-n", "2")]), Ok(()));
-        assert_eq!(judge(r#"{"region":"Hello"}"#, &[("mcp-param-region", "=?base64?SGVsbG8=?=")]), Ok(()));
-        assert_eq!(judge(r#"{"region":"=?base64?SGVsbG8="}"#, &[("mcp-param-region", "=?base64?SGVsbG8=")]), Ok(()));
+        assert_eq!(
+            judge(
+                r#"{"region":"eu","n":2.0,"free":1}"#,
+                &[("mcp-param-region", "eu"), ("mcp-param-n", "2")]
+            ),
+            Ok(())
+        );
+        assert_eq!(
+            judge(
+                r#"{"region":"Hello"}"#,
+                &[("mcp-param-region", "=?base64?SGVsbG8=?=")]
+            ),
+            Ok(())
+        );
+        assert_eq!(
+            judge(
+                r#"{"region":"=?base64?SGVsbG8="}"#,
+                &[("mcp-param-region", "=?base64?SGVsbG8=")]
+            ),
+            Ok(())
+        );
         assert_eq!(judge(r#"{"region":null}"#, &[]), Ok(()));
         for (arguments, headers) in [
             (r#"{"region":"eu"}"#, &[][..]),
             (r#"{"region":"eu"}"#, &[("mcp-param-region", "us")]),
-            (r#"{"region":"Hello"}"#, &[("mcp-param-region", "=?base64?SGVsbG8?=")]),
-            (r#"{"region":"Hello"}"#, &[("mcp-param-region", "=?base64?SGVs!!!bG8=?=")]),
+            (
+                r#"{"region":"Hello"}"#,
+                &[("mcp-param-region", "=?base64?SGVsbG8?=")],
+            ),
+            (
+                r#"{"region":"Hello"}"#,
+                &[("mcp-param-region", "=?base64?SGVs!!!bG8=?=")],
+            ),
             ("{}", &[("mcp-param-region", "eu")]),
         ] {
-            assert!(judge(arguments, headers).is_err(), "{arguments} {headers:?}");
+            assert!(
+                judge(arguments, headers).is_err(),
+                "{arguments} {headers:?}"
+            );
         }
     }
 

@@ -81,9 +81,10 @@ impl<'a> Posted<'a> {
             (Some(method), Some(id)) => {
                 (Kind::Request(whole(id).ok_or(Unread::NoMessage)?), method)
             }
-            (None, Some(id)) if answers && message.get("method").is_none() => {
-                (Kind::Answer(whole(id).ok_or(Unread::NoMessage)?), Cow::Borrowed(""))
-            }
+            (None, Some(id)) if answers && message.get("method").is_none() => (
+                Kind::Answer(whole(id).ok_or(Unread::NoMessage)?),
+                Cow::Borrowed(""),
+            ),
             (None, Some(_) | None) => return Err(Unread::NoMessage),
         };
         let params = message.object("params");
@@ -137,7 +138,10 @@ impl<'a> Posted<'a> {
 
 /// A body as a line: what would end the line is white space between two tokens, and becomes a blank.
 pub fn line(body: &[u8]) -> Vec<u8> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii();
+    let body = body
+        .strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(body)
+        .trim_ascii();
     let mut line = Vec::with_capacity(body.len() + 1);
     line.extend_from_slice(body);
     if memchr::memchr2(b'\n', b'\r', &line).is_some() {
@@ -180,8 +184,14 @@ mod tests {
             ("1", Unread::NoMessage),
             ("{}", Unread::NoMessage),
             (r#"{"id":7,"method":"ping"}"#, Unread::NoMessage),
-            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, Unread::NoMessage),
-            (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, Unread::NoMessage),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+                Unread::NoMessage,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+                Unread::NoMessage,
+            ),
             (r#"{"jsonrpc":"2.0","id":1}"#, Unread::NoMessage),
             (r#"{"jsonrpc":"2.0","id":1,"method":5}"#, Unread::NoMessage),
         ] {

@@ -89,21 +89,29 @@ impl Routes {
             },
             (Kind::Request, _) => self.newest(),
             (Kind::Notification, _) => self.notified(frame.method.as_deref().unwrap_or(""), line),
-            (Kind::Response | Kind::Error | Kind::Batch | Kind::Blank | Kind::Junk, _) => Way::Nobody,
+            (Kind::Response | Kind::Error | Kind::Batch | Kind::Blank | Kind::Junk, _) => {
+                Way::Nobody
+            }
         }
     }
 
     /// Takes every request that is not answered: its id and its stream.
     pub fn drain(&mut self) -> Vec<(Vec<u8>, u64)> {
         let waiting = core::mem::take(&mut self.waiting);
-        waiting.into_iter().map(|(id, one)| (id, one.stream)).collect()
+        waiting
+            .into_iter()
+            .map(|(id, one)| (id, one.stream))
+            .collect()
     }
 
     fn notified(&self, method: &str, line: &[u8]) -> Way {
         match method {
             "notifications/progress" => {
                 let token = envelope::progress(line).map(|(token, _)| token);
-                let of = self.waiting.values().find(|one| one.token.as_deref() == token);
+                let of = self
+                    .waiting
+                    .values()
+                    .find(|one| one.token.as_deref() == token);
                 of.map_or(Way::Nobody, |one| Way::On(one.stream))
             }
             "notifications/tools/list_changed"
@@ -139,12 +147,27 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":"1","error":{}}"#, Way::Last(11)),
             (r#"{"jsonrpc":"2.0","id":2,"result":{}}"#, Way::Nobody),
             (r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, Way::Nobody),
-            (r#"{"method":"notifications/progress","params":{"progressToken":"p","progress":1}}"#, Way::On(10)),
-            (r#"{"method":"notifications/progress","params":{"progressToken":"q","progress":1}}"#, Way::Nobody),
+            (
+                r#"{"method":"notifications/progress","params":{"progressToken":"p","progress":1}}"#,
+                Way::On(10),
+            ),
+            (
+                r#"{"method":"notifications/progress","params":{"progressToken":"q","progress":1}}"#,
+                Way::Nobody,
+            ),
             (r#"{"id":1,"method":"sampling/createMessage"}"#, Way::On(11)),
-            (r#"{"method":"notifications/message","params":{}}"#, Way::On(11)),
-            (r#"{"method":"notifications/tools/list_changed"}"#, Way::News),
-            (r#"{"method":"notifications/resources/updated","params":{"uri":"a"}}"#, Way::News),
+            (
+                r#"{"method":"notifications/message","params":{}}"#,
+                Way::On(11),
+            ),
+            (
+                r#"{"method":"notifications/tools/list_changed"}"#,
+                Way::News,
+            ),
+            (
+                r#"{"method":"notifications/resources/updated","params":{"uri":"a"}}"#,
+                Way::News,
+            ),
             ("hello", Way::Nobody),
             ("[]", Way::Nobody),
         ] {

@@ -89,7 +89,10 @@ impl Shared {
     /// Nobody waits for this request any more: what the server is told. Its late answer goes to nobody.
     pub fn cancel(&mut self, key: u64) -> Option<Vec<u8>> {
         self.open.remove(&key)?;
-        Some(words::cancelled(&label(key), "the client closed the stream"))
+        Some(words::cancelled(
+            &label(key),
+            "the client closed the stream",
+        ))
     }
 
     /// How many requests of clients are not answered.
@@ -148,7 +151,8 @@ impl Shared {
     }
 
     fn answered(&mut self, id: &[u8], line: &[u8]) -> Heard {
-        let Some((key, open)) = number(id).and_then(|key| Some((key, self.open.remove(&key)?))) else {
+        let Some((key, open)) = number(id).and_then(|key| Some((key, self.open.remove(&key)?)))
+        else {
             return Heard::Nobody;
         };
         let client = match open.whose {
@@ -159,8 +163,14 @@ impl Shared {
             return Heard::Last(key, refused(&client));
         };
         let mut spans = Vec::with_capacity(2);
-        spans.extend(message.get("id").map(|id| (id.get().as_bytes(), client.as_slice())));
-        let meta = message.object("result").and_then(|result| result.object("_meta"));
+        spans.extend(
+            message
+                .get("id")
+                .map(|id| (id.get().as_bytes(), client.as_slice())),
+        );
+        let meta = message
+            .object("result")
+            .and_then(|result| result.object("_meta"));
         if let Some(tag) = meta.and_then(|meta| meta.get(SUBSCRIPTION_KEY))
             && number(tag.get().as_bytes()) == Some(key)
         {
@@ -175,7 +185,10 @@ impl Shared {
         if method == "notifications/message" {
             let mut asked = self.open.iter().filter(|(_, one)| one.logs);
             let (key, _) = asked.next()?;
-            return asked.next().is_none().then(|| Heard::On(*key, line.to_vec()));
+            return asked
+                .next()
+                .is_none()
+                .then(|| Heard::On(*key, line.to_vec()));
         }
         let params = params?;
         if method == "notifications/cancelled" {
@@ -192,7 +205,11 @@ impl Shared {
         let tag = if method == "notifications/progress" {
             params.get("progressToken")?.get().as_bytes()
         } else {
-            params.object("_meta")?.get(SUBSCRIPTION_KEY)?.get().as_bytes()
+            params
+                .object("_meta")?
+                .get(SUBSCRIPTION_KEY)?
+                .get()
+                .as_bytes()
         };
         let key = number(tag)?;
         match &self.open.get(&key)?.whose {
@@ -276,26 +293,59 @@ mod tests {
         let Heard::On(key, line) = hear(&mut shared, &progress("h1")) else {
             panic!("nobody");
         };
-        assert_eq!((key, &value(&line)["params"]["progressToken"]), (other, &json!(1)));
-        let Heard::Last(key, line) = hear(&mut shared, &json!({"jsonrpc": "2.0", "id": "h0", "result": {"h0": "h0"}})) else {
+        assert_eq!(
+            (key, &value(&line)["params"]["progressToken"]),
+            (other, &json!(1))
+        );
+        let Heard::Last(key, line) = hear(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": "h0", "result": {"h0": "h0"}}),
+        ) else {
             panic!("nobody");
         };
-        assert_eq!((key, value(&line)), (one, json!({"jsonrpc": "2.0", "id": 1, "result": {"h0": "h0"}})));
-        assert_eq!(hear(&mut shared, &json!({"jsonrpc": "2.0", "id": "h0", "result": {}})), Heard::Nobody);
+        assert_eq!(
+            (key, value(&line)),
+            (
+                one,
+                json!({"jsonrpc": "2.0", "id": 1, "result": {"h0": "h0"}})
+            )
+        );
+        assert_eq!(
+            hear(
+                &mut shared,
+                &json!({"jsonrpc": "2.0", "id": "h0", "result": {}})
+            ),
+            Heard::Nobody
+        );
         assert_eq!(hear(&mut shared, &progress("h0")), Heard::Nobody);
     }
 
     #[test]
     fn a_subscription_has_its_clients_name() {
         let mut shared = Shared::default();
-        let (key, line) = ask(&mut shared, &json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": {}}));
+        let (key, line) = ask(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": {}}),
+        );
         assert_eq!(line["id"], "h0");
         let tagged = |method: &str, tag: &str| json!({"jsonrpc": "2.0", "method": method, "params": {"_meta": {SUBSCRIPTION_KEY: tag}}});
-        let Heard::On(to, line) = hear(&mut shared, &tagged("notifications/tools/list_changed", "h0")) else {
+        let Heard::On(to, line) = hear(
+            &mut shared,
+            &tagged("notifications/tools/list_changed", "h0"),
+        ) else {
             panic!("nobody");
         };
-        assert_eq!((to, &value(&line)["params"]["_meta"][SUBSCRIPTION_KEY]), (key, &json!("l")));
-        assert_eq!(hear(&mut shared, &tagged("notifications/tools/list_changed", "h9")), Heard::Nobody);
+        assert_eq!(
+            (to, &value(&line)["params"]["_meta"][SUBSCRIPTION_KEY]),
+            (key, &json!("l"))
+        );
+        assert_eq!(
+            hear(
+                &mut shared,
+                &tagged("notifications/tools/list_changed", "h9")
+            ),
+            Heard::Nobody
+        );
         let end = json!({"jsonrpc": "2.0", "id": "h0", "result": {"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: "h0"}}});
         let Heard::Last(_, line) = hear(&mut shared, &end) else {
             panic!("nobody");
@@ -307,18 +357,37 @@ mod tests {
     #[test]
     fn a_subscription_that_the_server_cancels_ends_with_a_result() {
         let mut shared = Shared::default();
-        let (key, _) = ask(&mut shared, &json!({"jsonrpc": "2.0", "id": 5, "method": "subscriptions/listen"}));
-        let (call, _) = ask(&mut shared, &json!({"jsonrpc": "2.0", "id": 6, "method": "tools/call"}));
+        let (key, _) = ask(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": 5, "method": "subscriptions/listen"}),
+        );
+        let (call, _) = ask(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": 6, "method": "tools/call"}),
+        );
         let cancelled = |id: &str| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
         let Heard::Last(to, line) = hear(&mut shared, &cancelled("h0")) else {
             panic!("nobody");
         };
-        assert_eq!((to, &value(&line)["result"]["resultType"]), (key, &json!("complete")));
-        assert_eq!(hear(&mut shared, &cancelled("h1")), Heard::Nobody, "calls are answered");
+        assert_eq!(
+            (to, &value(&line)["result"]["resultType"]),
+            (key, &json!("complete"))
+        );
+        assert_eq!(
+            hear(&mut shared, &cancelled("h1")),
+            Heard::Nobody,
+            "calls are answered"
+        );
         let told = shared.cancel(call).unwrap();
         assert_eq!(value(&told)["params"]["requestId"], "h1");
         assert_eq!(shared.cancel(call), None);
-        assert_eq!(hear(&mut shared, &json!({"jsonrpc": "2.0", "id": "h1", "result": {}})), Heard::Nobody);
+        assert_eq!(
+            hear(
+                &mut shared,
+                &json!({"jsonrpc": "2.0", "id": "h1", "result": {}})
+            ),
+            Heard::Nobody
+        );
     }
 
     #[test]
@@ -326,7 +395,10 @@ mod tests {
         let mut shared = Shared::default();
         let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}});
         let with = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"_meta": {"io.modelcontextprotocol/logLevel": "info"}}});
-        ask(&mut shared, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call"}));
+        ask(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call"}),
+        );
         assert_eq!(hear(&mut shared, &log), Heard::Nobody);
         let (key, _) = ask(&mut shared, &with);
         assert!(matches!(hear(&mut shared, &log), Heard::On(to, _) if to == key));

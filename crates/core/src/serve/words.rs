@@ -91,11 +91,25 @@ mod tests {
     fn every_answer_is_json_and_has_its_id() {
         let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
         assert_eq!(
-            read(&error(Some(br#""a""#), Code::Version, "a \"b\"", Some(b"{\"x\":1}"))),
+            read(&error(
+                Some(br#""a""#),
+                Code::Version,
+                "a \"b\"",
+                Some(b"{\"x\":1}")
+            )),
             json!({"jsonrpc": "2.0", "id": "a", "error": {"code": -32022, "message": "a \"b\"", "data": {"x": 1}}})
         );
-        assert_eq!(read(&error(None, Code::Parse, "no", None))["id"], Value::Null);
-        assert_eq!(read(&listened(b"7"))["result"]["_meta"][SUBSCRIPTION_KEY], 7);
-        assert_eq!(read(&cancelled(b"\"h1\"", "left"))["params"]["requestId"], "h1");
+        assert_eq!(
+            read(&error(None, Code::Parse, "no", None))["id"],
+            Value::Null
+        );
+        assert_eq!(
+            read(&listened(b"7"))["result"]["_meta"][SUBSCRIPTION_KEY],
+            7
+        );
+        assert_eq!(
+            read(&cancelled(b"\"h1\"", "left"))["params"]["requestId"],
+            "h1"
+        );
     }
 }

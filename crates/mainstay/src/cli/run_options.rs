@@ -80,7 +80,8 @@ impl RunOptions {
     /// These options as words, without name and command.
     pub fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
-        let mut with = |name: &str, value: OsString| words.extend([format!("--{name}").into(), value]);
+        let mut with =
+            |name: &str, value: OsString| words.extend([format!("--{name}").into(), value]);
         if let Some(tier) = self.tier {
             with("tier", tier.to_string().into());
         }

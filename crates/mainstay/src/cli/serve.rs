@@ -115,7 +115,10 @@ pub fn serve(options: &Options) -> Result<Exit, Report> {
         let told = if options.json {
             printer.json_line(listening)
         } else {
-            let lines = listening.endpoints.iter().map(|one| format!("{} at {}\n", one.server, one.url));
+            let lines = listening
+                .endpoints
+                .iter()
+                .map(|one| format!("{} at {}\n", one.server, one.url));
             printer.text(&lines.collect::<String>())
         };
         told.map(drop)
@@ -145,10 +148,18 @@ fn settled(options: &Options, config: &Config) -> Result<Settled, Report> {
 fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
     let run = &options.run;
     if !run.command.is_empty() || run.name.is_some() {
-        let name = run.name.clone().unwrap_or_else(|| default_name::of(&run.command));
+        let name = run
+            .name
+            .clone()
+            .unwrap_or_else(|| default_name::of(&run.command));
         // What `run` would refuse is refused now, and not to the first client.
         resolve(run, config)?;
-        return Ok(vec![served("/mcp".into(), name.clone(), run, config.server(&name))]);
+        return Ok(vec![served(
+            "/mcp".into(),
+            name.clone(),
+            run,
+            config.server(&name),
+        )]);
     }
     let named: Vec<_> = config
         .servers
@@ -163,7 +174,10 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
     named
         .into_iter()
         .map(|name| {
-            if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte)) {
+            if !name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte))
+            {
                 return Err(Report::new(
                     Exit::Failed,
                     format!("[server.{name}] cannot be served: its name cannot stand in a path"),
@@ -192,9 +206,8 @@ fn served(path: String, name: String, run: &RunOptions, config: ServerConfig) ->
 }
 
 fn random_id() -> Result<LinkId, Report> {
-    super::run::random_id().map_err(|error| {
-        Report::new(Exit::Failed, "cannot serve").because(plain(&error))
-    })
+    super::run::random_id()
+        .map_err(|error| Report::new(Exit::Failed, "cannot serve").because(plain(&error)))
 }
 
 #[cfg(test)]
@@ -220,18 +233,44 @@ mod tests {
             let text = quantity::show(limit.unit, limit.max);
             let options = parse(&format!("--{} {text} -- x", limit.name));
             assert_eq!(options.limits.0.get(limit.name), Some(&limit.max));
-            assert!(mainstay_core::limits::TABLE.iter().all(|other| other.name != limit.name));
+            assert!(
+                mainstay_core::limits::TABLE
+                    .iter()
+                    .all(|other| other.name != limit.name)
+            );
         }
     }
 
     #[test]
     fn run_gets_the_options_that_are_its_own() {
-        let options = parse("--listen 0 --session-cap 5 --grace-eof 3s --lazy --retry never -- a b --listen 3");
+        let options = parse(
+            "--listen 0 --session-cap 5 --grace-eof 3s --lazy --retry never -- a b --listen 3",
+        );
         let servers = servers(&options, &Config::default()).unwrap();
         assert_eq!(servers.len(), 1);
         assert_eq!(servers[0].path, "/mcp");
-        let words: Vec<_> = servers[0].words.iter().map(|word| word.to_str().unwrap()).collect();
-        assert_eq!(words, ["--name", "a", "--retry", "never", "--lazy", "--grace-eof", "3s", "--", "a", "b", "--listen", "3"]);
+        let words: Vec<_> = servers[0]
+            .words
+            .iter()
+            .map(|word| word.to_str().unwrap())
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "--name",
+                "a",
+                "--retry",
+                "never",
+                "--lazy",
+                "--grace-eof",
+                "3s",
+                "--",
+                "a",
+                "b",
+                "--listen",
+                "3"
+            ]
+        );
         let again = RunOptions::parse_words(&words).unwrap();
         assert_eq!(again.settings(), options.run.settings());
     }
@@ -246,7 +285,11 @@ mod tests {
             };
             config.servers.insert(name.into(), server);
         }
-        let paths: Vec<_> = servers(&parse(""), &config).unwrap().into_iter().map(|one| one.path).collect();
+        let paths: Vec<_> = servers(&parse(""), &config)
+            .unwrap()
+            .into_iter()
+            .map(|one| one.path)
+            .collect();
         assert_eq!(paths, ["/files/mcp", "/time/mcp"]);
         let one = servers(&parse("--name time"), &config).unwrap();
         assert_eq!(one[0].path, "/mcp");

@@ -152,8 +152,9 @@ impl Reader<'_> {
             match key_name {
                 "listen" => {
                     let text = self.string(value, "listen")?;
-                    let address = serving::address(&text)
-                        .map_err(|problem| self.mistake(&value.span(), format!("`listen`: {problem}")))?;
+                    let address = serving::address(&text).map_err(|problem| {
+                        self.mistake(&value.span(), format!("`listen`: {problem}"))
+                    })?;
                     serving.listen = Some(address);
                 }
                 "token_file" => {

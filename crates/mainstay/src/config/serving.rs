@@ -71,7 +71,11 @@ impl Serving {
             )
             .hint("give --token-file FILE, and put TLS in front; or listen on 127.0.0.1"));
         }
-        let lower = |list: &[String]| list.iter().map(|one| one.trim().to_ascii_lowercase()).collect::<Vec<_>>();
+        let lower = |list: &[String]| {
+            list.iter()
+                .map(|one| one.trim().to_ascii_lowercase())
+                .collect::<Vec<_>>()
+        };
         let door = Door {
             any_host: !local && self.hosts.is_empty(),
             hosts: lower(&self.hosts),
@@ -89,17 +93,22 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::new(LISTEN.ip(), port));
     }
     let named = text.replacen("localhost:", "127.0.0.1:", 1);
-    named
-        .parse()
-        .map_err(|_| format!("`{text}` is not an address (write it like `127.0.0.1:8808`; port 0 takes a free one)"))
+    named.parse().map_err(|_| {
+        format!(
+            "`{text}` is not an address (write it like `127.0.0.1:8808`; port 0 takes a free one)"
+        )
+    })
 }
 
 /// Reads the token; its value is in no message.
 fn token(path: &Path) -> Result<Vec<u8>, Report> {
     let trouble = |cause: String| {
-        Report::new(Exit::Failed, format!("cannot use the token file {}", path.display()))
-            .because(cause)
-            .hint("write a long random text into it: head -c 32 /dev/urandom | base64")
+        Report::new(
+            Exit::Failed,
+            format!("cannot use the token file {}", path.display()),
+        )
+        .because(cause)
+        .hint("write a long random text into it: head -c 32 /dev/urandom | base64")
     };
     let mut bytes = Vec::new();
     File::open(path)
@@ -107,7 +116,9 @@ fn token(path: &Path) -> Result<Vec<u8>, Report> {
         .map_err(|error| trouble(plain(&error)))?;
     let token = bytes.trim_ascii();
     if token.len() < TOKEN_LEAST {
-        return Err(trouble(format!("it has fewer than {TOKEN_LEAST} characters")));
+        return Err(trouble(format!(
+            "it has fewer than {TOKEN_LEAST} characters"
+        )));
     }
     if bytes.len() as u64 > TOKEN_BYTES {
         return Err(trouble(format!("it has more than {TOKEN_BYTES} bytes")));

@@ -64,7 +64,10 @@ impl Front {
             metrics: Metrics::default(),
             bell: Rc::default(),
             descriptors: Descriptors::raise(),
-            table: RefCell::new(Sessions::new(limits.session_ttl_ms, limits.session_cap as usize)),
+            table: RefCell::new(Sessions::new(
+                limits.session_ttl_ms,
+                limits.session_cap as usize,
+            )),
             limits: RefCell::new(limits),
             door: RefCell::new(door),
             endpoints: RefCell::default(),
@@ -82,7 +85,12 @@ impl Front {
     }
 
     /// What holds from now on.
-    pub fn settle(&self, limits: ServeLimits, door: Door, endpoints: BTreeMap<String, Rc<Endpoint>>) {
+    pub fn settle(
+        &self,
+        limits: ServeLimits,
+        door: Door,
+        endpoints: BTreeMap<String, Rc<Endpoint>>,
+    ) {
         self.table
             .borrow_mut()
             .limit(limits.session_ttl_ms, limits.session_cap as usize);
@@ -182,7 +190,10 @@ impl Front {
     }
 
     /// Opens a session with a server of its own. The seat is that of its first connection.
-    pub fn open_session(self: &Rc<Self>, endpoint: &Endpoint) -> Result<(Rc<Session>, Seat), Refusal> {
+    pub fn open_session(
+        self: &Rc<Self>,
+        endpoint: &Endpoint,
+    ) -> Result<(Rc<Session>, Seat), Refusal> {
         let opened = self.table.borrow_mut().open(clock::now());
         let (key, evicted) = opened.map_err(|Full| {
             Refusal::later(
@@ -197,7 +208,9 @@ impl Front {
         let started = random_name().and_then(|name| {
             let (front, home) = (Rc::downgrade(self), Rc::clone(&home));
             let hear = move |said: Said| {
-                if let (Some(front), Some(session)) = (front.upgrade(), home.get().and_then(Weak::upgrade)) {
+                if let (Some(front), Some(session)) =
+                    (front.upgrade(), home.get().and_then(Weak::upgrade))
+                {
                     session.hear(&front, said);
                 }
             };
@@ -210,13 +223,25 @@ impl Front {
         let limits = self.limits.borrow();
         let kept = (limits.resume_events as usize, limits.resume_bytes as usize);
         let server = endpoint.spec.name.clone();
-        let session = Rc::new(Session::new(key, name, endpoint.path.clone(), server, link, kept));
+        let session = Rc::new(Session::new(
+            key,
+            name,
+            endpoint.path.clone(),
+            server,
+            link,
+            kept,
+        ));
         // It was empty until now.
         drop(home.set(Rc::downgrade(&session)));
-        self.by_id.borrow_mut().insert(session.id.clone(), Rc::clone(&session));
+        self.by_id
+            .borrow_mut()
+            .insert(session.id.clone(), Rc::clone(&session));
         self.by_key.borrow_mut().insert(key, Rc::clone(&session));
         count(&self.metrics.opened);
-        self.record(&session.server, What::SessionOpened(SessionOpened { session: key }));
+        self.record(
+            &session.server,
+            What::SessionOpened(SessionOpened { session: key }),
+        );
         Ok((session, self.leaving(key)))
     }
 
@@ -289,17 +314,22 @@ impl Front {
         let home: Rc<OnceCell<Weak<Modern>>> = Rc::default();
         let (front, back) = (Rc::downgrade(self), Rc::clone(&home));
         let hear = move |said: Said| {
-            if let (Some(front), Some(modern)) = (front.upgrade(), back.get().and_then(Weak::upgrade)) {
+            if let (Some(front), Some(modern)) =
+                (front.upgrade(), back.get().and_then(Weak::upgrade))
+            {
                 modern.hear(&front, said);
             }
         };
-        let link = self.start_link(&endpoint.spec, hear).map_err(|error| cannot_start(&error))?;
+        let link = self
+            .start_link(&endpoint.spec, hear)
+            .map_err(|error| cannot_start(&error))?;
         let modern = Rc::new(Modern::new(link, Rc::clone(&self.bell)));
         // It was empty until now.
         drop(home.set(Rc::downgrade(&modern)));
         endpoint.modern.replace(Some(Rc::clone(&modern)));
         self.moderns.borrow_mut().push(Rc::clone(&modern));
-        let (front, asked, endpoint) = (Rc::downgrade(self), Rc::clone(&modern), Rc::clone(endpoint));
+        let (front, asked, endpoint) =
+            (Rc::downgrade(self), Rc::clone(&modern), Rc::clone(endpoint));
         self.tasks.start(async move {
             asked.discover().await;
             if asked.is_legacy() && !asked.is_over() {
@@ -342,7 +372,11 @@ impl Front {
         })
     }
 
-    fn start_link(self: &Rc<Self>, spec: &Spec, hear: impl Fn(Said) + 'static) -> io::Result<Rc<Link>> {
+    fn start_link(
+        self: &Rc<Self>,
+        spec: &Spec,
+        hear: impl Fn(Said) + 'static,
+    ) -> io::Result<Rc<Link>> {
         let front = Rc::downgrade(self);
         let counted = move |said: Said| {
             let over = matches!(said, Said::Over(_));

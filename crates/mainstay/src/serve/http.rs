@@ -47,7 +47,9 @@ async fn answered(front: &Rc<Front>, request: Request<Incoming>) -> Result<Reply
     match path.as_str() {
         "/healthz" => return only_get(request.method(), || page::health(front)),
         "/metrics" => {
-            return only_get(request.method(), || text(StatusCode::OK, page::metrics(front)));
+            return only_get(request.method(), || {
+                text(StatusCode::OK, page::metrics(front))
+            });
         }
         _ => {}
     }
@@ -64,10 +66,18 @@ async fn answered(front: &Rc<Front>, request: Request<Incoming>) -> Result<Reply
 }
 
 fn judge(front: &Front, headers: &HeaderMap, open: bool) -> Result<(), Refusal> {
-    let word = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let word = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
     // A header that is there twice, or is no text, is none that we know.
-    let host = (headers.get_all(HOST).iter().count() == 1).then(|| word(HOST)).flatten();
-    let origin = headers.contains_key(ORIGIN).then(|| word(ORIGIN).unwrap_or(""));
+    let host = (headers.get_all(HOST).iter().count() == 1)
+        .then(|| word(HOST))
+        .flatten();
+    let origin = headers
+        .contains_key(ORIGIN)
+        .then(|| word(ORIGIN).unwrap_or(""));
     let token = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
     let forbidden = |message: &str| Refusal::new(StatusCode::FORBIDDEN, Code::Request, message);
     match front.door().judge(host, origin, token) {
@@ -106,32 +116,61 @@ fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
         return true;
     }
     let family = wanted.split('/').next().unwrap_or("");
-    let each = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let each = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     each.flat_map(|value| value.split(',')).any(|one| {
-        let kind = one.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+        let kind = one
+            .split(';')
+            .next()
+            .unwrap_or("")
+            .trim()
+            .to_ascii_lowercase();
         kind == wanted || kind == "*/*" || kind.strip_suffix("/*") == Some(family)
     })
 }
 
-async fn post(front: &Rc<Front>, endpoint: &Rc<Endpoint>, request: Request<Incoming>) -> Result<Reply, Refusal> {
+async fn post(
+    front: &Rc<Front>,
+    endpoint: &Rc<Endpoint>,
+    request: Request<Incoming>,
+) -> Result<Reply, Refusal> {
     let (parts, mut body) = request.into_parts();
     let headers = parts.headers;
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or("").trim();
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let kind = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or("")
+        .trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         let message = "the header Content-Type must be application/json";
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Request, message));
+        return Err(Refusal::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Code::Request,
+            message,
+        ));
     }
     if !(accepts(&headers, "application/json") && accepts(&headers, "text/event-stream")) {
         let message = "the header Accept must have application/json and text/event-stream";
-        return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, Code::Request, message));
+        return Err(Refusal::new(
+            StatusCode::NOT_ACCEPTABLE,
+            Code::Request,
+            message,
+        ));
     }
     let limits = front.limits();
     let within = Duration::from_millis(limits.body_wait_ms);
     let read = tokio::time::timeout(within, collect(&mut body, limits.body_max_bytes as usize));
     let body = read.await.unwrap_or_else(|_| {
         let message = "the body took too long";
-        Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, Code::Request, message))
+        Err(Refusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            Code::Request,
+            message,
+        ))
     })?;
     // It is read as it came, because a line end inside of a text is a mistake, and again as the line that goes on.
     Posted::read(&body).map_err(unread)?;
@@ -148,7 +187,9 @@ async fn post(front: &Rc<Front>, endpoint: &Rc<Endpoint>, request: Request<Incom
     }
     let reply = match session(front, endpoint, &headers)? {
         Some(session) => in_session(front, &session, &headers, &posted, &line).await,
-        None if is_modern(&headers, &posted) => modern(front, endpoint, &headers, &posted, &line).await,
+        None if is_modern(&headers, &posted) => {
+            modern(front, endpoint, &headers, &posted, &line).await
+        }
         None if headers.contains_key(SESSION_ID) => Err(unknown_session()),
         None if posted.method == "initialize" => initialize(front, endpoint, &posted, &line).await,
         None => Err(bad(
@@ -160,7 +201,9 @@ async fn post(front: &Rc<Front>, endpoint: &Rc<Endpoint>, request: Request<Incom
 
 fn unread(why: Unread) -> Refusal {
     match why {
-        Unread::NotJson => Refusal::new(StatusCode::BAD_REQUEST, Code::Parse, "the body is not JSON"),
+        Unread::NotJson => {
+            Refusal::new(StatusCode::BAD_REQUEST, Code::Parse, "the body is not JSON")
+        }
         Unread::Batch => bad("batches are not taken: post each message for itself"),
         Unread::NoMessage => bad(&format!(
             "the body is no JSON-RPC message (an id is a number or a text of at most {ID_BYTES} bytes)"
@@ -195,18 +238,28 @@ fn is_modern(headers: &HeaderMap, posted: &Posted<'_>) -> bool {
     posted.version().is_some() || told.is_some_and(|told| !LEGACY.contains(&told.trim()))
 }
 
-fn session(front: &Front, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Option<Rc<Session>>, Refusal> {
-    let Some(id) = headers.get(SESSION_ID).and_then(|value| value.to_str().ok()) else {
+fn session(
+    front: &Front,
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+) -> Result<Option<Rc<Session>>, Refusal> {
+    let Some(id) = headers
+        .get(SESSION_ID)
+        .and_then(|value| value.to_str().ok())
+    else {
         return Ok(None);
     };
     let Some(session) = front.session(id, &endpoint.path) else {
         return Ok(None);
     };
     let agreed = session.version();
-    match headers.get(VERSION).map(|value| value.to_str().unwrap_or("").trim()) {
-        Some(told) if !LEGACY.contains(&told) && told != agreed => {
-            Err(bad("the header MCP-Protocol-Version names a version that this session does not speak"))
-        }
+    match headers
+        .get(VERSION)
+        .map(|value| value.to_str().unwrap_or("").trim())
+    {
+        Some(told) if !LEGACY.contains(&told) && told != agreed => Err(bad(
+            "the header MCP-Protocol-Version names a version that this session does not speak",
+        )),
         Some(_) | None => Ok(Some(session)),
     }
 }
@@ -325,7 +378,9 @@ async fn modern(
     };
     let params = |message| Refusal::new(StatusCode::BAD_REQUEST, Code::Params, message);
     let Some(version) = posted.version() else {
-        return Err(params("params._meta lacks io.modelcontextprotocol/protocolVersion"));
+        return Err(params(
+            "params._meta lacks io.modelcontextprotocol/protocolVersion",
+        ));
     };
     let find = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     headers::standard(posted, &version, &find).map_err(mismatch)?;
@@ -338,11 +393,17 @@ async fn modern(
     };
     if !versions.iter().any(|known| *known == version) {
         let data = serde_json::json!({"supported": *versions, "requested": version});
-        let refusal = Refusal::new(StatusCode::BAD_REQUEST, Code::Version, "this server does not speak that version");
+        let refusal = Refusal::new(
+            StatusCode::BAD_REQUEST,
+            Code::Version,
+            "this server does not speak that version",
+        );
         return Err(refusal.with(data.to_string().into_bytes()));
     }
     if !posted.tells_capabilities() {
-        return Err(params("params._meta lacks io.modelcontextprotocol/clientCapabilities"));
+        return Err(params(
+            "params._meta lacks io.modelcontextprotocol/clientCapabilities",
+        ));
     }
     if REMOVED.contains(&&*posted.method) {
         let message = "the modern era does not have this method";
@@ -445,14 +506,23 @@ fn is_error(line: &[u8]) -> bool {
 fn get(front: &Rc<Front>, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Reply, Refusal> {
     if !accepts(headers, "text/event-stream") {
         let message = "the header Accept must have text/event-stream";
-        return Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, Code::Request, message));
+        return Err(Refusal::new(
+            StatusCode::NOT_ACCEPTABLE,
+            Code::Request,
+            message,
+        ));
     }
     let session = required(front, endpoint, headers)?;
     if front.stopping() {
-        return Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "serve is stopping"));
+        return Err(Refusal::later(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "serve is stopping",
+        ));
     }
     room(front, 0, session.streams())?;
-    let last = headers.get(LAST_EVENT).and_then(|value| value.to_str().ok());
+    let last = headers
+        .get(LAST_EVENT)
+        .and_then(|value| value.to_str().ok());
     let (stream, seats, priming): (Rc<Stream>, Vec<Seat>, _) = match last {
         None => {
             let (stream, seats) = session.news(front, None);
@@ -461,7 +531,9 @@ fn get(front: &Rc<Front>, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Re
         Some(last) => {
             let again = EventId::parse(last).and_then(|last| session.again(front, last));
             let Some((stream, seats)) = again else {
-                return Err(bad("the header Last-Event-ID names no event of this session"));
+                return Err(bad(
+                    "the header Last-Event-ID names no event of this session",
+                ));
             };
             (stream, seats, None)
         }
@@ -476,7 +548,11 @@ fn delete(front: &Front, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Rep
 }
 
 /// The session that a GET or DELETE is about. The modern era has neither.
-fn required(front: &Front, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Rc<Session>, Refusal> {
+fn required(
+    front: &Front,
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+) -> Result<Rc<Session>, Refusal> {
     if let Some(session) = session(front, endpoint, headers)? {
         return Ok(session);
     }

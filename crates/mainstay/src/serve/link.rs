@@ -160,7 +160,8 @@ async fn write(link: Rc<Link>, to: pipe::Sender) {
                 }
             }
         }
-        link.queued.set(link.queued.get().saturating_sub(line.len()));
+        link.queued
+            .set(link.queued.get().saturating_sub(line.len()));
         link.bell.ring();
     }
 }
@@ -269,14 +270,21 @@ mod tests {
         let all = b"{\"a\":1}\n\n{\"b\":2}\nrest";
         for cut in 0..all.len() {
             let (one, other) = all.split_at(cut);
-            assert_eq!(lines(&[one, other]), [b"{\"a\":1}".to_vec(), Vec::new(), b"{\"b\":2}".to_vec()]);
+            assert_eq!(
+                lines(&[one, other]),
+                [b"{\"a\":1}".to_vec(), Vec::new(), b"{\"b\":2}".to_vec()]
+            );
         }
     }
 
     #[test]
     fn an_answer_that_is_too_long_is_answered_for_and_the_next_line_is_read() {
         let big = vec![b'x'; HELD_LINE_BYTES];
-        let found = lines(&[br#"{"jsonrpc":"2.0","id":7,"result":""#, &big, b"\"}\n{\"next\":1}\n"]);
+        let found = lines(&[
+            br#"{"jsonrpc":"2.0","id":7,"result":""#,
+            &big,
+            b"\"}\n{\"next\":1}\n",
+        ]);
         assert_eq!(found.len(), 2);
         assert!(found[0].starts_with(br#"{"jsonrpc":"2.0","id":7,"error":"#));
         assert_eq!(found[1], br#"{"next":1}"#);

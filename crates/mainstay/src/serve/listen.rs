@@ -58,7 +58,9 @@ pub async fn accept(front: Rc<Front>, listener: TcpListener) {
             continue;
         };
         match front.connect() {
-            Some(seat) => front.tasks.start(connection(Rc::clone(&front), socket, seat)),
+            Some(seat) => front
+                .tasks
+                .start(connection(Rc::clone(&front), socket, seat)),
             // It is told if that can be done without waiting.
             None => drop(socket.try_write(FULL)),
         }

@@ -88,23 +88,73 @@ impl Metrics {
         };
         let bare = |value: String| vec![(String::new(), value)];
         let counted = |cell: &Cell<u64>| bare(cell.get().to_string());
-        one("sessions_opened_total", "counter", "Sessions that were opened.", &counted(&self.opened));
+        one(
+            "sessions_opened_total",
+            "counter",
+            "Sessions that were opened.",
+            &counted(&self.opened),
+        );
         let closed: Vec<_> = Over::ALL
             .iter()
             .zip(&self.closed)
-            .map(|(why, cell)| (format!("{{cause=\"{}\"}}", why.word()), cell.get().to_string()))
+            .map(|(why, cell)| {
+                (
+                    format!("{{cause=\"{}\"}}", why.word()),
+                    cell.get().to_string(),
+                )
+            })
             .collect();
-        one("sessions_closed_total", "counter", "Sessions that are over, by cause.", &closed);
-        one("sessions_open", "gauge", "Sessions that are open.", &bare(now.sessions.to_string()));
-        one("sessions_owed", "gauge", "Sessions upstream that are still to be ended.", &bare(now.owed.to_string()));
-        one("requests_total", "counter", "Requests that a server got, by era.", &[
-            ("{era=\"legacy\"}".into(), self.legacy.get().to_string()),
-            ("{era=\"modern\"}".into(), self.modern.get().to_string()),
-        ]);
-        one("requests_refused_total", "counter", "Requests that no server got.", &counted(&self.refused));
-        one("requests_settled_total", "counter", "Requests that were answered because their server could not.", &counted(&self.settled));
-        one("messages_dropped_total", "counter", "Messages that were dropped because a client did not read.", &counted(&self.dropped));
-        one("stray_lines_total", "counter", "Lines of servers that belonged to nobody.", &counted(&self.stray_lines));
+        one(
+            "sessions_closed_total",
+            "counter",
+            "Sessions that are over, by cause.",
+            &closed,
+        );
+        one(
+            "sessions_open",
+            "gauge",
+            "Sessions that are open.",
+            &bare(now.sessions.to_string()),
+        );
+        one(
+            "sessions_owed",
+            "gauge",
+            "Sessions upstream that are still to be ended.",
+            &bare(now.owed.to_string()),
+        );
+        one(
+            "requests_total",
+            "counter",
+            "Requests that a server got, by era.",
+            &[
+                ("{era=\"legacy\"}".into(), self.legacy.get().to_string()),
+                ("{era=\"modern\"}".into(), self.modern.get().to_string()),
+            ],
+        );
+        one(
+            "requests_refused_total",
+            "counter",
+            "Requests that no server got.",
+            &counted(&self.refused),
+        );
+        one(
+            "requests_settled_total",
+            "counter",
+            "Requests that were answered because their server could not.",
+            &counted(&self.settled),
+        );
+        one(
+            "messages_dropped_total",
+            "counter",
+            "Messages that were dropped because a client did not read.",
+            &counted(&self.dropped),
+        );
+        one(
+            "stray_lines_total",
+            "counter",
+            "Lines of servers that belonged to nobody.",
+            &counted(&self.stray_lines),
+        );
         let mut buckets: Vec<_> = BUCKETS_MS
             .iter()
             .zip(&self.buckets)
@@ -115,17 +165,58 @@ impl Metrics {
             .collect();
         let us = self.answered_us.get();
         buckets.extend([
-            ("_bucket{le=\"+Inf\"}".into(), self.answered.get().to_string()),
-            ("_sum".into(), format!("{}.{:06}", us / 1_000_000, us % 1_000_000)),
+            (
+                "_bucket{le=\"+Inf\"}".into(),
+                self.answered.get().to_string(),
+            ),
+            (
+                "_sum".into(),
+                format!("{}.{:06}", us / 1_000_000, us % 1_000_000),
+            ),
             ("_count".into(), self.answered.get().to_string()),
         ]);
-        one("request_seconds", "histogram", "Time from a request to its answer.", &buckets);
-        one("server_restarts", "gauge", "Restarts of the servers that live now.", &bare(now.restarts.to_string()));
-        one("links", "gauge", "Servers with their keepers that have not ended.", &bare(now.links.to_string()));
-        one("connections_total", "counter", "Connections that were accepted.", &counted(&self.connections));
-        one("connections_open", "gauge", "Connections that are open.", &bare(now.connections.to_string()));
-        one("resident_bytes", "gauge", "Memory of this process.", &bare(now.resident_bytes.to_string()));
-        one("descriptors", "gauge", "Descriptors of this process.", &bare(now.descriptors.to_string()));
+        one(
+            "request_seconds",
+            "histogram",
+            "Time from a request to its answer.",
+            &buckets,
+        );
+        one(
+            "server_restarts",
+            "gauge",
+            "Restarts of the servers that live now.",
+            &bare(now.restarts.to_string()),
+        );
+        one(
+            "links",
+            "gauge",
+            "Servers with their keepers that have not ended.",
+            &bare(now.links.to_string()),
+        );
+        one(
+            "connections_total",
+            "counter",
+            "Connections that were accepted.",
+            &counted(&self.connections),
+        );
+        one(
+            "connections_open",
+            "gauge",
+            "Connections that are open.",
+            &bare(now.connections.to_string()),
+        );
+        one(
+            "resident_bytes",
+            "gauge",
+            "Memory of this process.",
+            &bare(now.resident_bytes.to_string()),
+        );
+        one(
+            "descriptors",
+            "gauge",
+            "Descriptors of this process.",
+            &bare(now.descriptors.to_string()),
+        );
         page
     }
 }
@@ -144,7 +235,10 @@ mod tests {
         let page = metrics.page(&Now::default());
         for why in Over::ALL {
             let value = u64::from(why == Over::Idle);
-            let line = format!("mainstay_sessions_closed_total{{cause=\"{}\"}} {value}\n", why.word());
+            let line = format!(
+                "mainstay_sessions_closed_total{{cause=\"{}\"}} {value}\n",
+                why.word()
+            );
             assert!(page.contains(&line), "{page}");
         }
         for line in [
@@ -156,6 +250,9 @@ mod tests {
         ] {
             assert!(page.contains(line), "{page}");
         }
-        assert!(page.lines().all(|line| line.starts_with("# ") || line.split(' ').count() == 2));
+        assert!(
+            page.lines()
+                .all(|line| line.starts_with("# ") || line.split(' ').count() == 2)
+        );
     }
 }

@@ -102,8 +102,10 @@ pub fn serve(
     tell: &mut dyn FnMut(&Listening) -> Result<(), Report>,
 ) -> Result<Exit, Report> {
     let settled = settle()?;
-    let failed = |error: &io::Error| Report::new(Exit::Failed, "cannot serve").because(plain(error));
-    let signals = Signals::open(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM]).map_err(|error| failed(&error))?;
+    let failed =
+        |error: &io::Error| Report::new(Exit::Failed, "cannot serve").because(plain(error));
+    let signals = Signals::open(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM])
+        .map_err(|error| failed(&error))?;
     mainstay_os::signals::ignore_pipe();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -127,13 +129,22 @@ pub fn serve(
             }),
         );
         tell(&listening)?;
-        front.tasks.start(listen::accept(Rc::clone(&front), listener));
+        front
+            .tasks
+            .start(listen::accept(Rc::clone(&front), listener));
         front.tasks.start(janitor(Rc::clone(&front)));
         let signals = registered(signals, Interest::READABLE).map_err(|error| failed(&error))?;
         let number = obey(&front, &signals, settle, bound).await;
         let sessions = front.metrics.opened.get();
         let left = stop::stop(&front, &signals).await;
-        front.record(NAME, What::ServeStopped(ServeStopped { number, sessions, left }));
+        front.record(
+            NAME,
+            What::ServeStopped(ServeStopped {
+                number,
+                sessions,
+                left,
+            }),
+        );
         front.tasks.end();
         Ok(if left == 0 { Exit::Ok } else { Exit::Unhealthy })
     })
@@ -162,7 +173,9 @@ fn arrange(front: &Front, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> 
             name: one.name.clone(),
             words: one.words.clone(),
         };
-        let same = |held: &Rc<Endpoint>| held.spec == spec && held.config == one.config && !held.retired.get();
+        let same = |held: &Rc<Endpoint>| {
+            held.spec == spec && held.config == one.config && !held.retired.get()
+        };
         let kept = match old.remove(&one.path) {
             Some(held) if same(&held) => held,
             changed => {
@@ -212,7 +225,8 @@ async fn obey(
         match settle() {
             Ok(settled) => {
                 let endpoints = arrange(front, &settled.servers);
-                let moved = settled.listen != bound && !(settled.listen.port() == 0 && settled.listen.ip() == bound.ip());
+                let moved = settled.listen != bound
+                    && !(settled.listen.port() == 0 && settled.listen.ip() == bound.ip());
                 front.settle(settled.limits, settled.door, endpoints);
                 if moved {
                     talk("warning: the address cannot change while serve runs: start it anew\n");

@@ -76,9 +76,15 @@ impl Modern {
         let versions = result.and_then(|result| {
             let result: Value = serde_json::from_slice(result).ok()?;
             let listed = result.get("supportedVersions")?.as_array()?;
-            Some(listed.iter().filter_map(|one| one.as_str().map(String::from)).collect::<Vec<_>>())
+            Some(
+                listed
+                    .iter()
+                    .filter_map(|one| one.as_str().map(String::from))
+                    .collect::<Vec<_>>(),
+            )
         });
-        self.speaks.fill(versions.filter(|all| !all.is_empty()).map(Rc::new));
+        self.speaks
+            .fill(versions.filter(|all| !all.is_empty()).map(Rc::new));
     }
 
     /// What it speaks; none if it is of the legacy era.
@@ -156,7 +162,8 @@ impl Modern {
         let mut mirrors = Mirrors::default();
         let mut cursor = None;
         for _ in 0..TOOLS_PAGES {
-            let params = cursor.map_or_else(|| json!({}), |cursor: Value| json!({"cursor": cursor}));
+            let params =
+                cursor.map_or_else(|| json!({}), |cursor: Value| json!({"cursor": cursor}));
             let within = Duration::from_millis(TOOLS_WAIT_MS);
             let answer = self.question("tools/list", params, within).await?;
             let Some(result) = result_of(&answer) else {
@@ -164,7 +171,10 @@ impl Modern {
             };
             mirrors.learn(result);
             let page: Value = serde_json::from_slice(result).ok()?;
-            cursor = page.get("nextCursor").filter(|next| next.is_string()).cloned();
+            cursor = page
+                .get("nextCursor")
+                .filter(|next| next.is_string())
+                .cloned();
             if cursor.is_none() {
                 break;
             }
@@ -227,8 +237,10 @@ impl Modern {
             };
             let message = format!("{why}; the request may or may not have taken effect");
             count(&front.metrics.settled);
-            open.stream
-                .finish(None, &words::error(Some(&id), Code::Internal, &message, None));
+            open.stream.finish(
+                None,
+                &words::error(Some(&id), Code::Internal, &message, None),
+            );
         }
         for slot in std::mem::take(&mut *self.ours.borrow_mut()).into_values() {
             slot.fill(Vec::new());
@@ -284,7 +296,9 @@ impl Modern {
         self.ours.borrow_mut().insert(key, Rc::clone(&slot));
         let params = serde_json::to_string(&params).ok()?;
         let id = String::from_utf8_lossy(&id);
-        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n");
+        let line = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n"
+        );
         self.link.send(line.into_bytes());
         if let Ok(answer) = tokio::time::timeout(within, slot.filled()).await {
             return (!answer.is_empty()).then_some(answer);

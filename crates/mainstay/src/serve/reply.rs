@@ -34,7 +34,11 @@ pub fn json(status: StatusCode, message: Vec<u8>) -> Reply {
 
 /// Plain text.
 pub fn text(status: StatusCode, text: impl Into<Vec<u8>>) -> Reply {
-    typed(status, "text/plain; version=0.0.4; charset=utf-8", text.into())
+    typed(
+        status,
+        "text/plain; version=0.0.4; charset=utf-8",
+        text.into(),
+    )
 }
 
 /// Events, as they come.
@@ -47,7 +51,10 @@ pub fn events(
     let mut reply = Response::new(Body::events(stream, priming, every, seats));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert(
+        CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
     headers.insert(BUFFERING, HeaderValue::from_static("no"));
     reply
 }
@@ -129,7 +136,9 @@ impl Refusal {
         );
         let mut reply = json(self.status, message);
         if let Some((name, value)) = &self.extra {
-            reply.headers_mut().insert(name, HeaderValue::from_static(value));
+            reply
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
         }
         reply
     }

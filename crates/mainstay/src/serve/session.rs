@@ -69,7 +69,14 @@ struct Open {
 
 impl Session {
     /// A session behind a link that has just been started.
-    pub fn new(key: u64, id: String, path: String, server: String, link: Rc<Link>, kept: (usize, usize)) -> Self {
+    pub fn new(
+        key: u64,
+        id: String,
+        path: String,
+        server: String,
+        link: Rc<Link>,
+        kept: (usize, usize),
+    ) -> Self {
         Self {
             key,
             id,
@@ -167,7 +174,11 @@ impl Session {
     }
 
     /// Somebody comes back for the rest of a stream: the stream, or none if there is nothing to come back for.
-    pub fn again(self: &Rc<Self>, front: &Rc<Front>, last: EventId) -> Option<(Rc<Stream>, Vec<Seat>)> {
+    pub fn again(
+        self: &Rc<Self>,
+        front: &Rc<Front>,
+        last: EventId,
+    ) -> Option<(Rc<Stream>, Vec<Seat>)> {
         if last.stream == NEWS {
             return Some(self.news(front, Some(last.number)));
         }
@@ -204,7 +215,10 @@ impl Session {
                 return;
             };
             let mut inside = session.inside.borrow_mut();
-            let same = |open: &Open| held.upgrade().is_some_and(|held| Rc::ptr_eq(&open.stream, &held));
+            let same = |open: &Open| {
+                held.upgrade()
+                    .is_some_and(|held| Rc::ptr_eq(&open.stream, &held))
+            };
             if inside.streams.get(&number).is_some_and(same) {
                 inside.streams.remove(&number);
                 inside.routes.read(number, false);

@@ -41,8 +41,14 @@ pub async fn stop(front: &Rc<Front>, signals: &AsyncFd<Signals>) -> u32 {
 
 /// Whether nobody waits for an answer; those who only listen never stop.
 fn idle(front: &Front) -> Option<()> {
-    let sessions = front.sessions().iter().all(|session| !session.is_waited_for());
-    let moderns = front.moderns().iter().all(|modern| modern.in_flight() == modern.listening());
+    let sessions = front
+        .sessions()
+        .iter()
+        .all(|session| !session.is_waited_for());
+    let moderns = front
+        .moderns()
+        .iter()
+        .all(|modern| modern.in_flight() == modern.listening());
     (sessions && moderns).then_some(())
 }
 

@@ -1,8 +1,8 @@
 //! An event as people read it: one line, and details below it only where they help.
 
 use mainstay_core::event::{
-    Detached, Event, Exit, Junk, Lost, Origin, Part, Renewing, Replayed, Seen, ServeStopped, Signal, Start,
-    StartFailed, Status, Sweep, Teardown, What, signal_word,
+    Detached, Event, Exit, Junk, Lost, Origin, Part, Renewing, Replayed, Seen, ServeStopped,
+    Signal, Start, StartFailed, Status, Sweep, Teardown, What, signal_word,
 };
 
 use super::measure::{fine, memory, one_line};
