@@ -12,6 +12,7 @@ extern crate alloc;
 
 pub mod clock;
 pub mod event;
+pub mod http;
 pub mod ids;
 pub mod limits;
 pub mod link;

@@ -368,3 +368,9 @@ pub const DOCTOR_PATIENCE_MS: u64 = 2_000;
 pub const NOTE_FIRST_MS: u64 = 1_000;
 /// They are noted again this long after activity.
 pub const NOTE_AGAIN_MS: u64 = 5_000;
+/// How long a name, a connection and TLS to an HTTP server may take together.
+pub const HTTP_CONNECT_MS: u64 = 10_000;
+/// How long an HTTP connection may rest before it is used again: less than the 5 s after which Node's servers close one.
+pub const HTTP_REST_MS: u64 = 4_000;
+/// After how long without a byte the kernel asks whether an HTTP server is still there.
+pub const HTTP_ALIVE_MS: u64 = 30_000;

@@ -10,6 +10,7 @@ pub mod config;
 pub mod container;
 pub mod demo;
 pub mod exit;
+pub mod http;
 pub mod keeper;
 pub mod ledger;
 pub mod paths;

@@ -202,6 +202,18 @@ fn fixed() -> Vec<(&'static str, String)> {
             "After activity, until they are noted again",
             time(limits::NOTE_AGAIN_MS),
         ),
+        (
+            "HTTP: time a name, a connection and TLS may take together",
+            time(limits::HTTP_CONNECT_MS),
+        ),
+        (
+            "HTTP: time a connection rests before it is not used again",
+            time(limits::HTTP_REST_MS),
+        ),
+        (
+            "HTTP: silence after which the kernel asks whether the server is still there",
+            time(limits::HTTP_ALIVE_MS),
+        ),
     ]
 }
 

@@ -14,13 +14,22 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Licences that ask for nothing but to be named.
-const ALLOWED: [&str; 3] = ["Apache-2.0", "MIT", "Unicode-3.0"];
+const ALLOWED: [&str; 5] = ["Apache-2.0", "BSD-3-Clause", "ISC", "MIT", "Unicode-3.0"];
 
 /// The one place that packages come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Crates that are there in two versions, each with the reason why it cannot be helped.
-const TWICE: [(&str, &str); 0] = [];
+const TWICE: [(&str, &str); 2] = [
+    (
+        "getrandom",
+        "ring asks for 0.2; the other is proptest's, which is only in tests",
+    ),
+    (
+        "windows-sys",
+        "ring asks for 0.52, and is built for no Windows here",
+    ),
+];
 
 /// Which of our own crates may use which.
 const LAYERS: [(&str, &[&str]); 5] = [

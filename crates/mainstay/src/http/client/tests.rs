@@ -1,0 +1,230 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+/// A certificate for `localhost` that signs itself, valid for a hundred years; nobody trusts it but these tests.
+const CERTIFICATE: &[u8] = include_bytes!("certificate/ca.pem");
+const KEY: &[u8] = include_bytes!("certificate/key.pem");
+
+fn run<F: Future>(play: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(play)
+}
+
+/// Plays a server and a client until the client is done.
+async fn beside<A: Future, B: Future>(server: A, client: B) -> B::Output {
+    let mut server = Box::pin(server);
+    let mut client = Box::pin(client);
+    let mut served = false;
+    poll_fn(|cx| {
+        if !served {
+            served = server.as_mut().poll(cx).is_ready();
+        }
+        client.as_mut().poll(cx)
+    })
+    .await
+}
+
+async fn head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => break,
+        }
+    }
+    String::from_utf8(head).unwrap()
+}
+
+fn get(url: &str) -> Outgoing {
+    Outgoing {
+        method: Method::GET,
+        target: Target::parse(url).unwrap(),
+        headers: HeaderMap::new(),
+        body: Bytes::new(),
+    }
+}
+
+#[test]
+fn a_connection_rests_and_is_used_again() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://u%3a:p@{}/a?b=c", listener.local_addr().unwrap());
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for turn in 0..3 {
+                let head = head(&mut stream).await;
+                assert!(head.starts_with("GET /a?b=c HTTP/1.1\r\n"), "{head}");
+                assert!(head.contains("authorization: Basic dTo6cA==\r\n"), "{head}");
+                let body = format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{turn}");
+                stream.write_all(body.as_bytes()).await.unwrap();
+            }
+        };
+        let ask = async {
+            let client = Client::new();
+            for turn in 0..3 {
+                let mut answer = client.send(get(&url)).await.unwrap();
+                assert_eq!(answer.whole(10).await.unwrap(), turn.to_string().as_bytes());
+            }
+        };
+        beside(serve, ask).await;
+    });
+}
+
+#[test]
+fn a_connection_that_was_closed_while_it_rested_costs_nothing() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let serve = async {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                head(&mut stream).await;
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                stream.write_all(answer).await.unwrap();
+            }
+        };
+        let ask = async {
+            let client = Client::new();
+            for _ in 0..2 {
+                let mut answer = client.send(get(&url)).await.unwrap();
+                assert_eq!(answer.chunk().await.unwrap(), None);
+                // Long enough for the server's task to have closed it.
+                tokio::task::yield_now().await;
+            }
+        };
+        beside(serve, ask).await;
+    });
+}
+
+#[test]
+fn what_breaks_is_told_and_whether_the_server_may_have_seen_it() {
+    run(async {
+        for (answer, stage, words) in [
+            ("", Stage::Head, "before its answer was complete"),
+            ("SSH-2.0-x\r\n\r\n", Stage::Head, "not HTTP"),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx",
+                Stage::Body,
+                "",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n12345678901",
+                Stage::Body,
+                "longer than",
+            ),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            let serve = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                head(&mut stream).await;
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            };
+            let ask = async {
+                let client = Client::new();
+                match client.send(get(&url)).await {
+                    Ok(mut answer) => answer.whole(10).await.unwrap_err(),
+                    Err(failure) => failure,
+                }
+            };
+            let failure = beside(serve, ask).await;
+            assert_eq!(failure.stage, stage, "{failure:?}");
+            assert!(failure.why.contains(words), "{failure:?}");
+            assert!(!failure.unsent());
+        }
+    });
+}
+
+#[test]
+fn nobody_there_is_told_at_once() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        drop(listener);
+        let refused = Client::new()
+            .send(get(&format!("http://{at}/?secret")))
+            .await;
+        let refused = refused.err().unwrap();
+        assert_eq!(refused.stage, Stage::Connect);
+        assert!(refused.unsent());
+        assert_eq!(refused.why, format!("{at}: connection refused"));
+    });
+}
+
+#[test]
+fn redirects_stay_within_the_origin() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut seen = Vec::new();
+            for location in ["/mcp/", "http://other.example/"] {
+                seen.push(head(&mut stream).await.lines().next().unwrap().to_string());
+                let answer = format!(
+                    "HTTP/1.1 307 Moved\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
+                );
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+            assert_eq!(seen, ["GET /mcp HTTP/1.1", "GET /mcp/ HTTP/1.1"]);
+        };
+        let answer = beside(serve, Client::new().send(get(&format!("http://{at}/mcp")))).await;
+        assert_eq!(answer.unwrap().status, StatusCode::TEMPORARY_REDIRECT);
+    });
+}
+
+#[test]
+fn a_certificate_is_believed_only_if_this_machine_does() {
+    run(async {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        for trusted in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let serve = async {
+                let (stream, _) = listener.accept().await.unwrap();
+                if let Ok(mut stream) = acceptor.accept(stream).await {
+                    head(&mut stream).await;
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                    stream.write_all(answer).await.unwrap();
+                }
+            };
+            let client = Client::new();
+            if trusted {
+                let mut roots = rustls::RootCertStore::empty();
+                tls::add(&mut roots, CERTIFICATE);
+                assert!(client.tls.set(tls::with(roots)).is_ok());
+            } else {
+                let nobody = rustls::RootCertStore::empty();
+                assert!(client.tls.set(tls::with(nobody)).is_ok());
+            }
+            let url = format!("https://localhost:{port}/");
+            let answer = beside(serve, client.send(get(&url))).await;
+            if trusted {
+                assert_eq!(answer.unwrap().whole(10).await.unwrap(), b"ok");
+            } else {
+                let failure = answer.err().unwrap();
+                assert_eq!(failure.stage, Stage::Tls);
+                assert!(failure.why.contains("certificate"), "{failure:?}");
+            }
+        }
+    });
+}

@@ -1,0 +1,237 @@
+//! An HTTP server's address, as a URL gives it.
+//!
+//! Invariant: what it shows to people (`Display`) has neither the user's name and password nor the query of the URL,
+//! where secrets live.
+
+use std::fmt;
+
+use hyper::Uri;
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+
+/// Where requests go.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    uri: Uri,
+    tls: bool,
+    host: String,
+    port: u16,
+    user: Option<String>,
+}
+
+impl Target {
+    /// Reads a URL.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        // The fragment never leaves a client.
+        let url = url.split('#').next().unwrap_or(url);
+        let uri: Uri = url
+            .parse()
+            .map_err(|_| "it is not a URL; write it like `https://example.com/mcp`".to_string())?;
+        Self::of(&uri)
+    }
+
+    fn of(uri: &Uri) -> Result<Self, String> {
+        let tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some(other) => {
+                return Err(format!(
+                    "`{other}` is not spoken; write http:// or https://"
+                ));
+            }
+            None => return Err("it has no scheme; write http:// or https:// before it".into()),
+        };
+        let Some(authority) = uri.authority() else {
+            return Err("it names no host".into());
+        };
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_ascii_lowercase();
+        if host.is_empty() {
+            return Err("it names no host".into());
+        }
+        let user = authority
+            .as_str()
+            .rsplit_once('@')
+            .map(|(user, _)| user.to_string());
+        let port = match authority.port() {
+            Some(port) => port.as_u16(),
+            None if tls => 443,
+            None => 80,
+        };
+        Ok(Self {
+            uri: uri.clone(),
+            tls,
+            host,
+            port,
+            user,
+        })
+    }
+
+    /// Where a reference in an answer of this server (a `Location`, an `endpoint`) leads.
+    pub fn join(&self, reference: &str) -> Result<Self, String> {
+        if reference.contains("://") {
+            return Self::parse(reference);
+        }
+        let base = self.path();
+        let base = base.split('?').next().unwrap_or(base);
+        let path = if let Some(rest) = reference.strip_prefix("//") {
+            return Self::parse(&format!("{}://{rest}", self.scheme()));
+        } else if reference.starts_with('/') {
+            reference.to_string()
+        } else if reference.starts_with('?') {
+            format!("{base}{reference}")
+        } else {
+            let folder = base.rsplit_once('/').map_or("", |(folder, _)| folder);
+            format!("{folder}/{reference}")
+        };
+        let path: PathAndQuery = path
+            .parse()
+            .map_err(|_| "it leads to something that is no path".to_string())?;
+        let mut parts = self.uri.clone().into_parts();
+        parts.path_and_query = Some(path);
+        let uri = Uri::from_parts(parts).map_err(|_| "it leads nowhere".to_string())?;
+        Self::of(&uri)
+    }
+
+    /// Whether the other one is at the same scheme, host and port: only there our headers may go.
+    pub fn same_origin(&self, other: &Self) -> bool {
+        (self.tls, &self.host, self.port) == (other.tls, &other.host, other.port)
+    }
+
+    /// Whether TLS is spoken.
+    pub fn tls(&self) -> bool {
+        self.tls
+    }
+
+    /// The host: a name in lower case, or an address without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Path and query, as they are sent.
+    pub fn path(&self) -> &str {
+        self.uri.path_and_query().map_or("/", PathAndQuery::as_str)
+    }
+
+    /// User and password in the URL, as they stand there.
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The value of the `Host` header.
+    pub fn authority(&self) -> String {
+        let authority = self.uri.authority().map_or("", Authority::as_str);
+        match authority.rsplit_once('@') {
+            Some((_, host)) => host.into(),
+            None => authority.into(),
+        }
+    }
+
+    /// The whole URL, secrets included.
+    pub fn url(&self) -> String {
+        self.uri.to_string()
+    }
+
+    fn scheme(&self) -> &str {
+        self.uri.scheme().map_or("http", Scheme::as_str)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.uri.path();
+        write!(f, "{}://{}{path}", self.scheme(), self.authority())?;
+        if self.uri.query().is_some() {
+            f.write_str("?…")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        for (url, tls, host, port, path, authority) in [
+            ("http://a.example", false, "a.example", 80, "/", "a.example"),
+            (
+                "https://A.example:8443/x/mcp?k=v#f",
+                true,
+                "a.example",
+                8443,
+                "/x/mcp?k=v",
+                "A.example:8443",
+            ),
+            ("https://u:p@h/mcp", true, "h", 443, "/mcp", "h"),
+            ("http://[::1]:9/mcp", false, "::1", 9, "/mcp", "[::1]:9"),
+        ] {
+            let target = Target::parse(url).unwrap();
+            assert_eq!(
+                (target.tls(), target.host(), target.port()),
+                (tls, host, port),
+                "{url}"
+            );
+            assert_eq!(
+                (target.path(), target.authority().as_str()),
+                (path, authority),
+                "{url}"
+            );
+        }
+        assert_eq!(
+            Target::parse("https://u:p@h/mcp").unwrap().user(),
+            Some("u:p")
+        );
+    }
+
+    #[test]
+    fn secrets_of_a_url_are_not_shown() {
+        let target = Target::parse("https://u:secret@h:1/mcp?token=secret").unwrap();
+        assert_eq!(target.to_string(), "https://h:1/mcp?…");
+        assert_eq!(format!("{target:?}"), "Target(https://h:1/mcp?…)");
+    }
+
+    #[test]
+    fn what_is_no_url_is_told() {
+        for (url, why) in [
+            ("", "not a URL"),
+            ("localhost:80/mcp", "not"),
+            ("/mcp", "no scheme"),
+            ("ftp://h/", "`ftp` is not spoken"),
+            ("http://", "not a URL"),
+        ] {
+            let told = Target::parse(url).unwrap_err();
+            assert!(told.contains(why), "{url}: {told}");
+        }
+    }
+
+    #[test]
+    fn references_lead_where_a_browser_would_go() {
+        let base = Target::parse("http://h:8/a/sse?x=1").unwrap();
+        for (reference, url) in [
+            ("/messages?s=1", "http://h:8/messages?s=1"),
+            ("messages?s=1", "http://h:8/a/messages?s=1"),
+            ("?s=2", "http://h:8/a/sse?s=2"),
+            ("http://other/x", "http://other/x"),
+            ("//other/x", "http://other/x"),
+        ] {
+            let joined = base.join(reference).unwrap();
+            assert_eq!(joined.url(), url, "{reference}");
+            assert_eq!(joined.same_origin(&base), !url.contains("other"));
+        }
+    }
+}
