@@ -45,13 +45,13 @@ pub struct Piped {
 
 /// Starts a command with pipes, stderr as ours, in a group of its own: a signal from the terminal is for us to act on.
 pub fn piped(mut command: Command, descriptors: &Descriptors) -> io::Result<Piped> {
-    let given = descriptors.given.clone();
+    let given = descriptors.given;
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .process_group(0);
     // SAFETY: between fork and exec only `setrlimit` is called, a plain system call on a value that was copied before.
-    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, given.clone())?)) };
+    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, given)?)) };
     let mut child = command.spawn()?;
     let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::NONBLOCK);
     let pipes = child.stdin.take().zip(child.stdout.take());

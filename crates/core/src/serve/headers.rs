@@ -105,7 +105,9 @@ impl Mirrors {
         let members = arguments.and_then(Members::of_line);
         for (argument, name) in mirrored {
             let value = members.as_ref().and_then(|members| members.get(argument));
-            let value = value.map(serde_json::value::RawValue::get).filter(|raw| *raw != "null");
+            let value = value
+                .map(serde_json::value::RawValue::get)
+                .filter(|raw| *raw != "null");
             match (value, header(name)) {
                 (None, None) => {}
                 (None, Some(_)) => {

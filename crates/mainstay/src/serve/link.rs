@@ -53,7 +53,6 @@ pub struct Link {
     queued: Cell<usize>,
     closing: Cell<bool>,
     bell: Bell,
-    pid: i32,
 }
 
 impl Link {
@@ -81,7 +80,6 @@ impl Link {
             queued: Cell::new(0),
             closing: Cell::new(false),
             bell: Bell::default(),
-            pid: child.id() as i32,
         });
         let to = pipe::Sender::from_owned_fd(to)?;
         let from = pipe::Receiver::from_owned_fd(from)?;
@@ -122,12 +120,6 @@ impl Link {
     pub fn close(&self) {
         self.closing.set(true);
         self.bell.ring();
-    }
-}
-
-impl std::fmt::Debug for Link {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("pid", &self.pid).finish()
     }
 }
 
@@ -209,13 +201,11 @@ impl Lines {
                 None if self.held.len() + now.len() > HELD_LINE_BYTES => {
                     let mut scanner = Box::<Scanner>::default();
                     scanner.feed(&std::mem::take(&mut self.held));
-                    self.long = Some(scanner);
-                    let scanner = self.long.as_mut();
-                    scanner.map(|scanner| scanner.feed(now));
-                    if end.is_some() {
-                        if let Some(answer) = self.long.take().and_then(|long| answer_for(&long)) {
-                            line(answer);
-                        }
+                    scanner.feed(now);
+                    if end.is_none() {
+                        self.long = Some(scanner);
+                    } else if let Some(answer) = answer_for(&scanner) {
+                        line(answer);
                     }
                 }
                 None if end.is_some() => {

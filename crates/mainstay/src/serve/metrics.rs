@@ -81,9 +81,10 @@ impl Metrics {
     pub fn page(&self, now: &Now) -> String {
         let mut page = String::new();
         let mut one = |name: &str, kind: &str, help: &str, values: &[(String, String)]| {
-            page += &format!("# HELP mainstay_{name} {help}\n# TYPE mainstay_{name} {kind}\n");
+            page.extend(["# HELP mainstay_", name, " ", help, "\n"]);
+            page.extend(["# TYPE mainstay_", name, " ", kind, "\n"]);
             for (label, value) in values {
-                page += &format!("mainstay_{name}{label} {value}\n");
+                page.extend(["mainstay_", name, label, " ", value, "\n"]);
             }
         };
         let bare = |value: String| vec![(String::new(), value)];

@@ -61,7 +61,10 @@ pub fn events(
 
 /// Why a request is refused, before any server has seen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Refusal(Box<Why>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Why {
     status: StatusCode,
     code: Code,
     message: String,
@@ -73,27 +76,27 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal.
     pub fn new(status: StatusCode, code: Code, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Why {
             status,
             code,
             message: message.into(),
             id: None,
             data: None,
             extra: None,
-        }
+        }))
     }
 
     /// Of this request.
     #[must_use]
     pub fn of(mut self, id: Option<&[u8]>) -> Self {
-        self.id = id.map(<[u8]>::to_vec);
+        self.0.id = id.map(<[u8]>::to_vec);
         self
     }
 
     /// With this data.
     #[must_use]
     pub fn with(mut self, data: Vec<u8>) -> Self {
-        self.data = Some(data);
+        self.0.data = Some(data);
         self
     }
 
@@ -104,7 +107,7 @@ impl Refusal {
             Code::Request,
             "this path does not have that method",
         );
-        refusal.extra = Some((ALLOW, allow));
+        refusal.0.extra = Some((ALLOW, allow));
         refusal
     }
 
@@ -115,27 +118,27 @@ impl Refusal {
             Code::Request,
             "a token is needed: Authorization: Bearer …",
         );
-        refusal.extra = Some((WWW_AUTHENTICATE, "Bearer realm=\"mainstay\""));
+        refusal.0.extra = Some((WWW_AUTHENTICATE, "Bearer realm=\"mainstay\""));
         refusal
     }
 
     /// Not now.
     pub fn later(status: StatusCode, message: impl Into<String>) -> Self {
         let mut refusal = Self::new(status, Code::Internal, message);
-        refusal.extra = Some((RETRY_AFTER, "1"));
+        refusal.0.extra = Some((RETRY_AFTER, "1"));
         refusal
     }
 
     /// As it is sent.
     pub fn reply(&self) -> Reply {
         let message = words::error(
-            self.id.as_deref(),
-            self.code,
-            &self.message,
-            self.data.as_deref(),
+            self.0.id.as_deref(),
+            self.0.code,
+            &self.0.message,
+            self.0.data.as_deref(),
         );
-        let mut reply = json(self.status, message);
-        if let Some((name, value)) = &self.extra {
+        let mut reply = json(self.0.status, message);
+        if let Some((name, value)) = &self.0.extra {
             reply
                 .headers_mut()
                 .insert(name, HeaderValue::from_static(value));
