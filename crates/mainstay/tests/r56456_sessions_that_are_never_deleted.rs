@@ -22,7 +22,10 @@ fn and_never_are_more_than_allowed() {
     let front = Front::start(&["--session-cap", "3"], &[]);
     let sessions: Vec<_> = (0..8).map(|_| front.session()).collect();
     assert_eq!(front.metric("mainstay_sessions_open"), 3);
-    assert_eq!(front.metric("mainstay_sessions_closed_total{cause=\"evicted\"}"), 5);
+    assert_eq!(
+        front.metric("mainstay_sessions_closed_total{cause=\"evicted\"}"),
+        5
+    );
     for old in &sessions[..5] {
         assert_eq!(old.delete().status, 404, "the oldest made room");
     }
@@ -36,7 +39,10 @@ fn and_never_are_more_than_allowed() {
         })
         .collect();
     let mut connection = front.connect();
-    connection.post(&[], &front::request(0, "initialize", &serde_json::json!({})));
+    connection.post(
+        &[],
+        &front::request(0, "initialize", &serde_json::json!({})),
+    );
     let refused = connection.answer();
     assert_eq!(refused.status, 503);
     assert_eq!(refused.header("retry-after"), Some("1"));

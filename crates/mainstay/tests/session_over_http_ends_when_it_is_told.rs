@@ -27,10 +27,19 @@ fn and_its_server_with_it() {
     }
     assert_eq!(other.server(), theirs, "the other one goes on");
     let over = front.stage.event("session_over");
-    assert_eq!((&over["why"], &over["session"]), (&json!("deleted"), &json!(1)));
-    assert!(!over.to_string().contains(&one.id), "its name is its client's secret");
+    assert_eq!(
+        (&over["why"], &over["session"]),
+        (&json!("deleted"), &json!(1))
+    );
+    assert!(
+        !over.to_string().contains(&one.id),
+        "its name is its client's secret"
+    );
     front.metric_is("mainstay_sessions_open", 1);
-    assert_eq!(front.metric("mainstay_sessions_closed_total{cause=\"deleted\"}"), 1);
+    assert_eq!(
+        front.metric("mainstay_sessions_closed_total{cause=\"deleted\"}"),
+        1
+    );
     front.finish();
 }
 
@@ -44,12 +53,19 @@ fn and_nothing_goes_without_a_session() {
     assert_eq!((answer.status, answer.code()), (400, -32600));
     assert_eq!(answer.message()["id"], 1);
     let mut wrong = front.connect();
-    let headers = [("mcp-session-id", session.id.as_str()), ("mcp-protocol-version", "1999-01-01")];
+    let headers = [
+        ("mcp-session-id", session.id.as_str()),
+        ("mcp-protocol-version", "1999-01-01"),
+    ];
     wrong.post(&headers, &request(1, "tools/list", &json!({})));
     assert_eq!(wrong.answer().status, 400, "a version that nobody speaks");
     let answer = session.post(&call(5, "echo", &json!({"text": "hi"})));
     assert_eq!(answer.status, 200);
-    assert_eq!(answer.header("content-type"), Some("application/json"), "one answer is no stream");
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/json"),
+        "one answer is no stream"
+    );
     front.finish();
 }
 
@@ -57,9 +73,16 @@ fn and_nothing_goes_without_a_session() {
 fn and_an_opening_that_fails_leaves_no_session() {
     let front = Front::start(&[], &["--refuses", "initialize"]);
     let mut connection = front.connect();
-    connection.post(&[], &request(1, "initialize", &json!({"protocolVersion": "2025-11-25"})));
+    connection.post(
+        &[],
+        &request(1, "initialize", &json!({"protocolVersion": "2025-11-25"})),
+    );
     let answer = connection.answer();
-    assert_eq!((answer.status, answer.code()), (200, -32602), "the server's own words");
+    assert_eq!(
+        (answer.status, answer.code()),
+        (200, -32602),
+        "the server's own words"
+    );
     assert_eq!(answer.header("mcp-session-id"), None);
     assert_eq!(front.stage.event("session_over")["why"], "opening_failed");
     front.metric_is("mainstay_links", 0);

@@ -54,6 +54,8 @@ impl Stream {
             self.dropped.set(self.dropped.get() + 1);
             return false;
         }
+        // What is not the last message makes it a stream, which a client can come back for.
+        self.begun.set(true);
         self.add(id, message);
         true
     }

@@ -57,11 +57,19 @@ impl Front {
         let mut line = String::new();
         let stdout = child.stdout.as_mut().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{}", stage.story()));
+        let told: Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("{}", stage.story()));
         let address = told["listen"].as_str().unwrap().parse().unwrap();
         let each = told["endpoints"].as_array().unwrap().iter();
         let base = format!("http://{address}");
-        let paths = each.map(|one| one["url"].as_str().unwrap().strip_prefix(&base).unwrap().to_owned());
+        let paths = each.map(|one| {
+            one["url"]
+                .as_str()
+                .unwrap()
+                .strip_prefix(&base)
+                .unwrap()
+                .to_owned()
+        });
         Self {
             address,
             paths: paths.collect(),
@@ -84,8 +92,13 @@ impl Front {
     }
 
     /// Ends it politely; nobody is left.
-    pub fn finish(mut self) {
+    pub fn finish(self) {
         self.signal(Signal::TERM);
+        self.finish_stopped();
+    }
+
+    /// It was told to end; nobody is left.
+    pub fn finish_stopped(mut self) {
         let status = self.wait();
         assert!(status.success(), "{status}");
         self.stage.census.assert_empty();
@@ -120,14 +133,22 @@ impl Front {
     /// A number of the metrics page.
     pub fn metric(&self, name: &str) -> u64 {
         let page = self.page("/metrics").text();
-        let line = page.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
-        let value = line.unwrap_or_else(|| panic!("no {name} in\n{page}")).rsplit(' ').next();
+        let line = page.lines().find(|line| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(' '))
+        });
+        let value = line
+            .unwrap_or_else(|| panic!("no {name} in\n{page}"))
+            .rsplit(' ')
+            .next();
         value.unwrap().parse().unwrap()
     }
 
     /// Waits until a number of the metrics page is this.
     pub fn metric_is(&self, name: &str, value: u64) {
-        until(&format!("{name} {value}"), || (self.metric(name) == value).then_some(()));
+        until(&format!("{name} {value}"), || {
+            (self.metric(name) == value).then_some(())
+        });
     }
 
     /// A session, opened.
@@ -148,9 +169,10 @@ impl Front {
             front: self,
             id,
             path: path.into(),
-            opening: answer.message(),
+            opening: answer.last(),
         };
-        let answer = session.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        let answer =
+            session.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         assert_eq!(answer.status, 202);
         session
     }
@@ -188,8 +210,17 @@ impl Session<'_> {
     }
 
     /// Sends a method with a body on a connection; the session's headers are added.
-    pub fn send(&self, connection: &mut Connection, method: &str, more: &[(&str, &str)], body: &[u8]) {
-        let mut headers = vec![("mcp-session-id", self.id.as_str()), ("mcp-protocol-version", "2025-11-25")];
+    pub fn send(
+        &self,
+        connection: &mut Connection,
+        method: &str,
+        more: &[(&str, &str)],
+        body: &[u8],
+    ) {
+        let mut headers = vec![
+            ("mcp-session-id", self.id.as_str()),
+            ("mcp-protocol-version", "2025-11-25"),
+        ];
         headers.extend(more);
         if method == "POST" {
             headers.extend(POSTING);
@@ -221,7 +252,9 @@ impl Session<'_> {
     /// The process of its server.
     pub fn server(&self) -> i32 {
         let answer = self.call(1_000, "pid", &json!({}));
-        answer["result"]["structuredContent"]["pid"].as_i64().unwrap_or_else(|| panic!("{answer}")) as i32
+        answer["result"]["structuredContent"]["pid"]
+            .as_i64()
+            .unwrap_or_else(|| panic!("{answer}")) as i32
     }
 
     /// Opens a stream of news.
@@ -303,14 +336,20 @@ impl Connection {
         if !name.is_empty() {
             headers.push(("mcp-name", &name));
         }
-        self.post(&headers, &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        self.post(
+            &headers,
+            &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}),
+        );
     }
 
     /// Reads status and headers.
     pub fn head(&mut self) -> Answer {
         let mut line = String::new();
         self.reader.read_line(&mut line).unwrap();
-        let status = line.split(' ').nth(1).unwrap_or_else(|| panic!("no status: {line:?}"));
+        let status = line
+            .split(' ')
+            .nth(1)
+            .unwrap_or_else(|| panic!("no status: {line:?}"));
         let mut answer = Answer {
             status: status.parse().unwrap(),
             headers: Vec::new(),
@@ -322,7 +361,9 @@ impl Connection {
             let Some((name, value)) = line.trim().split_once(':') else {
                 break;
             };
-            answer.headers.push((name.to_lowercase(), value.trim().into()));
+            answer
+                .headers
+                .push((name.to_lowercase(), value.trim().into()));
         }
         self.chunked = answer.header("transfer-encoding") == Some("chunked");
         answer
@@ -387,7 +428,9 @@ impl Connection {
             chunk.truncate(length);
             Ok(chunk)
         };
-        read(&mut self.reader).ok().filter(|chunk| !chunk.is_empty())
+        read(&mut self.reader)
+            .ok()
+            .filter(|chunk| !chunk.is_empty())
     }
 }
 
@@ -403,14 +446,19 @@ impl Answer {
 
     /// The one message of a JSON answer.
     pub fn message(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}: {}", self.status, self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| panic!("{}: {}", self.status, self.text()))
     }
 
     /// The last message, whether it came as JSON or as events.
     pub fn last(&self) -> Value {
         if self.header("content-type") == Some("text/event-stream") {
             let text = self.text();
-            let last = text.split("\n\n").filter_map(event).filter(|event| !event.data.is_empty()).last();
+            let last = text
+                .split("\n\n")
+                .filter_map(event)
+                .filter(|event| !event.data.is_empty())
+                .last();
             return serde_json::from_str(&last.unwrap().data).unwrap();
         }
         self.message()
@@ -448,12 +496,18 @@ pub fn request(id: i64, method: &str, params: &Value) -> Value {
 
 /// A call of a tool.
 pub fn call(id: i64, tool: &str, arguments: &Value) -> Value {
-    request(id, "tools/call", &json!({"name": tool, "arguments": arguments}))
+    request(
+        id,
+        "tools/call",
+        &json!({"name": tool, "arguments": arguments}),
+    )
 }
 
 /// Waits until a process is gone.
 pub fn gone(pid: i32) {
-    until(&format!("pid {pid} is gone"), || mainstay_os::census::stat(pid).is_err().then_some(()));
+    until(&format!("pid {pid} is gone"), || {
+        mainstay_os::census::stat(pid).is_err().then_some(())
+    });
 }
 
 /// Whether a process is there.
