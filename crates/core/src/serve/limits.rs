@@ -206,3 +206,9 @@ pub const OUTLET_BYTES: usize = 4 * 1024 * 1024;
 pub const INLET_BYTES: usize = 8 * 1024 * 1024;
 /// How long servers have to end when we stop, beyond their own ladder.
 pub const STOP_MARGIN_MS: u64 = 5_000;
+/// Sessions upstream that we have ended and remember.
+pub const ENDED_KNOWN: usize = 100_000;
+/// How often the end of a session upstream is tried.
+pub const PAY_TRIES: u32 = 4;
+/// How long one such try may take.
+pub const PAY_WAIT_MS: u64 = 3_000;

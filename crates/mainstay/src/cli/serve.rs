@@ -14,6 +14,7 @@ use super::default_name;
 use super::run_options::{RunOptions, value_name};
 use crate::config::{Config, ServerConfig, Serving, quantity, resolve, serving};
 use crate::exit::Exit;
+use crate::http::target::Target;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
 use crate::serve::{self, Served, Settled};
@@ -26,6 +27,7 @@ use crate::view::printer::Printer;
   mainstay serve                       every [server.NAME] of the config file, at /NAME/mcp
   mainstay serve --listen 0 --json     a free port; where, as JSON
   mainstay serve --session-ttl 10m --session-cap 100 -- uvx mcp-server-time
+  mainstay serve --upstream http://127.0.0.1:3000/mcp                   sessions there get a ttl, a cap and an end
 
 Each session of a client up to protocol 2025-11-25 has a server of its own; clients of 2026-07-28 share one. Both
 live as `mainstay run` servers: see them with ps, why and events. /healthz and /metrics are there too. SIGHUP reads the
@@ -48,6 +50,10 @@ pub struct Options {
     /// A web site whose pages may call us, as `https://example.com`; may be given several times
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
+
+    /// Pass on to this HTTP server instead of starting one: its sessions get --session-ttl, --session-cap and their end
+    #[arg(long, value_name = "URL", value_parser = Target::parse, conflicts_with = "command")]
+    pub upstream: Option<Target>,
 
     /// Say where we listen as JSON
     #[arg(long)]
@@ -147,6 +153,17 @@ fn settled(options: &Options, config: &Config) -> Result<Settled, Report> {
 
 fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
     let run = &options.run;
+    if let Some(target) = &options.upstream {
+        let name = run.name.clone().unwrap_or_else(|| target.authority());
+        return Ok(vec![Served {
+            path: "/mcp".into(),
+            // Another address is another server.
+            words: vec![target.url().into()],
+            name,
+            config: ServerConfig::default(),
+            upstream: Some(target.clone()),
+        }]);
+    }
     if !run.command.is_empty() || run.name.is_some() {
         let name = run
             .name
@@ -202,6 +219,7 @@ fn served(path: String, name: String, run: &RunOptions, config: ServerConfig) ->
         name,
         words,
         config,
+        upstream: None,
     }
 }
 

@@ -7,6 +7,7 @@ use mainstay_core::clock::Moment;
 
 use super::link::Spec;
 use super::modern::Modern;
+use super::upstream::Upstream;
 use crate::config::ServerConfig;
 
 /// One path.
@@ -15,6 +16,8 @@ pub struct Endpoint {
     pub path: String,
     /// What is started.
     pub spec: Spec,
+    /// The server that is passed on to, instead of one that is started.
+    pub upstream: Option<Rc<Upstream>>,
     /// What the config file says about it: another text is another server.
     pub config: ServerConfig,
     /// The server for everybody, if it has been started.
@@ -27,10 +30,16 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// A path that nobody has asked for yet.
-    pub fn new(path: String, spec: Spec, config: ServerConfig) -> Self {
+    pub fn new(
+        path: String,
+        spec: Spec,
+        config: ServerConfig,
+        upstream: Option<Rc<Upstream>>,
+    ) -> Self {
         Self {
             path,
             spec,
+            upstream,
             config,
             modern: RefCell::default(),
             legacy: Cell::new(None),

@@ -9,6 +9,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use hyper::StatusCode;
+use mainstay_core::clock::Moment;
 use mainstay_core::event::{SessionOpened, SessionOver, What};
 use mainstay_core::ids::LinkId;
 use mainstay_core::serve::door::Door;
@@ -26,8 +27,10 @@ use super::reply::Refusal;
 use super::session::Session;
 use super::stream::Seat;
 use super::tasks::Tasks;
+use super::upstream::Far;
 use crate::ledger::append::Ledger;
 use crate::paths::Paths;
+use crate::report::talk;
 
 /// The front.
 pub struct Front {
@@ -46,6 +49,7 @@ pub struct Front {
     table: RefCell<Sessions>,
     by_id: RefCell<BTreeMap<String, Rc<Session>>>,
     by_key: RefCell<BTreeMap<u64, Rc<Session>>>,
+    far: RefCell<BTreeMap<u64, Far>>,
     /// Servers of the modern era that may still have something in flight.
     moderns: RefCell<Vec<Rc<Modern>>>,
     links: Cell<usize>,
@@ -73,6 +77,7 @@ impl Front {
             endpoints: RefCell::default(),
             by_id: RefCell::default(),
             by_key: RefCell::default(),
+            far: RefCell::default(),
             moderns: RefCell::default(),
             links: Cell::new(0),
             connections: Cell::new(0),
@@ -194,16 +199,7 @@ impl Front {
         self: &Rc<Self>,
         endpoint: &Endpoint,
     ) -> Result<(Rc<Session>, Seat), Refusal> {
-        let opened = self.table.borrow_mut().open(clock::now());
-        let (key, evicted) = opened.map_err(|Full| {
-            Refusal::later(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "every session is in use; end one, or raise --session-cap",
-            )
-        })?;
-        for one in evicted {
-            self.end_session(one, Over::Evicted);
-        }
+        let key = self.reserve()?;
         let home: Rc<OnceCell<Weak<Session>>> = Rc::default();
         let started = random_name().and_then(|name| {
             let (front, home) = (Rc::downgrade(self), Rc::clone(&home));
@@ -245,23 +241,111 @@ impl Front {
         Ok((session, self.leaving(key)))
     }
 
-    /// Ends a session: whatever is in flight is answered, its server is told that its client is gone.
-    pub fn end_session(&self, key: u64, why: Over) {
+    /// A place for a session, with its first connection there.
+    pub fn reserve(self: &Rc<Self>) -> Result<u64, Refusal> {
+        let opened = self.table.borrow_mut().open(clock::now());
+        let (key, evicted) = opened.map_err(|Full| {
+            Refusal::later(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "every session is in use; end one, or raise --session-cap",
+            )
+        })?;
+        for one in evicted {
+            self.end_session(one, Over::Evicted);
+        }
+        Ok(key)
+    }
+
+    /// Nobody took the place.
+    pub fn release(&self, key: u64) {
         self.table.borrow_mut().close(key);
+    }
+
+    /// A session upstream takes a place. The seat is that of its first connection.
+    pub fn open_far(self: &Rc<Self>, far: Far) -> Seat {
+        let key = far.key;
+        count(&self.metrics.opened);
+        self.record(
+            &far.server,
+            What::SessionOpened(SessionOpened { session: key }),
+        );
+        self.far.borrow_mut().insert(key, far);
+        self.leaving(key)
+    }
+
+    /// A request of a session upstream.
+    pub fn far_request(&self, key: u64) {
+        if let Some(far) = self.far.borrow().get(&key) {
+            far.requests.set(far.requests.get() + 1);
+        }
+    }
+
+    /// Ends a session upstream. Where its server does not know of it yet, it is told.
+    fn end_far(self: &Rc<Self>, far: Far, why: Over) {
+        far.forget();
+        self.over(&far.server, far.key, why, far.since, far.requests.get());
+        let known = match why {
+            Over::Deleted | Over::ServerGone => true,
+            Over::Idle | Over::Evicted | Over::OpeningFailed | Over::Shutdown => false,
+        };
+        if known {
+            return;
+        }
+        let front = Rc::downgrade(self);
+        self.tasks.start(async move {
+            if let Err(why) = far.pay().await {
+                talk(&format!(
+                    "warning: a session of {} could not be ended: {why}\n",
+                    far.server
+                ));
+            }
+            drop(far);
+            if let Some(front) = front.upgrade() {
+                front.bell.ring();
+            }
+        });
+    }
+
+    fn over(&self, server: &str, session: u64, why: Over, since: Moment, requests: u64) {
+        self.metrics.closed(why);
+        let over = SessionOver {
+            session,
+            why,
+            ms: clock::now().ms_since(since),
+            requests,
+        };
+        self.record(server, What::SessionOver(over));
+    }
+
+    /// Sessions upstream that are still to be ended.
+    pub fn owed(&self) -> usize {
+        let endpoints = self.endpoints.borrow();
+        let owed = endpoints.values().filter_map(|one| one.upstream.as_ref());
+        owed.map(|one| one.owed()).sum()
+    }
+
+    /// The numbers of all sessions.
+    pub fn keys(&self) -> Vec<u64> {
+        let own = self.by_key.borrow();
+        let far = self.far.borrow();
+        own.keys().chain(far.keys()).copied().collect()
+    }
+
+    /// Ends a session: whatever is in flight is answered, its server is told that its client is gone.
+    pub fn end_session(self: &Rc<Self>, key: u64, why: Over) {
+        self.table.borrow_mut().close(key);
+        let far = self.far.borrow_mut().remove(&key);
+        if let Some(far) = far {
+            return self.end_far(far, why);
+        }
         let Some(session) = self.by_key.borrow_mut().remove(&key) else {
             return;
         };
         self.by_id.borrow_mut().remove(&session.id);
         session.settle(self, &format!("the session is over: {why}"));
         session.link.close();
-        self.metrics.closed(why);
-        let over = SessionOver {
-            session: key,
-            why,
-            ms: clock::now().ms_since(session.since),
-            requests: session.requests.get(),
-        };
-        self.record(&session.server, What::SessionOver(over));
+        let requests = session.requests.get();
+        self.over(&session.server, key, why, session.since, requests);
     }
 
     /// Another connection of a session's client; it leaves with the seat.
@@ -271,7 +355,7 @@ impl Front {
     }
 
     /// Ends what nobody has used for its whole time; when to look again.
-    pub fn expire(&self) -> Option<Duration> {
+    pub fn expire(self: &Rc<Self>) -> Option<Duration> {
         let now = clock::now();
         let over = self.table.borrow_mut().expire(now);
         for key in over {

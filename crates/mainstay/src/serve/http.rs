@@ -2,6 +2,7 @@
 
 mod legacy;
 mod modern;
+mod pass;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -53,6 +54,9 @@ async fn answered(front: &Rc<Front>, request: Request<Incoming>) -> Result<Reply
         let message = "there is no server at this path";
         return Err(Refusal::new(StatusCode::NOT_FOUND, Code::Request, message));
     };
+    if let Some(upstream) = &endpoint.upstream {
+        return pass::pass(front, &endpoint, upstream, request).await;
+    }
     match *request.method() {
         Method::POST => post(front, &endpoint, request).await,
         Method::GET => legacy::get(front, &endpoint, request.headers()),
@@ -160,14 +164,7 @@ async fn post(
     let limits = front.limits();
     let within = Duration::from_millis(limits.body_wait_ms);
     let read = tokio::time::timeout(within, collect(&mut body, limits.body_max_bytes as usize));
-    let body = read.await.unwrap_or_else(|_| {
-        let message = "the body took too long";
-        Err(Refusal::new(
-            StatusCode::REQUEST_TIMEOUT,
-            Code::Request,
-            message,
-        ))
-    })?;
+    let body = read.await.unwrap_or_else(|_| Err(too_slow()))?;
     // It is read as it came, because a line end inside of a text is a mistake, and again as the line that goes on.
     Posted::read(&body).map_err(unread)?;
     let line = posted::line(&body);
@@ -195,6 +192,11 @@ async fn post(
         )),
     };
     reply.map_err(|refusal| refusal.of(id))
+}
+
+fn too_slow() -> Refusal {
+    let message = "the body took too long";
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, Code::Request, message)
 }
 
 fn unread(why: Unread) -> Refusal {

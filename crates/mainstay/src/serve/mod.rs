@@ -21,6 +21,7 @@ mod session;
 mod stop;
 mod stream;
 mod tasks;
+mod upstream;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -43,12 +44,14 @@ use tokio::task::LocalSet;
 
 use crate::config::ServerConfig;
 use crate::exit::Exit;
+use crate::http::target::Target;
 use crate::keeper::watch::registered;
 use crate::paths::Paths;
 use crate::report::{Report, plain, talk};
 use endpoint::Endpoint;
 use front::Front;
 use link::Spec;
+use upstream::Upstream;
 
 /// What is served, as options and config file say together.
 #[derive(Debug)]
@@ -74,6 +77,8 @@ pub struct Served {
     pub words: Vec<std::ffi::OsString>,
     /// What the config file says about it.
     pub config: ServerConfig,
+    /// The HTTP server that is passed on to, instead of one that is started.
+    pub upstream: Option<Target>,
 }
 
 /// Where we listen, as scripts read it.
@@ -182,7 +187,9 @@ fn arrange(front: &Front, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> 
                 if let Some(changed) = changed {
                     changed.retire();
                 }
-                Rc::new(Endpoint::new(one.path.clone(), spec, one.config.clone()))
+                let upstream = one.upstream.clone().map(Upstream::new);
+                let config = one.config.clone();
+                Rc::new(Endpoint::new(one.path.clone(), spec, config, upstream))
             }
         };
         new.insert(one.path.clone(), kept);

@@ -40,7 +40,7 @@ pub fn metrics(front: &Front) -> String {
         connections: front.connections(),
         links: front.links(),
         restarts,
-        owed: 0,
+        owed: front.owed(),
         resident_bytes: resident_kib * 1_024,
         descriptors: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),
     })

@@ -22,18 +22,18 @@ pub async fn stop(front: &Rc<Front>, signals: &AsyncFd<Signals>) -> u32 {
         for modern in front.moderns() {
             modern.end(front, "serve stops");
         }
-        for session in front.sessions() {
-            front.end_session(session.key, Over::Shutdown);
+        for key in front.keys() {
+            front.end_session(key, Over::Shutdown);
         }
         front.close();
         let ladder = Limits::default();
         let ladder = ladder.grace_eof_ms + ladder.grace_term_ms + ladder.kill_confirm_ms;
         let wait = Duration::from_millis(ladder + STOP_MARGIN_MS);
-        let gone = || (front.links() == 0 && front.connections() == 0).then_some(());
+        let gone = || (front.links() + front.connections() + front.owed() == 0).then_some(());
         drop(tokio::time::timeout(wait, front.bell.until(gone)).await);
     };
     match race(polite, again(signals)).await {
-        Either::One(()) => front.links() as u32,
+        Either::One(()) => (front.links() + front.owed()) as u32,
         // The keepers see us go and do the rest by themselves.
         Either::Other(()) => 0,
     }

@@ -18,6 +18,8 @@ use mainstay_core::serve::limits::{OUTLET_BYTES, RETRY_MS};
 use mainstay_core::serve::sse::{self, EventId};
 use tokio::time::{Instant, Sleep};
 
+use super::upstream::Rest;
+
 /// One message on its way to a client.
 #[derive(Clone, Debug)]
 struct Message {
@@ -140,6 +142,8 @@ pub enum Body {
     Whole(Option<Bytes>),
     /// Events, as they come.
     Events(Box<Events>),
+    /// What a server upstream says.
+    Passed(Box<Rest>),
 }
 
 /// Events, as they come, with comments when nothing does.
@@ -195,6 +199,10 @@ impl HttpBody for Body {
                 Poll::Ready(bytes) => bytes.map(Bytes::from),
                 Poll::Pending => return Poll::Pending,
             },
+            Self::Passed(rest) => match rest.poll(cx) {
+                Poll::Ready(bytes) => bytes,
+                Poll::Pending => return Poll::Pending,
+            },
         };
         Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -208,7 +216,7 @@ impl HttpBody for Body {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
             }
-            Self::Events(_) => SizeHint::default(),
+            Self::Events(_) | Self::Passed(_) => SizeHint::default(),
         }
     }
 }

@@ -27,7 +27,7 @@ pub fn unknown_session() -> Refusal {
 
 /// A session whose opening is not over yet: if its client leaves before it knows the session, the session is over.
 struct Opening<'f> {
-    front: &'f Front,
+    front: &'f Rc<Front>,
     key: Option<u64>,
 }
 
@@ -147,7 +147,11 @@ pub fn get(front: &Rc<Front>, endpoint: &Endpoint, headers: &HeaderMap) -> Resul
 }
 
 /// The client ends its session.
-pub fn delete(front: &Front, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Reply, Refusal> {
+pub fn delete(
+    front: &Rc<Front>,
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+) -> Result<Reply, Refusal> {
     let session = required(front, endpoint, headers)?;
     front.end_session(session.key, Over::Deleted);
     Ok(empty(StatusCode::OK))
