@@ -123,7 +123,9 @@ fn and_the_modern_era_passes_as_it_is() {
     until("the server hears of it", || {
         let held = json!({"name": "held", "arguments": {}});
         let held = front.modern(&json!(2), "tools/call", held).answer().last();
-        held.to_string().contains("notifications/cancelled").then_some(())
+        held.to_string()
+            .contains("notifications/cancelled")
+            .then_some(())
     });
     front.finish();
     server.finish();
