@@ -86,9 +86,18 @@ pub enum What {
     /// The HTTP front has stopped.
     ServeStopped(ServeStopped),
     /// An HTTP client opened a session.
-    SessionOpened(SessionOpened),
+    SessionBegan(SessionBegan),
     /// A session of an HTTP client is over.
     SessionOver(SessionOver),
+    /// An HTTP server opened a session, which is now written down as a debt.
+    SessionOpened(SessionOpened),
+    /// An HTTP session was closed.
+    SessionClosed(SessionClosed),
+    /// A session that a dead process of ours had opened was closed.
+    DebtPaid(DebtPaid),
+    /// A session that a dead process of ours had opened could not be closed for so long that its server has surely
+    /// forgotten it.
+    DebtGivenUp(DebtGivenUp),
 }
 
 impl What {
@@ -118,8 +127,12 @@ impl What {
             Self::CallDeadline(_) => "call_deadline",
             Self::ServeStarted(_) => "serve_started",
             Self::ServeStopped(_) => "serve_stopped",
-            Self::SessionOpened(_) => "session_opened",
+            Self::SessionBegan(_) => "session_began",
             Self::SessionOver(_) => "session_over",
+            Self::SessionOpened(_) => "session_opened",
+            Self::SessionClosed(_) => "session_closed",
+            Self::DebtPaid(_) => "debt_paid",
+            Self::DebtGivenUp(_) => "debt_given_up",
         }
     }
 }
@@ -640,7 +653,7 @@ pub struct ServeStopped {
 
 /// An HTTP client opened a session. Its name is the client's secret; this is its number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionOpened {
+pub struct SessionBegan {
     /// Counts from 1 for each front.
     pub session: u64,
 }
@@ -656,4 +669,50 @@ pub struct SessionOver {
     pub ms: u64,
     /// Requests that its client made.
     pub requests: u64,
+}
+
+/// An HTTP server opened a session, which is now written down as a debt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOpened {
+    /// The server's URL, without user, password and query.
+    pub url: String,
+    /// The protocol version that is spoken, as far as it is known.
+    pub version: Option<String>,
+}
+
+/// An HTTP session was closed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionClosed {
+    /// The server's URL, without user, password and query.
+    pub url: String,
+    /// By whom: `delete` (ours) or `server` (it had forgotten it by itself).
+    pub by: String,
+    /// The status of our DELETE.
+    pub status: Option<u16>,
+}
+
+/// A session that a dead process of ours had opened was closed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebtPaid {
+    /// The server's URL, without user, password and query.
+    pub url: String,
+    /// When the session was opened.
+    pub since: String,
+    /// The status of our DELETE.
+    pub status: u16,
+    /// How many attempts it took.
+    pub attempts: u32,
+}
+
+/// A session that a dead process of ours had opened could not be closed in time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebtGivenUp {
+    /// The server's URL, without user, password and query.
+    pub url: String,
+    /// When the session was opened.
+    pub since: String,
+    /// Why the last attempt was in vain.
+    pub why: String,
+    /// How many there were.
+    pub attempts: u32,
 }

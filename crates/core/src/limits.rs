@@ -374,3 +374,33 @@ pub const HTTP_CONNECT_MS: u64 = 10_000;
 pub const HTTP_REST_MS: u64 = 4_000;
 /// After how long without a byte the kernel asks whether an HTTP server is still there.
 pub const HTTP_ALIVE_MS: u64 = 30_000;
+/// How long after its answer an event stream may stay open.
+pub const HTTP_SPENT_MS: u64 = 1_000;
+/// How long after each failure a request that no HTTP server has seen is sent again.
+pub const HTTP_AGAIN_MS: [u64; 3] = [250, 500, 1_000];
+/// After how long a broken event stream is asked for again, unless its server says otherwise.
+pub const HTTP_RETRY_MS: u64 = 500;
+/// The longest such wait, and how far it grows.
+pub const HTTP_RETRY_MOST_MS: u64 = 60_000;
+/// The longest `Retry-After` that is waited for.
+pub const HTTP_RETRY_AFTER_MS: u64 = 5_000;
+/// How long the rest of a broken answer is asked for in vain.
+pub const HTTP_RESUME_MS: u64 = 60_000;
+/// HTTP exchanges that one bridge has at once; more messages wait.
+pub const HTTP_EXCHANGES: usize = 256;
+/// Resource subscriptions that a new session is told of.
+pub const HTTP_SUBSCRIPTIONS: usize = 1_024;
+/// How long closing an HTTP session may take at the end of a bridge; then it stays written down.
+pub const HTTP_FAREWELL_MS: u64 = 1_500;
+/// How long other messages wait for the client's `initialized` to arrive.
+pub const HTTP_CONFIRM_MS: u64 = 2_000;
+/// How long after it was opened an HTTP session counts as worth closing: servers that expire sessions do it sooner.
+pub const DEBT_KEPT_MS: u64 = 86_400_000;
+/// How long one DELETE for a debt may take.
+pub const DEBT_PAY_MS: u64 = 5_000;
+/// How long the sweep at a start goes on paying debts.
+pub const DEBT_SWEEP_MS: u64 = 30_000;
+/// How long a debt that could not be paid rests; each time twice as long.
+pub const DEBT_RETRY_MS: u64 = 2_000;
+/// The longest such rest.
+pub const DEBT_RETRY_MOST_MS: u64 = 3_600_000;

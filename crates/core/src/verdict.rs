@@ -225,8 +225,12 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         | What::CallDeadline(_)
         | What::ServeStarted(_)
         | What::ServeStopped(_)
+        | What::SessionBegan(_)
+        | What::SessionOver(_)
         | What::SessionOpened(_)
-        | What::SessionOver(_) => None,
+        | What::SessionClosed(_)
+        | What::DebtPaid(_)
+        | What::DebtGivenUp(_) => None,
     }
 }
 

@@ -94,6 +94,12 @@ pub struct ServerConfig {
     pub env: BTreeMap<String, String>,
     /// The directory it runs in.
     pub cwd: Option<PathBuf>,
+    /// The URL of a streamable-HTTP server, instead of a command.
+    pub url: Option<String>,
+    /// Headers that are sent there.
+    pub headers: BTreeMap<String, String>,
+    /// The same, each with the name of a variable.
+    pub header_env: BTreeMap<String, String>,
 }
 
 /// The config file.

@@ -5,9 +5,11 @@
 //! through [`view::printer`].
 #![forbid(unsafe_code)]
 
+pub mod bridge;
 pub mod cli;
 pub mod config;
 pub mod container;
+pub mod debts;
 pub mod demo;
 pub mod exit;
 pub mod http;

@@ -85,6 +85,11 @@ impl Paths {
         self.state().join("record")
     }
 
+    /// One file per debt: HTTP sessions that must be closed.
+    pub fn debts(&self) -> PathBuf {
+        self.state().join("debts")
+    }
+
     /// The config file; it need not exist.
     pub fn config_file(&self) -> PathBuf {
         self.home.join(CONFIG)
@@ -96,7 +101,13 @@ impl Paths {
         if !state.exists() {
             self.refuse_foreign_home()?;
         }
-        for directory in [state, self.events(), self.run(), self.record()] {
+        for directory in [
+            state,
+            self.events(),
+            self.run(),
+            self.record(),
+            self.debts(),
+        ] {
             make_directory(&directory)?;
         }
         Ok(())

@@ -214,6 +214,63 @@ fn fixed() -> Vec<(&'static str, String)> {
             "HTTP: silence after which the kernel asks whether the server is still there",
             time(limits::HTTP_ALIVE_MS),
         ),
+        (
+            "HTTP: after these times a request that no server has seen is sent again",
+            limits::HTTP_AGAIN_MS.map(time).join(", "),
+        ),
+        (
+            "HTTP: after this time a broken event stream is asked for again, unless its server says otherwise",
+            time(limits::HTTP_RETRY_MS),
+        ),
+        (
+            "HTTP: the longest such wait",
+            time(limits::HTTP_RETRY_MOST_MS),
+        ),
+        (
+            "HTTP: the longest `Retry-After` that is waited for",
+            time(limits::HTTP_RETRY_AFTER_MS),
+        ),
+        (
+            "HTTP: time the rest of a broken answer is asked for in vain",
+            time(limits::HTTP_RESUME_MS),
+        ),
+        (
+            "HTTP: time an event stream stays open after its answer",
+            time(limits::HTTP_SPENT_MS),
+        ),
+        (
+            "HTTP: time other messages wait for `initialized` to arrive",
+            time(limits::HTTP_CONFIRM_MS),
+        ),
+        (
+            "HTTP: exchanges of one link at once; more messages wait",
+            limits::HTTP_EXCHANGES.to_string(),
+        ),
+        (
+            "HTTP: resource subscriptions that a new session is told of",
+            limits::HTTP_SUBSCRIPTIONS.to_string(),
+        ),
+        (
+            "HTTP: time closing a session may take at the end of a link",
+            time(limits::HTTP_FAREWELL_MS),
+        ),
+        (
+            "Debts: age after which a session that cannot be closed is given up",
+            time(limits::DEBT_KEPT_MS),
+        ),
+        ("Debts: time one DELETE may take", time(limits::DEBT_PAY_MS)),
+        (
+            "Debts: time the sweep at a start goes on paying",
+            time(limits::DEBT_SWEEP_MS),
+        ),
+        (
+            "Debts: rest after a failed attempt, doubled each time",
+            time(limits::DEBT_RETRY_MS),
+        ),
+        (
+            "Debts: the longest such rest",
+            time(limits::DEBT_RETRY_MOST_MS),
+        ),
     ]
 }
 
@@ -358,6 +415,27 @@ fn config_page() {
             "absolute path, or `~/…`",
             "the client's",
             "The directory it runs in",
+        ),
+        (
+            "url",
+            "server",
+            "text",
+            "",
+            "The URL of a streamable-HTTP server, instead of a command",
+        ),
+        (
+            "headers",
+            "server",
+            "table of texts",
+            "",
+            "Headers that are sent to that URL; they are never logged",
+        ),
+        (
+            "header_env",
+            "server",
+            "table of texts",
+            "",
+            "The same, with the name of a variable as each value: `Authorization = \"MY_TOKEN\"`",
         ),
     ] {
         assert!(file::COMMON.contains(&key) || file::SERVER.contains(&key));
@@ -594,6 +672,42 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
     (
         "call_deadline: a request took longer than the user allows; it was answered with an error and cancelled at the server",
         &[("request", "what it was"), ("ms", "how long it took")],
+    ),
+    (
+        "session_opened: an HTTP server opened a session, which is now written down as a debt",
+        &[
+            ("url", "the server's URL, without user, password and query"),
+            ("version", "the protocol version, as far as it is known"),
+        ],
+    ),
+    (
+        "session_closed: an HTTP session was closed",
+        &[
+            ("url", "the server's URL, without user, password and query"),
+            (
+                "by",
+                "`delete` (ours) or `server` (it had forgotten it by itself)",
+            ),
+            ("status", "the status of our DELETE"),
+        ],
+    ),
+    (
+        "debt_paid: a session that a dead process of ours had opened was closed",
+        &[
+            ("url", "the server's URL, without user, password and query"),
+            ("since", "when the session was opened"),
+            ("status", "the status of our DELETE"),
+            ("attempts", "how many it took"),
+        ],
+    ),
+    (
+        "debt_given_up: such a session could not be closed in a day, after which its server has surely forgotten it",
+        &[
+            ("url", "the server's URL, without user, password and query"),
+            ("since", "when the session was opened"),
+            ("why", "why the last attempt was in vain"),
+            ("attempts", "how many there were"),
+        ],
     ),
 ];
 

@@ -1,10 +1,11 @@
 //! One event of each kind, for tests and for the reference page of events.
 
 use mainstay_core::event::{
-    Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
-    Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, ServeStarted, ServeStopped, SessionOpened, SessionOver, Signal,
-    Start, StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
+    Abandoned, CallDeadline, Cause, ClientMoved, DebtGivenUp, DebtPaid, Detached, Differs, Event,
+    Exit, Gone, Instant, Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered,
+    Relation, Renewal, Renewing, Replayed, Rung, Seen, ServeStarted, ServeStopped, SessionBegan,
+    SessionClosed, SessionOpened, SessionOver, Signal, Start, StartFailed, Status, StderrDropped,
+    Sweep, Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::serve::sessions::Over;
@@ -187,12 +188,33 @@ pub fn all() -> Vec<What> {
             sessions: 12,
             left: 0,
         }),
-        What::SessionOpened(SessionOpened { session: 7 }),
+        What::SessionBegan(SessionBegan { session: 7 }),
         What::SessionOver(SessionOver {
             session: 7,
             why: Over::Idle,
             ms: 1_800_000,
             requests: 31,
+        }),
+        What::SessionOpened(SessionOpened {
+            url: "https://mcp.example/mcp".into(),
+            version: Some("2025-11-25".into()),
+        }),
+        What::SessionClosed(SessionClosed {
+            url: "https://mcp.example/mcp".into(),
+            by: "delete".into(),
+            status: Some(200),
+        }),
+        What::DebtPaid(DebtPaid {
+            url: "https://mcp.example/mcp".into(),
+            since: "2026-11-15T12:00:00.000Z".into(),
+            status: 404,
+            attempts: 2,
+        }),
+        What::DebtGivenUp(DebtGivenUp {
+            url: "https://mcp.example/mcp".into(),
+            since: "2026-11-14T12:00:00.000Z".into(),
+            why: "mcp.example: connection refused".into(),
+            attempts: 9,
         }),
     ]
 }

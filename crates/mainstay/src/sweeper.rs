@@ -5,6 +5,9 @@ use mainstay_core::ids::{Identity, LinkId, Tag};
 use mainstay_core::limits;
 use mainstay_os::sweep::{self, Outcome, Stray};
 
+use crate::config::Config;
+use crate::debts::pay::{self, Zeal};
+use crate::debts::{self, Keyring};
 use crate::keeper::plan::Plan;
 use crate::ledger::append::Ledger;
 use crate::paths::Paths;
@@ -16,6 +19,25 @@ pub fn sweep(plan: &Plan) {
     let mut ledger = Ledger::open(&plan.paths);
     for swept in end_leftovers(&plan.paths, Some(plan.id)) {
         ledger.record(plan.id, &plan.name, What::Sweep(swept));
+    }
+    pay_debts(&plan.paths);
+}
+
+/// Closes the HTTP sessions of dead bridges, as far as that can be done from here. Most starts find none.
+fn pay_debts(paths: &Paths) {
+    if debts::list(paths).iter().all(|debt| debt.held) {
+        return;
+    }
+    let keyring = Keyring {
+        config: Config::load(paths).unwrap_or_default(),
+        ..Keyring::default()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build();
+    if let Ok(runtime) = runtime {
+        runtime.block_on(pay::pay(paths, &keyring, Zeal::Sweep));
     }
 }
 

@@ -25,6 +25,26 @@ pub fn set(name: &str) {
     area[..len].copy_from_slice(&name.as_bytes()[..len]);
 }
 
+/// Overwrites these words where they stand in this process's command line, which every user of the machine can read.
+/// Best effort.
+pub fn hide(words: &[&str]) {
+    let Some((first, last)) = *AREA.get_or_init(argument_area) else {
+        return;
+    };
+    // SAFETY: as in `set`.
+    let area = unsafe { std::slice::from_raw_parts_mut(first as *mut u8, last - first) };
+    for word in words.iter().map(|word| word.as_bytes()) {
+        if word.is_empty() {
+            continue;
+        }
+        let mut at = 0;
+        while let Some(found) = area[at..].windows(word.len()).position(|part| part == word) {
+            area[at + found..at + found + word.len()].fill(b'*');
+            at += found + word.len();
+        }
+    }
+}
+
 /// Asked for once: a fork has it at the same place.
 static AREA: OnceLock<Option<(usize, usize)>> = OnceLock::new();
 

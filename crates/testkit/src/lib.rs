@@ -11,6 +11,7 @@ pub mod card;
 pub mod census;
 pub mod client;
 pub mod fork;
+pub mod httpd;
 pub mod killers;
 pub mod puppet;
 pub mod quiet;

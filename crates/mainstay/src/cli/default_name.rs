@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::run_options::NAME_CHARS;
+use crate::http::target::Target;
 
 /// Words that name nobody.
 const EMPTY_WORDS: [&str; 14] = [
@@ -41,6 +42,13 @@ const EMPTY_DIRECTORIES: [&str; 12] = [
     ".venv",
     "venv",
 ];
+
+/// The name of a server that is reached by its URL: its host's.
+pub fn of_url(url: &str) -> String {
+    let host =
+        Target::parse(url).map_or_else(|_| "http".into(), |target| target.host().replace(':', "-"));
+    host.chars().take(NAME_CHARS).collect()
+}
 
 /// The name.
 pub fn of(command: &[OsString]) -> String {

@@ -166,6 +166,7 @@ fn examine(paths: &Paths) -> Health {
     findings.push(checks::strays(paths));
     findings.push(checks::ledger(paths));
     findings.push(checks::record(paths));
+    findings.push(checks::debts(paths));
     Health {
         healthy: findings
             .iter()

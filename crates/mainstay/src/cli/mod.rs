@@ -1,5 +1,7 @@
 //! The verbs, one file each: arguments in, exit code or report out.
 
+pub mod bridge;
+pub mod debts;
 pub mod default_name;
 pub mod demo;
 pub mod doctor;
@@ -69,6 +71,7 @@ pub enum Verb {
   mainstay run -- npx -y @playwright/mcp
   mainstay run --name files --grace-eof 5s -- uvx mcp-server-filesystem /srv
   mainstay run --watch src -- python server.py     restarted whenever you have changed it
+  mainstay run --url https://example.com/mcp --header-env Authorization=MY_TOKEN
   mainstay run --name files            command and limits from [server.files] of the config file
 
 Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 126 not executable,
@@ -90,11 +93,23 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
     Doctor(doctor::Options),
     /// Forget what was remembered of servers' openings and lists
     Forget(forget::Options),
+    /// Show which HTTP sessions must still be closed, and close them
+    #[command(after_help = "Examples:
+  mainstay debts                     what is owed, to whom, since when, and why it is not paid yet
+  mainstay debts pay                 one DELETE for each session whose owner is dead
+  mainstay debts pay --wait          again and again, until nothing is owed
+  mainstay debts pay --header 'Authorization: Bearer …'     where the secret was on a command line
+
+Exit code: 0 if nothing is left to be paid, 1 if something is.")]
+    Debts(debts::Options),
     /// Show on a server of its own what mainstay does
     Demo(demo::Options),
     /// The unit that ends trees when every other process of ours was killed
     #[command(hide = true)]
     Guardian,
+    /// The server of `run --url`: speaks HTTP on behalf of a keeper
+    #[command(hide = true)]
+    Bridge(bridge::Options),
 }
 
 impl Verb {
@@ -112,6 +127,8 @@ impl Verb {
             Self::Forget(options) => forget::forget(&options),
             Self::Demo(options) => demo::demo(&options),
             Self::Guardian => guardian::guardian(),
+            Self::Bridge(_) => crate::bridge::bridge(),
+            Self::Debts(options) => debts::debts(&options),
         }
     }
 

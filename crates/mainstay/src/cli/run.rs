@@ -9,7 +9,7 @@ use mainstay_core::ids::LinkId;
 use mainstay_os::record::Region;
 use mainstay_os::shim::{self, Detach, Ending};
 use mainstay_os::tier::Wish;
-use mainstay_os::{adopter, census, identity, role, signals};
+use mainstay_os::{adopter, census, identity, role, signals, title};
 
 use super::run_options::RunOptions;
 use crate::config::{Config, Settled, resolve};
@@ -34,6 +34,7 @@ pub fn run(options: RunOptions) -> Result<Exit, Report> {
         }
     };
     let settled = resolve(&options, &config)?;
+    hide_secrets(&options);
     drop(options);
     let verdict = adopter::judge(adopter::INIT);
     let plan = plan(settled, paths, &verdict).map_err(|error| failed(&error))?;
@@ -59,6 +60,26 @@ pub fn run(options: RunOptions) -> Result<Exit, Report> {
             "guard and keeper were killed again and again",
         )
         .hint("see who does it: mainstay events --since 5m")),
+    }
+}
+
+/// What a client wrote into our command line for an HTTP server is not for everybody who looks at the process list.
+fn hide_secrets(options: &RunOptions) {
+    let mut words: Vec<&str> = options
+        .header
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .collect();
+    if let Some(url) = &options.url {
+        words.extend(url.split_once('?').map(|(_, query)| query));
+        let authority = url
+            .split("://")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next());
+        words.extend(authority.and_then(|text| Some(text.rsplit_once('@')?.0)));
+    }
+    if !words.is_empty() {
+        title::hide(&words);
     }
 }
 

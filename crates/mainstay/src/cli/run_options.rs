@@ -8,11 +8,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use mainstay_core::http::headers::is_token;
 use mainstay_core::limits::{Limit, TABLE, Unit};
 use mainstay_core::policy::Retry;
 use mainstay_core::tier::Tier;
 
 use crate::config::{Settings, quantity};
+use crate::http::target::Target;
 
 /// The longest server name.
 pub const NAME_CHARS: usize = 64;
@@ -52,6 +54,19 @@ pub struct RunOptions {
     /// Neither remember how this server opens nor use what is remembered
     #[arg(long)]
     pub no_record: bool,
+
+    /// The URL of a streamable-HTTP server, instead of a command; its sessions are always closed
+    #[arg(long, value_name = "URL", value_parser = url, conflicts_with = "command")]
+    pub url: Option<String>,
+
+    /// A header for --url, like `X-Team: blue`; may be given several times. Never logged, and never on a command line of
+    /// ours; still, --header-env is the better place for a secret
+    #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
+    pub header: Vec<(String, String)>,
+
+    /// A header for --url whose value is in a variable: `Authorization=MY_TOKEN`; may be given several times
+    #[arg(long, value_name = "NAME=VARIABLE", value_parser = header_env)]
+    pub header_env: Vec<(String, String)>,
 
     /// Limits that were given.
     #[command(flatten)]
@@ -181,6 +196,25 @@ fn retry(word: &str) -> Result<Retry, String> {
         .map_err(|problem: mainstay_core::policy::UnknownRetry| problem.to_string())
 }
 
+fn url(text: &str) -> Result<String, String> {
+    Target::parse(text).map(|_| text.into())
+}
+
+/// A header as it is written: `Name: value`.
+pub fn header(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once(':');
+    let parts = parts.filter(|(name, _)| is_token(name.trim()));
+    let (name, value) = parts.ok_or("write it like `Name: value`")?;
+    Ok((name.trim().into(), value.trim().into()))
+}
+
+fn header_env(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=');
+    let parts = parts.filter(|(name, variable)| is_token(name.trim()) && !variable.is_empty());
+    let (name, variable) = parts.ok_or("write it like `Authorization=MY_TOKEN`")?;
+    Ok((name.trim().into(), variable.into()))
+}
+
 fn name(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("a name cannot be empty".into());
@@ -239,6 +273,16 @@ mod tests {
             ),
             ("--watch= -- x", "a value is required for '--watch <PATH>'"),
             (&format!("--name {} -- x", "n".repeat(65)), "64 characters"),
+            ("--url ftp://h/", "`ftp` is not spoken"),
+            ("--url http://h/ -- x", "cannot be used with"),
+            (
+                "--url http://h/ --header secret",
+                "write it like `Name: value`",
+            ),
+            (
+                "--url http://h/ --header-env A",
+                "write it like `Authorization=MY_TOKEN`",
+            ),
         ] {
             let told = parse(line).unwrap_err();
             assert!(told.contains(problem), "{told}");

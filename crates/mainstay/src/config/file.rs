@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use mainstay_core::http::headers::is_token;
 use mainstay_core::limits::{Limit, TABLE};
 use mainstay_core::policy::UnknownRetry;
 use mainstay_core::serve::limits as serve;
@@ -15,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Config, ServerConfig, Serving, Settings, quantity, serving};
 use crate::exit::Exit;
+use crate::http::target::Target;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
 
@@ -33,7 +35,15 @@ pub const COMMON: [&str; 7] = [
     "record",
 ];
 /// Keys that only a server has.
-pub const SERVER: [&str; 4] = ["command", "args", "env", "cwd"];
+pub const SERVER: [&str; 7] = [
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "headers",
+    "header_env",
+];
 
 /// Keys of `[serve]` beside its limits.
 pub const SERVE: [&str; 4] = ["listen", "token_file", "allow_host", "allow_origin"];
@@ -125,6 +135,9 @@ impl Reader<'_> {
                 "args" => server.args = self.strings(value, "args")?,
                 "env" => server.env = self.variables(value)?,
                 "cwd" => server.cwd = Some(self.directory(value)?),
+                "url" => server.url = Some(self.url(value)?),
+                "headers" => server.headers = self.headers(value, "headers")?,
+                "header_env" => server.header_env = self.headers(value, "header_env")?,
                 other => {
                     let mut known = known(&COMMON);
                     known.extend(SERVER.map(String::from));
@@ -141,6 +154,17 @@ impl Reader<'_> {
             return Err(self
                 .mistake(&at, format!("[{label}] has `args` but no `command`"))
                 .hint("add `command = \"…\"`, or leave `args` out"));
+        }
+        if server.command.is_some() && server.url.is_some() {
+            let at = table
+                .iter()
+                .find(|(name, _)| name.get_ref() == "url")
+                .map_or(0..0, |(name, _)| name.span());
+            return Err(self
+                .mistake(&at, format!("[{label}] has both `command` and `url`"))
+                .hint(
+                    "a server is either started or reached by its URL: leave one of the two out",
+                ));
         }
         Ok(server)
     }
@@ -274,6 +298,30 @@ impl Reader<'_> {
             variables.insert(variable.to_string(), self.string(value, variable)?);
         }
         Ok(variables)
+    }
+
+    fn url(&self, value: &Value<'_>) -> Result<String, Report> {
+        let url = self.string(value, "url")?;
+        match Target::parse(&url) {
+            Ok(_) => Ok(url),
+            Err(why) => Err(self.mistake(&value.span(), format!("`url` cannot be used: {why}"))),
+        }
+    }
+
+    /// Headers by name; no message of ours repeats a value.
+    fn headers(&self, value: &Value<'_>, key: &str) -> Result<BTreeMap<String, String>, Report> {
+        let mut headers = BTreeMap::new();
+        for (name, value) in self.table(value, key)? {
+            let header = name.get_ref();
+            if !is_token(header) {
+                return Err(self.mistake(
+                    &name.span(),
+                    format!("`{header}` cannot be the name of a header"),
+                ));
+            }
+            headers.insert(header.to_string(), self.string(value, header)?);
+        }
+        Ok(headers)
     }
 
     fn strings(&self, value: &Value<'_>, name: &str) -> Result<Vec<String>, Report> {

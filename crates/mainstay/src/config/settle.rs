@@ -8,10 +8,12 @@ use mainstay_core::limits::Limits;
 use mainstay_core::policy::Policy;
 use mainstay_core::tier::Tier;
 
-use super::Config;
 use super::file::nearest;
+use super::{Config, ServerConfig};
+use crate::bridge::spec::{self, Header, Spec};
 use crate::cli::default_name;
 use crate::cli::run_options::RunOptions;
+use crate::debts::Source;
 use crate::exit::Exit;
 use crate::report::Report;
 
@@ -44,6 +46,7 @@ pub struct Settled {
 pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report> {
     let name = match &options.name {
         Some(name) => name.clone(),
+        None if options.url.is_some() => default_name::of_url(options.url.as_deref().unwrap_or("")),
         None if options.command.is_empty() => {
             return Err(Report::new(Exit::Usage, "no server command given").hint(
                 "write it behind `--`: `mainstay run -- npx -y @playwright/mcp`, or name one of the config file with `--name`",
@@ -52,13 +55,15 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         None => default_name::of(&options.command),
     };
     let server = config.server(&name);
-    let argv = match &server.command {
-        _ if !options.command.is_empty() => options.command.clone(),
-        Some(command) => std::iter::once(command)
+    let bridge = bridge_of(options, &server, &name)?;
+    let argv = match (&bridge, &server.command) {
+        (Some(bridge), _) => bridge.argv(),
+        (None, _) if !options.command.is_empty() => options.command.clone(),
+        (None, Some(command)) => std::iter::once(command)
             .chain(&server.args)
             .map(OsString::from)
             .collect(),
-        None => return Err(no_command(&name, config)),
+        (None, None) => return Err(no_command(&name, config)),
     };
     let settings = options.settings().over(&server.settings);
     if let (Some(wish), Some(floor)) = (settings.tier, settings.require_tier)
@@ -70,10 +75,16 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         )
         .hint("leave one of the two out, or wish for the stronger one"));
     }
+    let mut env = server.env;
+    if let Some(mut bridge) = bridge {
+        bridge.retry = settings.policy().retry.word().into();
+        bridge.drain_ms = settings.limits().grace_eof_ms / 2;
+        env.insert(spec::VARIABLE.into(), bridge.to_variable());
+    }
     Ok(Settled {
         name,
         argv,
-        env: server.env,
+        env,
         cwd: server.cwd,
         limits: settings.limits(),
         tier: settings.tier,
@@ -82,6 +93,52 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         record: settings.record.unwrap_or(true),
         watch: settings.watch.unwrap_or_default(),
     })
+}
+
+/// The bridge to an HTTP server, if that is what is asked for.
+fn bridge_of(
+    options: &RunOptions,
+    server: &ServerConfig,
+    name: &str,
+) -> Result<Option<Spec>, Report> {
+    let (url, from) = match (&options.url, &server.url) {
+        (Some(url), _) => (url, Source::Flag),
+        (None, Some(url)) if options.command.is_empty() => (url, Source::Config(name.into())),
+        (None, _) if options.header.is_empty() && options.header_env.is_empty() => return Ok(None),
+        (None, _) => {
+            return Err(
+                Report::new(Exit::Usage, "--header and --header-env need a --url").hint(
+                    "a server that is started by a command is given nothing but its arguments",
+                ),
+            );
+        }
+    };
+    let mut headers = Vec::new();
+    for (name, variable) in &server.header_env {
+        headers.push(variable_header(name, variable)?);
+    }
+    let config = Source::Config(name.into());
+    for (name, value) in &server.headers {
+        headers.push(Header::new(name, config.clone(), Some(value)));
+    }
+    for (name, variable) in &options.header_env {
+        headers.push(variable_header(name, variable)?);
+    }
+    for (name, value) in &options.header {
+        headers.push(Header::new(name, Source::Flag, Some(value)));
+    }
+    Ok(Some(Spec::new(name, url, from, headers)))
+}
+
+fn variable_header(name: &str, variable: &str) -> Result<Header, Report> {
+    if std::env::var(variable).is_err() {
+        return Err(Report::new(
+            Exit::Usage,
+            format!("the variable {variable}, which is to give the header `{name}`, is not set"),
+        )
+        .hint("set it in the client's configuration of this server: most clients pass few variables on"));
+    }
+    Ok(Header::new(name, Source::Variable(variable.into()), None))
 }
 
 fn no_command(name: &str, config: &Config) -> Report {

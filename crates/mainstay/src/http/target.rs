@@ -139,6 +139,17 @@ impl Target {
         self.uri.to_string()
     }
 
+    /// The URL without user, password and query.
+    pub fn plain(&self) -> String {
+        let path = self.uri.path();
+        format!("{}://{}{path}", self.scheme(), self.authority())
+    }
+
+    /// Whether the URL has a part that may be a secret.
+    pub fn has_secret(&self) -> bool {
+        self.user.is_some() || self.uri.query().is_some()
+    }
+
     fn scheme(&self) -> &str {
         self.uri.scheme().map_or("http", Scheme::as_str)
     }
@@ -146,8 +157,7 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.uri.path();
-        write!(f, "{}://{}{path}", self.scheme(), self.authority())?;
+        f.write_str(&self.plain())?;
         if self.uri.query().is_some() {
             f.write_str("?…")?;
         }

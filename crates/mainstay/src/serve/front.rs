@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use mainstay_core::clock::Moment;
-use mainstay_core::event::{SessionOpened, SessionOver, What};
+use mainstay_core::event::{SessionBegan, SessionOver, What};
 use mainstay_core::ids::LinkId;
 use mainstay_core::serve::door::Door;
 use mainstay_core::serve::limits::{LEGACY_KNOWN_MS, ServeLimits};
@@ -236,7 +236,7 @@ impl Front {
         count(&self.metrics.opened);
         self.record(
             &session.server,
-            What::SessionOpened(SessionOpened { session: key }),
+            What::SessionBegan(SessionBegan { session: key }),
         );
         Ok((session, self.leaving(key)))
     }
@@ -267,7 +267,7 @@ impl Front {
         count(&self.metrics.opened);
         self.record(
             &far.server,
-            What::SessionOpened(SessionOpened { session: key }),
+            What::SessionBegan(SessionBegan { session: key }),
         );
         self.far.borrow_mut().insert(key, far);
         self.leaving(key)

@@ -126,7 +126,7 @@ fn told(what: &What) -> Told {
             (Tone::Good, text, Vec::new())
         }
         What::ServeStopped(stopped) => told_stopped(stopped),
-        What::SessionOpened(opened) => {
+        What::SessionBegan(opened) => {
             let text = format!("session {}", opened.session);
             (Tone::Plain, text, Vec::new())
         }
@@ -141,6 +141,10 @@ fn told(what: &What) -> Told {
             );
             (Tone::Plain, text, Vec::new())
         }
+        What::SessionOpened(_)
+        | What::SessionClosed(_)
+        | What::DebtPaid(_)
+        | What::DebtGivenUp(_) => told_of_sessions(what),
     }
 }
 
@@ -243,8 +247,49 @@ fn told_of_life(what: &What) -> Told {
         | What::OpeningSilent(_)
         | What::ServeStarted(_)
         | What::ServeStopped(_)
+        | What::SessionBegan(_)
+        | What::SessionOver(_)
         | What::SessionOpened(_)
-        | What::SessionOver(_) => (Tone::Plain, String::new()),
+        | What::SessionClosed(_)
+        | What::DebtPaid(_)
+        | What::DebtGivenUp(_) => (Tone::Plain, String::new()),
+    };
+    (tone, text, Vec::new())
+}
+
+/// What happens to HTTP sessions.
+fn told_of_sessions(what: &What) -> Told {
+    let (tone, text) = if let What::SessionOpened(opened) = what {
+        let url = one_line(&opened.url, DETAIL_CHARS);
+        (Tone::Plain, format!("at {url}, and written down as a debt"))
+    } else if let What::SessionClosed(closed) = what {
+        let url = one_line(&closed.url, DETAIL_CHARS);
+        let by = match closed.status {
+            Some(status) => format!("by our DELETE (HTTP {status})"),
+            None => "by the server itself".into(),
+        };
+        (Tone::Good, format!("at {url}, {by}"))
+    } else if let What::DebtPaid(paid) = what {
+        let url = one_line(&paid.url, DETAIL_CHARS);
+        let tries = count(paid.attempts, "attempt");
+        let (since, status) = (&paid.since, paid.status);
+        (
+            Tone::Good,
+            format!(
+                "the session at {url}, open since {since}, was closed (HTTP {status}, {tries})"
+            ),
+        )
+    } else if let What::DebtGivenUp(given_up) = what {
+        let url = one_line(&given_up.url, DETAIL_CHARS);
+        let tries = count(given_up.attempts, "attempt");
+        let why = one_line(&given_up.why, DETAIL_CHARS);
+        let since = &given_up.since;
+        (
+            Tone::Bad,
+            format!("the session at {url}, open since {since}, was never closed ({tries}): {why}"),
+        )
+    } else {
+        (Tone::Plain, String::new())
     };
     (tone, text, Vec::new())
 }

@@ -389,8 +389,12 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
             | What::CallDeadline(_)
             | What::ServeStarted(_)
             | What::ServeStopped(_)
+            | What::SessionBegan(_)
+            | What::SessionOver(_)
             | What::SessionOpened(_)
-            | What::SessionOver(_) => {}
+            | What::SessionClosed(_)
+            | What::DebtPaid(_)
+            | What::DebtGivenUp(_) => {}
         }
     }
     let again = rest

@@ -12,6 +12,7 @@ use mainstay_os::{clock, identity, sweep};
 
 use super::{Containment, Finding, Status};
 use crate::config::Config;
+use crate::debts;
 use crate::ledger::files;
 use crate::ledger::read::{Filter, Skipped, all};
 use crate::ledger::time::DAY_MS;
@@ -365,6 +366,41 @@ pub fn ledger(paths: &Paths) -> Finding {
         format!("{what}, {torn} torn and {unknown} unknown lines"),
     )
     .hint("torn lines come from a full disk or a power cut, unknown ones from a newer version")
+}
+
+/// HTTP sessions that nobody has closed yet.
+pub fn debts(paths: &Paths) -> Finding {
+    let all = debts::list(paths);
+    let damaged = all.iter().filter(|debt| debt.note.is_err()).count();
+    let due = all
+        .iter()
+        .filter(|debt| !debt.held && debt.note.is_ok())
+        .count();
+    let in_use = all.len() - damaged - due;
+    if damaged > 0 {
+        return finding(
+            "debts",
+            Status::Problem,
+            format!("{damaged} notes of HTTP sessions cannot be read"),
+        )
+        .hint(format!(
+            "look at them in {}, and remove what is no note",
+            paths.debts().display()
+        ));
+    }
+    if due > 0 {
+        return finding(
+            "debts",
+            Status::Note,
+            format!("{due} HTTP sessions of dead processes are not closed yet"),
+        )
+        .hint("`mainstay debts` says why, `mainstay debts pay` tries again");
+    }
+    let told = match in_use {
+        0 => "no HTTP session is open".to_string(),
+        number => format!("{number} HTTP sessions are in use"),
+    };
+    finding("debts", Status::Ok, told)
 }
 
 /// The records: how many, how large.

@@ -1,0 +1,385 @@
+//! The headers of MCP over HTTP: their names, and what stands in them.
+//!
+//! In the modern era a client repeats parts of the body as headers, so that a router need not read JSON: the method, the
+//! name of what it is about, and those arguments of a tool that its schema marks with `x-mcp-header`. A tool whose
+//! marks break the rules must not be offered to a model, because nobody could call it.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::base64;
+
+/// The session that a message belongs to.
+pub const SESSION: &str = "mcp-session-id";
+/// The version of the protocol.
+pub const VERSION: &str = "mcp-protocol-version";
+/// The method, in the modern era.
+pub const METHOD: &str = "mcp-method";
+/// What it is about, in the modern era.
+pub const NAME: &str = "mcp-name";
+/// The last event that was seen, to resume after it.
+pub const LAST_EVENT: &str = "last-event-id";
+/// The prefix of mirrored arguments.
+const PARAM: &str = "mcp-param-";
+/// How a property is marked.
+const MARK: &str = "x-mcp-header";
+/// The largest integer that every reader of JSON knows exactly.
+const SAFE_INTEGER: i64 = (1 << 53) - 1;
+/// The deepest schema that is followed.
+const DEPTH_MOST: usize = 64;
+
+/// Where the arguments of one tool are mirrored: header names and the way to the argument.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mirrors(Vec<(String, Vec<String>)>);
+
+/// What is known of the tools' marks.
+#[derive(Clone, Debug, Default)]
+pub struct Marks(BTreeMap<String, Mirrors>);
+
+impl Marks {
+    /// A page of the tool list has come: learns it, and gives the line without the tools that nobody may offer, with
+    /// their names, if there are any.
+    pub fn learn(&mut self, line: &[u8]) -> Option<(Vec<u8>, Vec<String>)> {
+        let page: Page<'_> = serde_json::from_slice(line).ok()?;
+        let mut cut = Vec::new();
+        let mut refused = Vec::new();
+        for (at, raw) in page.result.tools.iter().enumerate() {
+            let Ok(tool) = serde_json::from_str::<Tool>(raw.get()) else {
+                continue;
+            };
+            match mirrors(&tool.schema) {
+                Ok(mirrors) if mirrors.0.is_empty() => {
+                    self.0.remove(&tool.name);
+                }
+                Ok(mirrors) => {
+                    self.0.insert(tool.name, mirrors);
+                }
+                Err(()) => {
+                    self.0.remove(&tool.name);
+                    refused.push(tool.name);
+                    cut.push(at);
+                }
+            }
+        }
+        if cut.is_empty() {
+            return None;
+        }
+        let (first, last) = (page.result.tools.first()?, page.result.tools.last()?);
+        let begin = offset(line, first.get());
+        let end = offset(line, last.get()) + last.get().len();
+        let kept: Vec<&str> = page
+            .result
+            .tools
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !cut.contains(at))
+            .map(|(_, raw)| raw.get())
+            .collect();
+        let mut shown = line[..begin].to_vec();
+        shown.extend_from_slice(kept.join(",").as_bytes());
+        shown.extend_from_slice(&line[end..]);
+        Some((shown, refused))
+    }
+
+    /// The headers of a modern message.
+    pub fn of(&self, method: &str, line: &[u8]) -> Vec<(String, String)> {
+        let mut headers: Vec<(String, String)> = Vec::new();
+        headers.push((METHOD.into(), encode(method)));
+        let Ok(message) = serde_json::from_slice::<Message<'_>>(line) else {
+            return headers;
+        };
+        let params = message.params.unwrap_or_default();
+        let name = match method {
+            "tools/call" | "prompts/get" => params.name.as_deref(),
+            "resources/read" => params.uri.as_deref(),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => params.task.as_deref(),
+            _ => None,
+        };
+        headers.extend(name.map(|name| (NAME.to_owned(), encode(name))));
+        if method == "tools/call"
+            && let Some(mirrors) = params.name.as_deref().and_then(|name| self.0.get(name))
+            && let Some(arguments) = params.arguments
+            && let Ok(arguments) = serde_json::from_str::<Value>(arguments.get())
+        {
+            for (header, path) in &mirrors.0 {
+                let value = path
+                    .iter()
+                    .try_fold(&arguments, |value, key| value.get(key));
+                let text = value.and_then(plain);
+                headers.extend(text.map(|text| (format!("{PARAM}{header}"), encode(&text))));
+            }
+        }
+        headers
+    }
+}
+
+fn offset(line: &[u8], part: &str) -> usize {
+    part.as_ptr() as usize - line.as_ptr() as usize
+}
+
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) if whole.abs() <= SAFE_INTEGER => Some(whole.to_string()),
+            Some(_) | None => None,
+        },
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// A value as it may stand in a header.
+pub fn encode(value: &str) -> String {
+    let safe = value
+        .bytes()
+        .all(|byte| byte == b'\t' || (0x20..0x7f).contains(&byte));
+    let wrapped = value.starts_with("=?base64?") && value.ends_with("?=");
+    if safe && value.trim_matches([' ', '\t']) == value && !wrapped {
+        return value.into();
+    }
+    format!("=?base64?{}?=", base64::encode(value.as_bytes()))
+}
+
+/// Whether this may be the name of a header.
+pub fn is_token(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// The marks of a tool's schema; an error if they break the rules.
+fn mirrors(schema: &Value) -> Result<Mirrors, ()> {
+    let mut found = Mirrors::default();
+    let mut names = BTreeSet::new();
+    walk(schema, true, &mut Vec::new(), &mut found, &mut names, 0)?;
+    Ok(found)
+}
+
+/// `reachable`: the way here went through `properties` only.
+fn walk(
+    schema: &Value,
+    reachable: bool,
+    path: &mut Vec<String>,
+    found: &mut Mirrors,
+    names: &mut BTreeSet<String>,
+    depth: usize,
+) -> Result<(), ()> {
+    if depth > DEPTH_MOST {
+        return Err(());
+    }
+    let members = match schema {
+        Value::Object(members) => members,
+        Value::Array(list) => {
+            return list
+                .iter()
+                .try_for_each(|one| walk(one, false, path, found, names, depth + 1));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
+    };
+    if let Some(mark) = members.get(MARK) {
+        let name = mark.as_str().filter(|name| is_token(name)).ok_or(())?;
+        let primitive = matches!(
+            members.get("type").and_then(Value::as_str),
+            Some("string" | "integer" | "boolean")
+        );
+        let fresh = names.insert(name.to_ascii_lowercase());
+        if !reachable || path.is_empty() || !primitive || !fresh {
+            return Err(());
+        }
+        found.0.push((name.to_ascii_lowercase(), path.clone()));
+    }
+    for (key, value) in members {
+        if key == "properties" {
+            let Value::Object(properties) = value else {
+                continue;
+            };
+            for (name, property) in properties {
+                path.push(name.clone());
+                walk(property, reachable, path, found, names, depth + 1)?;
+                path.pop();
+            }
+        } else if !matches!(key.as_str(), "default" | "const" | "enum" | "examples") {
+            walk(value, false, path, found, names, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(serde::Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    result: Tools<'a>,
+}
+
+#[derive(serde::Deserialize)]
+struct Tools<'a> {
+    #[serde(borrow)]
+    tools: Vec<&'a RawValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct Tool {
+    name: String,
+    #[serde(rename = "inputSchema", default)]
+    schema: Value,
+}
+
+#[derive(serde::Deserialize)]
+struct Message<'a> {
+    #[serde(borrow, default)]
+    params: Option<Params<'a>>,
+}
+
+#[derive(serde::Deserialize, Default)]
+struct Params<'a> {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    uri: Option<String>,
+    #[serde(rename = "taskId", default)]
+    task: Option<String>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(tools: &str) -> Vec<u8> {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tools}],"ttlMs":0}}}}"#)
+            .into_bytes()
+    }
+
+    fn tool(name: &str, schema: &str) -> String {
+        format!(r#"{{"name":"{name}","inputSchema":{{"type":"object",{schema}}}}}"#)
+    }
+
+    #[test]
+    fn arguments_are_mirrored_as_the_schema_says() {
+        let mut marks = Marks::default();
+        let schema = r#""properties":{"region":{"type":"string","x-mcp-header":"Region"},"o":{"type":"object","properties":{"limit":{"type":"integer","x-mcp-header":"Limit"}}},"ok":{"type":"boolean","x-mcp-header":"Ok"},"q":{"type":"string"}}"#;
+        assert_eq!(marks.learn(&page(&tool("sql", schema))), None);
+        let call = r#"{"id":2,"method":"tools/call","params":{"name":"sql","arguments":{"region":"käse","o":{"limit":42},"ok":true,"q":"x"}}}"#;
+        let headers = marks.of("tools/call", call.as_bytes());
+        let mut told: Vec<(&str, &str)> = headers
+            .iter()
+            .map(|(k, v)| (k.as_str(), v.as_str()))
+            .collect();
+        told.sort_unstable();
+        let expected = [
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "sql"),
+            ("mcp-param-limit", "42"),
+            ("mcp-param-ok", "true"),
+            ("mcp-param-region", "=?base64?a8Okc2U=?="),
+        ];
+        assert_eq!(told, expected);
+        let absent = br#"{"id":2,"method":"tools/call","params":{"name":"sql","arguments":{"region":null}}}"#;
+        assert_eq!(marks.of("tools/call", absent).len(), 2);
+    }
+
+    #[test]
+    fn a_tool_that_nobody_could_call_is_not_shown() {
+        let good = tool(
+            "good",
+            r#""properties":{"a":{"type":"string","x-mcp-header":"A"}}"#,
+        );
+        for (what, bad) in [
+            (
+                "twice",
+                r#""properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}"#,
+            ),
+            (
+                "space",
+                r#""properties":{"a":{"type":"string","x-mcp-header":"A B"}}"#,
+            ),
+            (
+                "empty",
+                r#""properties":{"a":{"type":"string","x-mcp-header":""}}"#,
+            ),
+            (
+                "no text",
+                r#""properties":{"a":{"type":"string","x-mcp-header":7}}"#,
+            ),
+            (
+                "number",
+                r#""properties":{"a":{"type":"number","x-mcp-header":"A"}}"#,
+            ),
+            (
+                "object",
+                r#""properties":{"a":{"type":"object","x-mcp-header":"A"}}"#,
+            ),
+            (
+                "in a list",
+                r#""properties":{"a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}"#,
+            ),
+            (
+                "in a choice",
+                r#""properties":{"a":{"anyOf":[{"type":"string","x-mcp-header":"A"}]}}"#,
+            ),
+            ("at the root", r#""x-mcp-header":"A""#),
+        ] {
+            let bad = tool("bad", bad);
+            for (list, left) in [
+                (format!("{good},{bad}"), good.clone()),
+                (format!("{bad} , {good}"), good.clone()),
+                (bad.clone(), String::new()),
+            ] {
+                let (shown, refused) = Marks::default().learn(&page(&list)).expect(what);
+                assert_eq!(
+                    String::from_utf8(shown),
+                    String::from_utf8(page(&left)),
+                    "{what}"
+                );
+                assert_eq!(refused, ["bad"]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_message_is_about() {
+        let marks = Marks::default();
+        for (method, params, name) in [
+            ("prompts/get", r#"{"name":"p"}"#, Some("p")),
+            (
+                "resources/read",
+                r#"{"uri":"file:///a b"}"#,
+                Some("file:///a b"),
+            ),
+            ("tasks/get", r#"{"taskId":"t"}"#, Some("t")),
+            ("tools/list", r#"{"name":"x"}"#, None),
+            ("tools/call", "7", None),
+        ] {
+            let line = format!(r#"{{"id":1,"method":"{method}","params":{params}}}"#);
+            let headers = marks.of(method, line.as_bytes());
+            let told = headers
+                .iter()
+                .find(|(key, _)| key == NAME)
+                .map(|(_, value)| value.as_str());
+            assert_eq!(told, name, "{method}");
+        }
+    }
+
+    #[test]
+    fn values_that_cannot_stand_in_a_header_are_wrapped() {
+        for (value, encoded) in [
+            ("", ""),
+            ("a b\tc", "a b\tc"),
+            (" a", "=?base64?IGE=?="),
+            ("a\nb", "=?base64?YQpi?="),
+            ("=?base64?x?=", "=?base64?PT9iYXNlNjQ/eD89?="),
+            ("=?base64?x", "=?base64?x"),
+        ] {
+            assert_eq!(encode(value), encoded);
+        }
+    }
+}

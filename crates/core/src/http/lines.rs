@@ -1,0 +1,173 @@
+//! The few things that the bridge reads in messages beyond what [`crate::message`] reads for everybody.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde_json::value::RawValue;
+
+use crate::message::envelope::PROTOCOL_VERSION_KEY;
+use crate::message::frame::{Id, Kind, Scanner};
+
+/// A message, as far as it matters for its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// What it is.
+    pub kind: Kind,
+    /// Its id token, if it has one that is not `null`.
+    pub id: Option<Vec<u8>>,
+    /// Its method.
+    pub method: String,
+}
+
+/// Looks at a whole line.
+pub fn look(line: &[u8]) -> Seen {
+    let mut scanner = Scanner::new();
+    scanner.feed(line);
+    let Some(frame) = scanner.finish() else {
+        return Seen {
+            kind: Kind::Blank,
+            id: None,
+            method: String::new(),
+        };
+    };
+    Seen {
+        kind: frame.kind,
+        id: match frame.id {
+            Id::Token(token) => Some(token.to_vec()),
+            Id::Absent | Id::Null | Id::TooLong => None,
+        },
+        method: frame.method.map(Cow::into_owned).unwrap_or_default(),
+    }
+}
+
+/// The members of a batch; none if it is no well-formed array.
+pub fn members(line: &[u8]) -> Vec<Vec<u8>> {
+    let members: Vec<&RawValue> = serde_json::from_slice(line).unwrap_or_default();
+    members
+        .iter()
+        .map(|member| flat(member.get().as_bytes()))
+        .collect()
+}
+
+/// A message as one line: newlines, which JSON allows between its tokens only, become spaces.
+pub fn flat(message: &[u8]) -> Vec<u8> {
+    let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
+    let mut line = message.trim_ascii().to_vec();
+    for byte in &mut line {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    line
+}
+
+/// The protocol version that a modern message names in its `_meta`.
+pub fn version_of(line: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        params: Params<'a>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Params<'a> {
+        #[serde(rename = "_meta", borrow)]
+        meta: Members<'a>,
+    }
+    let message: Message<'_> = serde_json::from_slice(line).ok()?;
+    serde_json::from_str(message.params.meta.0.get(PROTOCOL_VERSION_KEY)?.get()).ok()
+}
+
+/// The protocol version that a client offers in `initialize`.
+pub fn offered(line: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Message {
+        params: Params,
+    }
+    #[derive(serde::Deserialize)]
+    struct Params {
+        #[serde(rename = "protocolVersion")]
+        version: String,
+    }
+    let message: Message = serde_json::from_slice(line).ok()?;
+    Some(message.params.version)
+}
+
+/// The code of an error, and the error itself, raw; none if this is no JSON-RPC error.
+pub fn error_of(body: &[u8]) -> Option<(i64, &[u8])> {
+    #[derive(serde::Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        error: &'a RawValue,
+    }
+    #[derive(serde::Deserialize)]
+    struct Error {
+        code: i64,
+    }
+    let message: Message<'_> = serde_json::from_slice(body).ok()?;
+    let error: Error = serde_json::from_str(message.error.get()).ok()?;
+    Some((error.code, message.error.get().as_bytes()))
+}
+
+/// An error answer with this id, around a raw error.
+pub fn error_line(id_token: &[u8], raw_error: &[u8]) -> Vec<u8> {
+    [
+        br#"{"jsonrpc":"2.0","id":"#,
+        id_token,
+        br#","error":"#,
+        &flat(raw_error),
+        b"}\n",
+    ]
+    .concat()
+}
+
+/// Members of an object, by name.
+#[derive(serde::Deserialize)]
+struct Members<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_seen_as_they_are() {
+        let seen = look(br#"{"id":"a","method":"tools/call"}"#);
+        assert_eq!(
+            (seen.kind, seen.id.as_deref(), seen.method.as_str()),
+            (Kind::Request, Some(&b"\"a\""[..]), "tools/call")
+        );
+        assert_eq!(look(b" ").kind, Kind::Blank);
+        assert_eq!(look(b"<html>").kind, Kind::Junk);
+        let null = look(br#"{"id":null,"error":{"code":1}}"#);
+        assert_eq!((null.kind, null.id), (Kind::Error, None));
+    }
+
+    #[test]
+    fn a_message_becomes_one_line() {
+        assert_eq!(flat(b"\xef\xbb\xbf{\r\n \"a\": 1\n}\n"), b"{   \"a\": 1 }");
+        assert_eq!(members(b"[{\"a\":\n1}, 2]"), [&b"{\"a\": 1}"[..], b"2"]);
+        assert!(members(b"[1,").is_empty());
+    }
+
+    #[test]
+    fn versions_and_errors_are_found() {
+        let modern = br#"{"id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol\/protocolVersion":"2026-07-28","a":{}}}}"#;
+        assert_eq!(version_of(modern).as_deref(), Some("2026-07-28"));
+        assert_eq!(
+            version_of(br#"{"id":1,"method":"x","params":{"_meta":7}}"#),
+            None
+        );
+        let initialize =
+            br#"{"id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#;
+        assert_eq!(offered(initialize).as_deref(), Some("2025-06-18"));
+        let (code, raw) =
+            error_of(br#"{"id":null,"error":{"code":-32000,"message":"no"}}"#).unwrap();
+        assert_eq!(code, -32000);
+        assert_eq!(
+            error_line(b"7", raw),
+            b"{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32000,\"message\":\"no\"}}\n"
+        );
+        assert_eq!(error_of(b"<html>"), None);
+    }
+}

@@ -1,0 +1,373 @@
+//! `mainstay bridge`: the server of `run --url`, a process that speaks stdio to its keeper and HTTP to the server.
+//!
+//! One thread, one loop: see what is ready, tell the machine, do what it asks. What to do is decided in
+//! [`mainstay_core::http::bridge`]; here is what waits. Being an ordinary member of a contained tree, it is started,
+//! watched, respawned, stopped and told of as any server.
+//!
+//! Invariants: it opens no descriptor that its keeper knows of, starts no process, and exits with 0 once its debts are
+//! paid or their time is up.
+
+mod exchange;
+mod journal;
+mod lines;
+pub mod spec;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::header::HeaderMap;
+use mainstay_core::http::bridge::{About, Bridge, ExchangeId, Input, Output, Sending, Verb};
+use mainstay_core::ids::{LinkId, TAG_VARIABLE, Tag};
+use mainstay_core::policy::Retry;
+use mainstay_os::clock;
+use mainstay_os::role;
+use mainstay_os::signals::{ENDING, Signals};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
+use tokio::task::{AbortHandle, JoinSet, LocalSet};
+use tokio::time::Sleep;
+
+use crate::debts::Keyring;
+use crate::debts::pay::{self, Zeal};
+use crate::exit::Exit;
+use crate::http::client::{Client, Outgoing};
+use crate::http::target::Target;
+use crate::keeper::watch::registered;
+use crate::paths::Paths;
+use crate::report::{Report, plain, talk};
+use journal::Journal;
+use lines::Lines;
+use spec::Spec;
+
+/// Bytes for the client that may wait before nothing more is taken from anybody.
+const OUT_BYTES: usize = 1024 * 1024;
+/// Things that may have come and are not looked at yet.
+const INBOX: usize = 64;
+/// How long the last lines may take to leave.
+const FLUSH_MS: u64 = 200;
+
+/// Runs the bridge that the environment describes.
+pub fn bridge() -> Result<Exit, Report> {
+    let Some(spec) = Spec::from_env() else {
+        return Err(Report::new(
+            Exit::Usage,
+            "`mainstay bridge` is a part of `mainstay run --url`",
+        )
+        .hint("write `mainstay run --url URL`"));
+    };
+    mainstay_os::signals::ignore_pipe();
+    let failed = |error: io::Error| {
+        Report::new(Exit::Failed, "the bridge cannot be set up").because(plain(&error))
+    };
+    let signals = Signals::open(&ENDING).map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(failed)?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        let mut shell = Shell::new(&spec, signals)
+            .map_err(|why| Report::new(Exit::Usage, "the bridge cannot be set up").because(why))?;
+        shell.pay_own();
+        poll_fn(|cx| shell.poll(cx)).await;
+        shell.flush().await;
+        Ok(Exit::Ok)
+    })
+}
+
+type Inbox = Rc<RefCell<exchange::Box>>;
+
+struct Shell {
+    machine: Bridge,
+    target: Target,
+    headers: HeaderMap,
+    client: Rc<Client>,
+    stdin: Option<Lines>,
+    stdout: Option<pipe::Sender>,
+    out: VecDeque<u8>,
+    signals: AsyncFd<Signals>,
+    inbox: Inbox,
+    tasks: JoinSet<()>,
+    running: BTreeMap<ExchangeId, AbortHandle>,
+    journal: Journal,
+    keyring: Option<Keyring>,
+    timer: Pin<Box<Sleep>>,
+    done: bool,
+}
+
+impl Shell {
+    fn new(spec: &Spec, signals: Signals) -> Result<Self, String> {
+        let target = Target::parse(&spec.url)?;
+        let headers = spec.headers()?;
+        let told = |error: io::Error| plain(&error);
+        let link = std::env::var(TAG_VARIABLE)
+            .ok()
+            .and_then(|text| text.parse::<Tag>().ok())
+            .map_or(LinkId(0), |tag| tag.link);
+        let secret = target.has_secret().then(|| spec.from.clone());
+        let paths = Paths::find().unwrap_or_else(|_| Paths::nowhere());
+        let journal = Journal::new(paths, link, spec, &target, secret);
+        let keyring = Keyring {
+            given: spec.values(),
+            url: Some(target.clone()),
+            ..Keyring::default()
+        };
+        Ok(Self {
+            machine: Bridge::new(About {
+                name: spec.name.clone(),
+                place: target.to_string(),
+                retry: spec.retry.parse().unwrap_or(Retry::Safe),
+                drain_ms: spec.drain_ms,
+            }),
+            target,
+            headers,
+            client: Rc::new(Client::new()),
+            stdin: Some(Lines::new(own(0).map_err(told)?).map_err(told)?),
+            stdout: Some(pipe::Sender::from_owned_fd(own(1).map_err(told)?).map_err(told)?),
+            out: VecDeque::new(),
+            signals: registered(signals, Interest::READABLE).map_err(told)?,
+            inbox: Rc::default(),
+            tasks: JoinSet::new(),
+            running: BTreeMap::new(),
+            journal,
+            keyring: Some(keyring),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            done: false,
+        })
+    }
+
+    /// Pays what an earlier bridge to this URL owes: here are the secrets for it.
+    fn pay_own(&mut self) {
+        let Some(keyring) = self.keyring.take() else {
+            return;
+        };
+        let paths = self.journal.paths().clone();
+        self.tasks.spawn_local(async move {
+            pay::pay(&paths, &keyring, Zeal::Sweep).await;
+        });
+    }
+
+    /// One turn: everything that is ready is handled, then all wakers are set.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let mut again = self.poll_signals(cx);
+            again |= self.poll_stdin(cx);
+            again |= self.poll_inbox(cx);
+            while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
+            again |= self.poll_timer(cx);
+            again |= self.poll_stdout(cx);
+            if self.done {
+                return Poll::Ready(());
+            }
+            if !again {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn give(&mut self, input: Input) {
+        self.machine.handle(clock::now(), input);
+        while let Some(output) = self.machine.output() {
+            self.perform(output);
+        }
+    }
+
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::Send(sending) => self.send(sending),
+            Output::Close(exchange) => {
+                if let Some(task) = self.running.remove(&exchange) {
+                    task.abort();
+                }
+                self.inbox.borrow_mut().forget(exchange);
+            }
+            Output::Note { session, version } => {
+                let noted = self.journal.note(&session, version);
+                self.machine.handle(clock::now(), Input::Noted(noted));
+            }
+            Output::Paid { session, by } => self.journal.paid(&session, by),
+            Output::Owed { session, why } => {
+                self.journal.owed(&session);
+                self.tell(&format!(
+                    "the session could not be closed now ({why}); it stays written down, and the next start closes it: mainstay debts"
+                ));
+            }
+            Output::Say(line) => {
+                if self.stdout.is_some() {
+                    self.out.extend(line);
+                }
+            }
+            Output::Tell(text) => self.tell(&text),
+            Output::Done => self.done = true,
+        }
+    }
+
+    fn tell(&self, text: &str) {
+        talk(&format!("mainstay: {text}\n"));
+    }
+
+    fn send(&mut self, sending: Sending) {
+        let exchange = sending.exchange;
+        match self.outgoing(sending) {
+            Ok(outgoing) => {
+                let task = exchange::run(
+                    Rc::clone(&self.client),
+                    outgoing,
+                    exchange,
+                    Rc::clone(&self.inbox),
+                );
+                let task = self.tasks.spawn_local(task);
+                self.running.insert(exchange, task);
+            }
+            Err(why) => self.inbox.borrow_mut().refuse(exchange, why),
+        }
+    }
+
+    fn outgoing(&self, sending: Sending) -> Result<Outgoing, String> {
+        let target = match &sending.to {
+            None => self.target.clone(),
+            Some(to) => {
+                let target = self.target.join(to)?;
+                if !target.same_origin(&self.target) {
+                    return Err("the server names an endpoint on another host, where our headers must not go".into());
+                }
+                target
+            }
+        };
+        let mut headers = self.headers.clone();
+        for (name, value) in &sending.headers {
+            crate::debts::secret::insert(&mut headers, name, value)?;
+        }
+        Ok(Outgoing {
+            method: match sending.verb {
+                Verb::Post => hyper::Method::POST,
+                Verb::Get => hyper::Method::GET,
+                Verb::Delete => hyper::Method::DELETE,
+            },
+            target,
+            headers,
+            body: sending.body.into(),
+        })
+    }
+
+    fn poll_signals(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while let Poll::Ready(Ok(mut ready)) = self.signals.poll_read_ready(cx) {
+            match ready.get_inner().read() {
+                Ok(Some(_)) => any = true,
+                Ok(None) | Err(_) => ready.clear_ready(),
+            }
+        }
+        if any {
+            self.give(Input::Term);
+        }
+        any
+    }
+
+    fn full(&self) -> bool {
+        self.out.len() > OUT_BYTES
+    }
+
+    fn poll_stdin(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while !self.full() && !self.machine.is_full() {
+            let Some(stdin) = &mut self.stdin else {
+                break;
+            };
+            match stdin.poll_next(cx) {
+                Poll::Ready(Some(input)) => self.give(input),
+                Poll::Ready(None) => {
+                    self.stdin = None;
+                    self.give(Input::Eof);
+                }
+                Poll::Pending => break,
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn poll_inbox(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while !self.full() {
+            let Some(input) = self.inbox.borrow_mut().take(cx) else {
+                break;
+            };
+            if let Input::End(exchange, _) = &input {
+                self.running.remove(exchange);
+            }
+            self.give(input);
+            any = true;
+        }
+        any
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(at) = self.machine.wake_at() else {
+            return false;
+        };
+        let now = clock::now();
+        if now >= at {
+            self.give(Input::Tick);
+            return true;
+        }
+        let wait = Duration::from_nanos(at - now);
+        self.timer
+            .as_mut()
+            .reset(tokio::time::Instant::now() + wait);
+        self.timer.as_mut().poll(cx).is_ready()
+    }
+
+    fn poll_stdout(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut any = false;
+        while !self.out.is_empty() {
+            let Some(stdout) = &mut self.stdout else {
+                self.out.clear();
+                break;
+            };
+            let (first, _) = self.out.as_slices();
+            match tokio::io::AsyncWrite::poll_write(Pin::new(stdout), cx, first) {
+                Poll::Ready(Ok(written)) => {
+                    self.out.drain(..written);
+                    any = true;
+                }
+                Poll::Ready(Err(_)) => {
+                    // Nobody reads any more.
+                    self.stdout = None;
+                    self.give(Input::Term);
+                    any = true;
+                }
+                Poll::Pending => break,
+            }
+        }
+        any
+    }
+
+    /// The last lines.
+    async fn flush(&mut self) {
+        let within = Duration::from_millis(FLUSH_MS);
+        let flushed = poll_fn(|cx| {
+            self.poll_stdout(cx);
+            if self.out.is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        });
+        // A client that does not read them has gone.
+        tokio::time::timeout(within, flushed).await.ok();
+        self.tasks.abort_all();
+    }
+}
+
+fn own(fd: i32) -> io::Result<std::os::fd::OwnedFd> {
+    role::standard(fd).try_clone_to_owned()
+}

@@ -1,0 +1,169 @@
+//! One HTTP exchange: a request, and what comes back, piece by piece.
+//!
+//! What has come waits in a small box; a task that finds it full waits, and so does its server.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
+use mainstay_core::http::bridge::{Content, End, ExchangeId, Head, Input};
+use mainstay_core::http::headers;
+use mainstay_core::http::sse::Decoder;
+use mainstay_core::limits::HELD_LINE_BYTES;
+
+use super::{INBOX, Inbox};
+use crate::http::client::{Answer, Client, Failure, Outgoing};
+
+/// The longest body of a refusal that is looked at.
+const REFUSAL_BYTES: usize = 64 * 1024;
+/// The longest session id: a header's share of the room for a head.
+const SESSION_CHARS: usize = 1_024;
+
+/// What has come and was not looked at yet.
+#[derive(Default)]
+pub struct Box {
+    inputs: VecDeque<(ExchangeId, Input)>,
+    reader: Option<Waker>,
+    writers: Vec<Waker>,
+}
+
+impl Box {
+    /// The next thing, if there is one.
+    pub fn take(&mut self, cx: &mut Context<'_>) -> Option<Input> {
+        let taken = self.inputs.pop_front();
+        if taken.is_some() {
+            for writer in self.writers.drain(..) {
+                writer.wake();
+            }
+        } else {
+            self.reader = Some(cx.waker().clone());
+        }
+        taken.map(|(_, input)| input)
+    }
+
+    /// An exchange that is broken off has nothing to say any more.
+    pub fn forget(&mut self, exchange: ExchangeId) {
+        self.inputs.retain(|(of, _)| *of != exchange);
+    }
+
+    /// An exchange that cannot even be begun.
+    pub fn refuse(&mut self, exchange: ExchangeId, why: String) {
+        let end = End::Failed { unsent: true, why };
+        self.put(exchange, Input::End(exchange, end));
+    }
+
+    fn put(&mut self, exchange: ExchangeId, input: Input) {
+        self.inputs.push_back((exchange, input));
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+async fn put(inbox: &Inbox, exchange: ExchangeId, input: Input) {
+    let mut input = Some(input);
+    poll_fn(|cx| {
+        let mut inbox = inbox.borrow_mut();
+        if inbox.inputs.len() >= INBOX {
+            inbox.writers.push(cx.waker().clone());
+            return Poll::Pending;
+        }
+        if let Some(input) = input.take() {
+            inbox.put(exchange, input);
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Runs an exchange to its end.
+pub async fn run(client: Rc<Client>, outgoing: Outgoing, exchange: ExchangeId, inbox: Inbox) {
+    let end = match client.send(outgoing).await {
+        Ok(answer) => read(answer, exchange, &inbox).await,
+        Err(failure) => failed(failure),
+    };
+    put(&inbox, exchange, Input::End(exchange, end)).await;
+}
+
+async fn read(mut answer: Answer, exchange: ExchangeId, inbox: &Inbox) -> End {
+    let head = head(&answer);
+    let streams = head.content == Content::Events && (200..300).contains(&head.status);
+    let most = if answer.status.is_success() {
+        HELD_LINE_BYTES
+    } else {
+        REFUSAL_BYTES
+    };
+    put(inbox, exchange, Input::Head(exchange, head)).await;
+    if streams {
+        return stream(answer, exchange, inbox).await;
+    }
+    let mut body = Vec::new();
+    loop {
+        match answer.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() > most => {
+                if answer.status.is_success() {
+                    return End::TooLong;
+                }
+                break;
+            }
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => break,
+            Err(failure) => return failed(failure),
+        }
+    }
+    put(inbox, exchange, Input::Body(exchange, body)).await;
+    End::Done
+}
+
+async fn stream(mut answer: Answer, exchange: ExchangeId, inbox: &Inbox) -> End {
+    let mut decoder = Decoder::new();
+    loop {
+        let chunk = match answer.chunk().await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => return End::Done,
+            Err(failure) => return failed(failure),
+        };
+        let mut events = Vec::new();
+        let decoded = decoder.push(&chunk, |event| events.push(event));
+        for event in events {
+            put(inbox, exchange, Input::Event(exchange, event)).await;
+        }
+        if decoded.is_err() {
+            return End::TooLong;
+        }
+    }
+}
+
+fn failed(failure: Failure) -> End {
+    End::Failed {
+        unsent: failure.unsent(),
+        why: failure.why,
+    }
+}
+
+fn head(answer: &Answer) -> Head {
+    let content = answer.header(CONTENT_TYPE.as_str()).unwrap_or("");
+    let kind = content.split(';').next().unwrap_or("").trim();
+    let content = if kind.eq_ignore_ascii_case("application/json") {
+        Content::Json
+    } else if kind.eq_ignore_ascii_case("text/event-stream") {
+        Content::Events
+    } else {
+        Content::Other(kind.into())
+    };
+    let session = answer
+        .header(headers::SESSION)
+        .filter(|id| !id.is_empty() && id.len() <= SESSION_CHARS)
+        .map(Into::into);
+    let retry_after = answer.header(RETRY_AFTER.as_str());
+    Head {
+        status: answer.status.as_u16(),
+        content,
+        session,
+        retry_after_ms: retry_after
+            .and_then(|seconds| seconds.parse::<u64>().ok())
+            .map(|seconds| seconds.saturating_mul(1_000)),
+    }
+}

@@ -1,0 +1,108 @@
+//! The debts of one bridge: written before a session is used, struck out when it is closed.
+
+use std::collections::BTreeMap;
+
+use mainstay_core::event::{SessionClosed, SessionOpened, What};
+use mainstay_core::http::bridge::Closed;
+use mainstay_core::ids::{Identity, LinkId};
+use mainstay_os::{clock, identity};
+
+use super::spec::Spec;
+use crate::debts::note::{Held, Note};
+use crate::debts::{Source, secret};
+use crate::http::target::Target;
+use crate::ledger::append::Ledger;
+use crate::ledger::time::rfc3339;
+use crate::paths::Paths;
+use crate::report::plain;
+
+/// The debts, by session.
+pub struct Journal {
+    paths: Paths,
+    link: LinkId,
+    server: String,
+    url: String,
+    url_secret: Option<Source>,
+    headers: Vec<secret::Named>,
+    held: BTreeMap<String, Held>,
+    ledger: Ledger,
+}
+
+impl Journal {
+    pub fn new(
+        paths: Paths,
+        link: LinkId,
+        spec: &Spec,
+        target: &Target,
+        url_secret: Option<Source>,
+    ) -> Self {
+        Self {
+            link,
+            server: spec.name.clone(),
+            url: target.plain(),
+            url_secret,
+            headers: spec.named(),
+            held: BTreeMap::new(),
+            ledger: Ledger::open(&paths),
+            paths,
+        }
+    }
+
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// Writes a session down, or with which version it is closed.
+    pub fn note(&mut self, session: &str, version: Option<String>) -> Result<(), String> {
+        if let Some(held) = self.held.get_mut(session) {
+            return held.rewrite(version).map_err(|error| plain(&error));
+        }
+        let now = clock::wall_ms();
+        let note = Note {
+            v: 1,
+            server: self.server.clone(),
+            link: self.link,
+            url: self.url.clone(),
+            url_secret: self.url_secret.clone(),
+            session: session.into(),
+            version: version.clone(),
+            headers: self.headers.clone(),
+            owner: identity::me().unwrap_or(Identity { pid: 0, start: 0 }),
+            boot: identity::realm()
+                .map(|realm| realm.boot)
+                .unwrap_or_default(),
+            since: rfc3339(now),
+            since_ms: now,
+        };
+        let held = Held::write(&self.paths, note).map_err(|error| plain(&error))?;
+        self.held.insert(session.into(), held);
+        let url = self.url.clone();
+        let what = What::SessionOpened(SessionOpened { url, version });
+        self.ledger.record(self.link, &self.server, what);
+        Ok(())
+    }
+
+    /// A session is closed.
+    pub fn paid(&mut self, session: &str, by: Closed) {
+        let Some(held) = self.held.remove(session) else {
+            return;
+        };
+        // What cannot be struck out is closed once more by the next start, which does no harm.
+        held.strike_out().ok();
+        let (by, status) = match by {
+            Closed::Delete(status) => ("delete", Some(status)),
+            Closed::Server => ("server", None),
+        };
+        let what = What::SessionClosed(SessionClosed {
+            url: self.url.clone(),
+            by: by.into(),
+            status,
+        });
+        self.ledger.record(self.link, &self.server, what);
+    }
+
+    /// A session could not be closed: its debt stays, for whoever comes next.
+    pub fn owed(&mut self, session: &str) {
+        self.held.remove(session);
+    }
+}

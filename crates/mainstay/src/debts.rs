@@ -1,0 +1,17 @@
+//! Debts: HTTP sessions that were opened and must be closed, written down so that no death of ours forgets one.
+//!
+//! One file per debt. Whoever opened the session holds the file's lock while it lives, so that a debt whose lock is free
+//! is owed by a dead one, whatever its pid is now; whoever pays takes the lock, so that at most one DELETE is under way.
+//!
+//! Invariants: files are 0600 in a directory that is 0700; a debt is on the disk, fsynced, before anybody is told of its
+//! session; no value of a header, no password and no query of a URL is ever in a file, only where it came from; a file
+//! that cannot be read is shown, and never taken for paid.
+
+pub mod list;
+pub mod note;
+pub mod pay;
+pub mod secret;
+
+pub use list::{Standing, list};
+pub use note::{Held, Note};
+pub use secret::{Keyring, Source};

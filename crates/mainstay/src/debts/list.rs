@@ -1,0 +1,87 @@
+//! What is owed.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::note::{self, ENDING, NEW, Note, TRIED, Tried};
+use crate::paths::Paths;
+use crate::report::plain;
+
+/// One debt, as a visitor sees it.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Its file.
+    pub path: PathBuf,
+    /// What is owed; or why that cannot be read.
+    pub note: Result<Note, String>,
+    /// Whoever opened the session lives, or somebody is paying right now.
+    pub held: bool,
+    /// What became of earlier attempts.
+    pub tried: Tried,
+}
+
+/// Every debt, oldest first.
+pub fn list(paths: &Paths) -> Vec<Standing> {
+    let mut all: Vec<Standing> = files(paths)
+        .into_iter()
+        .filter_map(|path| {
+            let note = match note::read(&path) {
+                Ok(note) => Ok(note),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+                Err(error) => Err(plain(&error)),
+            };
+            Some(Standing {
+                held: held(&path),
+                tried: note::tried(&path),
+                note,
+                path,
+            })
+        })
+        .collect();
+    all.sort_by_key(|one| {
+        let since = one.note.as_ref().map_or(0, |note| note.since_ms);
+        (since, one.path.clone())
+    });
+    all
+}
+
+/// The files of debts.
+pub(super) fn files(paths: &Paths) -> Vec<PathBuf> {
+    let entries = fs::read_dir(paths.debts()).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.ends_with(ENDING) && !name.starts_with(NEW) && !name.ends_with(TRIED)
+        })
+        .collect()
+}
+
+/// Takes away what was being written when its writer was killed: nobody was told of such a session's id.
+pub(super) fn tidy(paths: &Paths) {
+    let entries = fs::read_dir(paths.debts()).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(NEW) && !held(&path) {
+            finish_or_remove(&path);
+        }
+    }
+}
+
+/// A note that is whole is put in its place all the same: its session may be open.
+fn finish_or_remove(path: &Path) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let place = path.with_file_name(format!("{}{ENDING}", name.trim_start_matches(NEW)));
+    if note::read(path).is_ok() && !place.exists() {
+        fs::rename(path, place).ok();
+    } else {
+        fs::remove_file(path).ok();
+    }
+}
+
+fn held(path: &Path) -> bool {
+    // A shared lock that is let go at once disturbs nobody but a payer that looks at this very moment, who comes again.
+    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}

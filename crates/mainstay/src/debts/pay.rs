@@ -1,0 +1,192 @@
+//! Paying: a DELETE for every debt whose owner is dead.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use hyper::Method;
+use hyper::body::Bytes;
+use mainstay_core::event::{DebtGivenUp, DebtPaid, What};
+use mainstay_core::http::bridge::close::is_paid;
+use mainstay_core::http::headers;
+use mainstay_core::limits;
+use mainstay_os::clock;
+use tokio::time::timeout;
+
+use super::list;
+use super::note::{Held, Note, Tried};
+use super::secret::{self, Keyring};
+use crate::http::client::{Client, Outgoing};
+use crate::http::target::Target;
+use crate::ledger::append::Ledger;
+use crate::paths::Paths;
+
+/// The longest body of an answer to DELETE that is looked at.
+const BODY_BYTES: usize = 64 * 1024;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paid {
+    /// Debts that were paid.
+    pub paid: u32,
+    /// Debts that were given up.
+    pub given_up: u32,
+    /// Debts that are owed still.
+    pub left: u32,
+}
+
+/// How eager a payer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeal {
+    /// Only debts whose time has come, for as long as a sweep may take.
+    Sweep,
+    /// Every debt, at once.
+    Asked,
+}
+
+/// Pays what is owed, as far as it can be paid from here.
+pub async fn pay(paths: &Paths, keyring: &Keyring, zeal: Zeal) -> Paid {
+    let mut done = Paid::default();
+    if zeal == Zeal::Sweep {
+        list::tidy(paths);
+    }
+    let files = list::files(paths);
+    if files.is_empty() {
+        return done;
+    }
+    let client = Client::new();
+    let mut ledger = Ledger::open(paths);
+    let began = clock::now();
+    // Where nobody could be reached, the next debt need not knock again.
+    let mut dead: BTreeMap<String, String> = BTreeMap::new();
+    for path in files {
+        let late = clock::now().ms_since(began) > limits::DEBT_SWEEP_MS;
+        if zeal == Zeal::Sweep && late {
+            break;
+        }
+        match pay_one(&client, &path, keyring, zeal, &mut dead, &mut ledger).await {
+            Outcome::Paid => done.paid += 1,
+            Outcome::GivenUp => done.given_up += 1,
+            Outcome::Left => done.left += 1,
+            Outcome::Held => {}
+        }
+    }
+    done
+}
+
+enum Outcome {
+    Paid,
+    GivenUp,
+    Left,
+    Held,
+}
+
+async fn pay_one(
+    client: &Client,
+    path: &Path,
+    keyring: &Keyring,
+    zeal: Zeal,
+    dead: &mut BTreeMap<String, String>,
+    ledger: &mut Ledger,
+) -> Outcome {
+    let Some(held) = Held::claim(path) else {
+        return Outcome::Held;
+    };
+    let tried = held.tried();
+    let now = clock::wall_ms();
+    if zeal == Zeal::Sweep && now < tried.next_ms {
+        return Outcome::Left;
+    }
+    let note = held.note.clone();
+    let result = match dead.get(&note.url) {
+        Some(why) => Err(why.clone()),
+        None => delete(client, &note, keyring, dead).await,
+    };
+    match result {
+        Ok(status) => {
+            if held.strike_out().is_err() {
+                return Outcome::Left;
+            }
+            let what = What::DebtPaid(DebtPaid {
+                url: note.url,
+                since: note.since,
+                status,
+                attempts: tried.attempts + 1,
+            });
+            ledger.record(note.link, &note.server, what);
+            Outcome::Paid
+        }
+        Err(why) => {
+            let attempts = tried.attempts.saturating_add(1);
+            let age = now.saturating_sub(note.since_ms);
+            if age <= limits::DEBT_KEPT_MS {
+                note_attempt(&held, attempts, why, now);
+                return Outcome::Left;
+            }
+            if held.strike_out().is_err() {
+                return Outcome::Left;
+            }
+            let what = What::DebtGivenUp(DebtGivenUp {
+                url: note.url,
+                since: note.since,
+                why,
+                attempts,
+            });
+            ledger.record(note.link, &note.server, what);
+            Outcome::GivenUp
+        }
+    }
+}
+
+fn note_attempt(held: &Held, attempts: u32, why: String, now: u64) {
+    let grown = limits::DEBT_RETRY_MS.saturating_mul(1 << attempts.min(12).saturating_sub(1));
+    held.note_attempt(&Tried {
+        attempts,
+        why,
+        next_ms: now.saturating_add(grown.min(limits::DEBT_RETRY_MOST_MS)),
+    });
+}
+
+/// Sends the DELETE; its status if the session is closed now, else why not.
+async fn delete(
+    client: &Client,
+    note: &Note,
+    keyring: &Keyring,
+    dead: &mut BTreeMap<String, String>,
+) -> Result<u16, String> {
+    let target: Target = keyring.target(&note.url, note.url_secret.as_ref())?;
+    let mut all = keyring.headers(&note.url, &note.headers)?;
+    secret::insert(&mut all, headers::SESSION, &note.session)?;
+    if let Some(version) = &note.version {
+        secret::insert(&mut all, headers::VERSION, version)?;
+    }
+    let outgoing = Outgoing {
+        method: Method::DELETE,
+        target,
+        headers: all,
+        body: Bytes::new(),
+    };
+    let within = Duration::from_millis(limits::DEBT_PAY_MS);
+    let sent = timeout(within, async {
+        let mut answer = client.send(outgoing).await?;
+        let body = answer.whole(BODY_BYTES).await.unwrap_or_default();
+        Ok((answer.status.as_u16(), body))
+    })
+    .await;
+    match sent {
+        Ok(Ok((status, body))) if is_paid(status, &body) => Ok(status),
+        Ok(Ok((status, _))) => Err(format!("the server answered with HTTP {status}")),
+        Ok(Err(failure)) => {
+            let failure: crate::http::client::Failure = failure;
+            if failure.unsent() {
+                dead.insert(note.url.clone(), failure.why.clone());
+            }
+            Err(failure.why)
+        }
+        Err(_) => {
+            let why = format!("the server has not answered within {} s", within.as_secs());
+            dead.insert(note.url.clone(), why.clone());
+            Err(why)
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A session that a killed mainstay had opened is closed by whoever comes next, and by nobody while its owner lives.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bridged;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use bridged::{Bridged, mainstay, owed};
+use mainstay_os::identity::Handle;
+use mainstay_testkit::card::state_dir;
+use mainstay_testkit::client::Launch;
+use mainstay_testkit::httpd::{Fault, Httpd};
+use mainstay_testkit::killers;
+use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
+use serde_json::json;
+
+/// Kills shim, guard, keeper and bridge at once.
+fn kill_everything(mut play: Bridged) -> (Stage, Httpd) {
+    let card = play
+        .stage
+        .card_that("has a server", |card| card.server.is_some());
+    let ours: Vec<_> = [card.shim, card.guard, card.keeper, card.server]
+        .into_iter()
+        .flatten()
+        .collect();
+    assert_eq!(ours.len(), 4);
+    killers::at_once(&ours);
+    play.client.wait();
+    until("nobody of the four is left", || {
+        ours.iter()
+            .all(|who| !mainstay_os::identity::alive(*who))
+            .then_some(())
+    });
+    (play.stage, play.http)
+}
+
+#[test]
+fn the_next_start_of_any_server_pays() {
+    let (stage, http) = kill_everything(Bridged::open(&[]));
+    assert_eq!(http.open(), 1, "nobody could close it");
+    let debts = owed(&stage);
+    assert_eq!(debts.len(), 1);
+    assert_eq!(
+        (&debts[0]["in_use"], &debts[0]["url"]),
+        (&json!(false), &json!(http.url()))
+    );
+    // Another server altogether.
+    let program = mainstay_testkit::built::under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let mut other = Launch::new(&stage, &run(program, &[], stage.unruly::<&str>(&[]))).start();
+    other.wire.initialize().unwrap();
+    http.empty();
+    other.finish();
+    stage.event("debt_paid");
+    assert!(owed(&stage).is_empty());
+}
+
+#[test]
+fn a_killed_bridge_is_followed_by_one_that_pays_for_it() {
+    let mut play = Bridged::open(&[]);
+    let card = play
+        .stage
+        .card_that("has a server", |card| card.server.is_some());
+    Handle::open(card.server.unwrap())
+        .unwrap()
+        .signal(Signal::KILL)
+        .unwrap();
+    // The link goes on: a new bridge, a new session, and the old one is closed.
+    until("the old session is closed", || {
+        (play.http.deleted() == ["session-1"]).then_some(())
+    });
+    assert_eq!(
+        play.call("echo")["result"]["structuredContent"]["said"],
+        "hello"
+    );
+    let (stage, http) = play.finish();
+    assert_eq!((http.opened(), http.open()), (2, 0));
+    assert!(owed(&stage).is_empty());
+}
+
+#[test]
+fn nobody_pays_for_the_living_and_the_command_pays_for_the_dead() {
+    let (stage, http) = kill_everything(Bridged::open(&[]));
+    http.always("DELETE", Fault::Status(503, "busy"));
+    let failed = mainstay(&stage, &["debts", "pay"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&failed.stdout).contains("HTTP 503"),
+        "{failed:?}"
+    );
+    let debts = owed(&stage);
+    assert_eq!(debts[0]["why"], "the server answered with HTTP 503");
+    http.mend();
+    let play = Bridged::on(stage, http, &[]);
+    let mut play = play;
+    play.client.wire.initialize().unwrap();
+    let paid = play.mainstay(&["debts", "pay", "--json"]);
+    assert!(paid.status.success(), "{paid:?}");
+    assert_eq!(play.http.deleted(), ["session-1"]);
+    assert_eq!(
+        play.call("echo")["result"]["structuredContent"]["said"],
+        "hello",
+        "the living one is not touched"
+    );
+    let shown = play.mainstay(&["debts"]);
+    assert!(
+        shown.status.success() && String::from_utf8_lossy(&shown.stdout).contains("in use"),
+        "{shown:?}"
+    );
+    let (stage, http) = play.finish();
+    assert_eq!(http.open(), 0);
+    let nothing = mainstay(&stage, &["debts"]);
+    assert!(
+        String::from_utf8_lossy(&nothing.stdout).contains("Nothing is owed"),
+        "{nothing:?}"
+    );
+}
+
+#[test]
+fn a_secret_from_a_flag_is_asked_for_and_never_written() {
+    let http = Httpd::start();
+    http.secret("x-key", "hunter2");
+    let mut play = Bridged::on(Stage::new(), http, &["--header", "X-Key: hunter2"]);
+    play.client.wire.initialize().unwrap();
+    let (stage, http) = kill_everything(play);
+    let debts = state_dir(stage.home()).join("debts");
+    let mut files = 0;
+    for entry in fs::read_dir(&debts).unwrap().flatten() {
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{entry:?}");
+        assert!(
+            !fs::read_to_string(entry.path())
+                .unwrap()
+                .contains("hunter2")
+        );
+        files += 1;
+    }
+    assert_eq!(files, 1);
+    assert_eq!(
+        fs::metadata(&debts).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    let refused = mainstay(&stage, &["debts", "pay"]);
+    let told = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        owed(&stage)[0]["why"]
+            .as_str()
+            .unwrap()
+            .contains("the header `x-key` came from a flag of `run`"),
+        "{told}"
+    );
+    let paid = mainstay(&stage, &["debts", "pay", "--header", "X-Key: hunter2"]);
+    assert!(paid.status.success(), "{paid:?}");
+    assert_eq!(http.open(), 0);
+}
+
+#[test]
+fn the_same_configuration_pays_with_its_own_secrets() {
+    let http = Httpd::start();
+    http.secret("x-key", "hunter2");
+    let mut play = Bridged::on(Stage::new(), http, &["--header", "X-Key: hunter2"]);
+    play.client.wire.initialize().unwrap();
+    let (stage, http) = kill_everything(play);
+    let next = Bridged::on(stage, http, &["--header", "X-Key: hunter2"]);
+    until("it is closed", || {
+        (next.http.deleted() == ["session-1"]).then_some(())
+    });
+    let (stage, _http) = next.finish();
+    assert!(owed(&stage).is_empty());
+}
+
+#[test]
+fn an_end_in_the_middle_of_the_opening_is_no_leak() {
+    let play = Bridged::start(&["--no-record"]);
+    play.http.next("initialize", Fault::Hold);
+    let mut play = play;
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    play.client.wire.ask("initialize", &params).unwrap();
+    play.http.heard("initialize", 1);
+    play.client.wire.close_write();
+    play.http.release();
+    play.client.wait();
+    assert_eq!(play.http.opened(), 1);
+    play.http.empty();
+    play.stage.census.assert_empty();
+    assert!(owed(&play.stage).is_empty());
+}
+
+#[test]
+fn a_server_that_does_not_let_go_is_a_debt() {
+    let play = Bridged::open(&["--grace-eof", "500ms"]);
+    play.http.always("DELETE", Fault::Hold);
+    let (stage, http) = play.finish();
+    assert_eq!(http.open(), 1);
+    assert_eq!(owed(&stage).len(), 1);
+    http.mend();
+    assert!(mainstay(&stage, &["debts", "pay"]).status.success());
+    assert_eq!(http.open(), 0);
+}
+
+#[test]
+fn a_session_that_cannot_be_written_down_is_closed_and_refused() {
+    let stage = Stage::new();
+    let debts = state_dir(stage.home()).join("debts");
+    fs::create_dir_all(debts.parent().unwrap()).unwrap();
+    // A file where the directory should be: nothing can be written there.
+    fs::write(&debts, "in the way").unwrap();
+    let mut play = Bridged::on(stage, Httpd::start(), &["--no-record"]);
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let answer = play.ask("initialize", &params);
+    let told = bridged::trouble(&answer);
+    assert!(
+        told.contains("opened and closed again") && told.contains("mainstay doctor"),
+        "{told}"
+    );
+    assert_eq!(play.http.opened(), 1);
+    play.http.empty();
+}

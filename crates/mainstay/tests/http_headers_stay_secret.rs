@@ -1,0 +1,136 @@
+//! Headers from flags, variables and the config file reach the server, and nobody else.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bridged;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use bridged::{argv, mainstay};
+use mainstay_testkit::card::state_dir;
+use mainstay_testkit::client::Launch;
+use mainstay_testkit::httpd::{Fault, Httpd};
+use mainstay_testkit::stage::Stage;
+use serde_json::json;
+
+const SECRET: &str = "hunter2-hunter2";
+
+/// Everything below a directory, as text.
+fn everything(directory: &Path) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            text += &everything(&entry.path());
+        } else if let Ok(bytes) = fs::read(entry.path()) {
+            text += &String::from_utf8_lossy(&bytes);
+        }
+    }
+    text
+}
+
+#[test]
+fn from_everywhere_to_nowhere_else() {
+    let stage = Stage::new();
+    let http = Httpd::start();
+    let config = stage.home().join(".config/mainstay");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(
+        config.join("config.toml"),
+        format!("[server.web]\nheaders = {{ X-Config = \"{SECRET}-c\" }}\nheader_env = {{ X-Table = \"TABLE\" }}\n"),
+    )
+    .unwrap();
+    let url = http
+        .url()
+        .replace("http://", &format!("http://user:{SECRET}@"))
+        + &format!("?key={SECRET}");
+    let flag = format!("X-Flag: {SECRET}-f");
+    let mut words: Vec<OsString> = argv(
+        &http,
+        &["--header", &flag, "--header-env", "X-Env=VARIABLE"],
+    );
+    let at = words
+        .iter()
+        .position(|word| word == http.url().as_str())
+        .unwrap();
+    words[at] = url.into();
+    let launch = Launch::new(&stage, &words).with(|command| {
+        command
+            .env("VARIABLE", format!("{SECRET}-v"))
+            .env("TABLE", format!("{SECRET}-t"))
+    });
+    let mut client = launch.start();
+    client.wire.initialize().unwrap();
+    http.next("tools/call", Fault::Status(401, SECRET));
+    let refused = client
+        .wire
+        .request("tools/call", &json!({"name": "write"}))
+        .unwrap();
+    assert!(!refused.to_string().contains("hunter2"), "{refused}");
+    let sent = http.sent();
+    let first = &sent[0];
+    for (name, value) in [
+        ("x-flag", "-f"),
+        ("x-env", "-v"),
+        ("x-config", "-c"),
+        ("x-table", "-t"),
+    ] {
+        assert_eq!(first.headers[name], format!("{SECRET}{value}"), "{name}");
+    }
+    assert_eq!(first.path, format!("/mcp?key={SECRET}"));
+    assert!(first.headers["authorization"].starts_with("Basic "));
+    // Nobody who may look at command lines sees any of it.
+    for stat in stage.census.living() {
+        let cmdline = fs::read(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
+        let cmdline = String::from_utf8_lossy(&cmdline).into_owned();
+        assert!(!cmdline.contains("hunter2"), "{cmdline}");
+    }
+    for view in [
+        &["ps", "--json"][..],
+        &["events", "--json"],
+        &["debts", "--json"],
+        &["doctor", "--json"],
+    ] {
+        let shown = mainstay(&stage, view);
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned()
+            + &String::from_utf8_lossy(&shown.stderr);
+        assert!(!text.contains("hunter2"), "{view:?}: {text}");
+    }
+    assert!(!everything(&state_dir(stage.home())).contains("hunter2"));
+    let (status, _) = client.finish();
+    assert!(status.success());
+    assert!(!client.stderr_text().contains("hunter2"));
+    assert_eq!(http.open(), 0, "and the session is closed with them");
+    let delete = http
+        .sent()
+        .into_iter()
+        .find(|one| one.verb == "DELETE")
+        .unwrap();
+    assert_eq!(delete.headers["x-flag"], format!("{SECRET}-f"));
+    assert!(!everything(&state_dir(stage.home())).contains("hunter2"));
+}
+
+#[test]
+fn a_variable_that_is_not_there_is_told_at_once() {
+    let stage = Stage::new();
+    let http = Httpd::start();
+    let url = http.url();
+    let told = mainstay(
+        &stage,
+        &[
+            "run",
+            "--url",
+            &url,
+            "--header-env",
+            "Authorization=NOT_SET",
+        ],
+    );
+    assert_eq!(told.status.code(), Some(2), "{told:?}");
+    let text = String::from_utf8_lossy(&told.stderr);
+    assert!(
+        text.contains(
+            "the variable NOT_SET, which is to give the header `Authorization`, is not set"
+        ),
+        "{text}"
+    );
+}

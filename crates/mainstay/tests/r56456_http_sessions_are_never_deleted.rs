@@ -1,0 +1,60 @@
+//! claude-code #56456: streamable-HTTP sessions are never DELETEd on shutdown, and the maps of servers grow without bound.
+//!
+//! The client of the report opens a session, lists tools and resources, and exits; on exit it opens a second one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bridged;
+use bridged::{Bridged, owed};
+use serde_json::json;
+
+#[test]
+fn each_invocation_leaves_no_session() {
+    let mut play = Bridged::open(&[]);
+    assert!(play.ask("tools/list", &json!({}))["result"]["tools"].is_array());
+    play.ask("resources/list", &json!({}));
+    assert_eq!(play.http.open(), 1);
+    assert_eq!(
+        owed(&play.stage).len(),
+        1,
+        "it is written down while it is open"
+    );
+    let (stage, http) = play.finish();
+    assert_eq!((http.open(), http.deleted().len()), (0, 1));
+    // The second connect, at exit.
+    let mut second = Bridged::on(stage, http, &[]);
+    second.client.wire.initialize().unwrap();
+    let (stage, http) = second.finish();
+    assert_eq!(
+        (http.open(), http.opened(), http.deleted().len()),
+        (0, 2, 2)
+    );
+    assert!(owed(&stage).is_empty());
+    assert_eq!(stage.events("session_opened").len(), 2);
+    assert_eq!(stage.events("session_closed").len(), 2);
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_no_session_either() {
+    let mut play = Bridged::open(&[]);
+    play.client.finish_without_waiting_for_stdout();
+    play.http.empty();
+    play.stage.census.assert_empty();
+}
+
+/// Twenty clients open fifty sessions each and close none of them.
+#[test]
+fn a_thousand_forgotten_sessions_leave_none_open() {
+    let mut stage = mainstay_testkit::stage::Stage::new();
+    let mut http = mainstay_testkit::httpd::Httpd::start();
+    for _ in 0..20 {
+        let mut play = Bridged::on(stage, http, &["--no-record"]);
+        for _ in 0..50 {
+            play.client.wire.initialize().unwrap();
+        }
+        (stage, http) = play.finish();
+    }
+    assert_eq!(http.opened(), 1_000);
+    http.empty();
+    assert!(owed(&stage).is_empty());
+}
