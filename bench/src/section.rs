@@ -5,6 +5,7 @@ mod data;
 mod life;
 mod memory;
 mod scan;
+mod serve;
 mod start;
 mod successor;
 mod tier;
@@ -26,7 +27,7 @@ pub struct Section {
 }
 
 /// All of them, in the order of the page.
-pub static ALL: [Section; 7] = [
+pub static ALL: [Section; 8] = [
     Section {
         name: "data",
         title: "Data path",
@@ -56,6 +57,11 @@ pub static ALL: [Section; 7] = [
         name: "successor",
         title: "Death of the keeper to the next generation",
         run: successor::measure,
+    },
+    Section {
+        name: "serve",
+        title: "HTTP front",
+        run: serve::measure,
     },
     Section {
         name: "scan",

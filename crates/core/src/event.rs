@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Identity, LinkId};
 use crate::lease::Over;
+use crate::serve::sessions;
 use crate::tier::{Tier, WhyNot};
 
 mod signal;
@@ -100,6 +101,14 @@ pub enum What {
     RecordingHurt(RecordingHurt),
     /// `mainstay trace-signals` saw a signal to a process of this link while it was sent.
     SignalTraced(Traced),
+    /// The HTTP front listens.
+    ServeStarted(ServeStarted),
+    /// The HTTP front has stopped.
+    ServeStopped(ServeStopped),
+    /// An HTTP client opened a session.
+    SessionBegan(SessionBegan),
+    /// A session of an HTTP client is over.
+    SessionOver(SessionOver),
     /// An HTTP server opened a session, which is now written down as a debt.
     SessionOpened(SessionOpened),
     /// An HTTP session was closed.
@@ -154,6 +163,10 @@ impl What {
             Self::PipeEnd(_) => "pipe_end",
             Self::RecordingHurt(_) => "recording_hurt",
             Self::SignalTraced(_) => "signal_traced",
+            Self::ServeStarted(_) => "serve_started",
+            Self::ServeStopped(_) => "serve_stopped",
+            Self::SessionBegan(_) => "session_began",
+            Self::SessionOver(_) => "session_over",
             Self::SessionOpened(_) => "session_opened",
             Self::SessionClosed(_) => "session_closed",
             Self::DebtPaid(_) => "debt_paid",
@@ -691,6 +704,46 @@ impl fmt::Display for LeaseEnded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the lease `{}` {}", self.lease, self.over)
     }
+}
+
+/// The HTTP front listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServeStarted {
+    /// Address and port.
+    pub listen: String,
+    /// The servers behind it.
+    pub servers: Vec<String>,
+}
+
+/// The HTTP front has stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServeStopped {
+    /// The signal that it stopped by.
+    pub number: i32,
+    /// Sessions that were opened while it ran.
+    pub sessions: u64,
+    /// Servers that had not ended when its time was up.
+    pub left: u32,
+}
+
+/// An HTTP client opened a session. Its name is the client's secret; this is its number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionBegan {
+    /// Counts from 1 for each front.
+    pub session: u64,
+}
+
+/// A session of an HTTP client is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOver {
+    /// Its number.
+    pub session: u64,
+    /// Why.
+    pub why: sessions::Over,
+    /// How long it was open.
+    pub ms: u64,
+    /// Requests that its client made.
+    pub requests: u64,
 }
 
 /// An HTTP server opened a session, which is now written down as a debt.

@@ -22,6 +22,7 @@ pub mod message;
 pub mod policy;
 pub mod record;
 pub mod redact;
+pub mod serve;
 pub mod server;
 pub mod tier;
 pub mod verdict;

@@ -94,7 +94,7 @@ pub enum Unit {
 }
 
 /// One row of the table.
-pub struct Limit {
+pub struct Limit<L: 'static = Limits> {
     /// The option (`--grace-eof`) and, with `_`, the config key (`grace_eof`).
     pub name: &'static str,
     /// How it is written.
@@ -108,7 +108,7 @@ pub struct Limit {
     /// One sentence for `--help` and the reference page.
     pub help: &'static str,
     /// The field it sets.
-    pub of: fn(&mut Limits) -> &mut u64,
+    pub of: fn(&mut L) -> &mut u64,
 }
 
 /// The table.

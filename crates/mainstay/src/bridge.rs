@@ -38,6 +38,7 @@ use crate::debts::Keyring;
 use crate::debts::pay::{self, Zeal};
 use crate::exit::Exit;
 use crate::http::client::{Client, Outgoing};
+use crate::http::registered;
 use crate::http::target::Target;
 use crate::paths::Paths;
 use crate::report::{Report, plain, talk};
@@ -132,7 +133,7 @@ impl Shell {
             stdin: Some(Lines::new(own(0).map_err(told)?).map_err(told)?),
             stdout: Some(pipe::Sender::from_owned_fd(own(1).map_err(told)?).map_err(told)?),
             out: VecDeque::new(),
-            signals: registered(signals).map_err(told)?,
+            signals: registered(signals, Interest::READABLE).map_err(told)?,
             inbox: Rc::default(),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
@@ -369,13 +370,4 @@ impl Shell {
 
 fn own(fd: i32) -> io::Result<std::os::fd::OwnedFd> {
     role::standard(fd).try_clone_to_owned()
-}
-
-/// Registers our signals with the runtime. They own their descriptor for as long as they live.
-#[expect(
-    deprecated,
-    reason = "its successor is unsafe for the sake of types that lie about their descriptor; ours do not"
-)]
-fn registered(signals: Signals) -> io::Result<AsyncFd<Signals>> {
-    AsyncFd::with_interest(signals, Interest::READABLE)
 }

@@ -5,6 +5,7 @@
 
 pub mod file;
 pub mod quantity;
+pub mod serving;
 pub mod settle;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use mainstay_core::tier::Tier;
 use crate::paths::Paths;
 use crate::report::Report;
 
+pub use serving::Serving;
 pub use settle::{Settled, resolve};
 
 /// What may be set in one place: in `[defaults]`, for one server, or by options.
@@ -113,6 +115,8 @@ pub struct Config {
     pub defaults: Settings,
     /// What holds for one.
     pub servers: BTreeMap<String, ServerConfig>,
+    /// What holds for the HTTP front.
+    pub serve: Serving,
 }
 
 impl Config {

@@ -69,6 +69,7 @@ pub mod registry;
 #[doc(hidden)]
 pub mod report;
 #[doc(hidden)]
+pub mod serve;
 pub mod sweeper;
 #[doc(hidden)]
 pub mod trace;

@@ -4,13 +4,14 @@ use mainstay_core::event::{
     Abandoned, Brief, CallDeadline, Cause, ClientMoved, DebtGivenUp, DebtPaid, Delivery, Detached,
     Differs, Event, Exit, Gone, Instant, Junk, LeaseEnded, LeaseOpened, ListChanged, Lost,
     OpeningSilent, Origin, Part, Pipe, PipeEnd, ProbesUnanswered, RecordingHurt, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, SessionClosed, SessionOpened, Signal, Standing, Start,
-    StartFailed, Status, StderrDropped, Suspect, Suspects, Suspicion, Sweep, Target, Teardown,
-    Traced, Usage, VERSION, Waiting, What,
+    Renewing, Replayed, Rung, Seen, ServeStarted, ServeStopped, SessionBegan, SessionClosed,
+    SessionOpened, SessionOver, Signal, Standing, Start, StartFailed, Status, StderrDropped,
+    Suspect, Suspects, Suspicion, Sweep, Target, Teardown, Traced, Usage, VERSION, Waiting, What,
 };
 use mainstay_core::frames::{Kind, Side};
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::lease::Over;
+use mainstay_core::serve::sessions;
 use mainstay_core::tier::{Tier, WhyNot};
 
 /// The event around a happening.
@@ -268,6 +269,22 @@ pub fn all() -> Vec<What> {
             uid: Some(1000),
             exe: Some("/usr/bin/pkill".into()),
             cmdline: vec!["pkill".into(), "-9".into(), "node".into()],
+        }),
+        What::ServeStarted(ServeStarted {
+            listen: "127.0.0.1:8808".into(),
+            servers: vec!["files".into(), "time".into()],
+        }),
+        What::ServeStopped(ServeStopped {
+            number: 15,
+            sessions: 12,
+            left: 0,
+        }),
+        What::SessionBegan(SessionBegan { session: 7 }),
+        What::SessionOver(SessionOver {
+            session: 7,
+            why: sessions::Over::Idle,
+            ms: 1_800_000,
+            requests: 31,
         }),
         What::SessionOpened(SessionOpened {
             url: "https://mcp.example/mcp".into(),

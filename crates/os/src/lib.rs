@@ -11,6 +11,7 @@ pub mod assume;
 pub mod cap;
 pub mod census;
 pub mod channel;
+pub mod child;
 pub mod clock;
 pub mod connector;
 pub mod dbus;

@@ -248,25 +248,25 @@ fn splice(line: &[u8], old: &[u8], new: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The members of one JSON object, in order, values unread.
-pub(super) struct Members<'a>(pub(super) Vec<(Cow<'a, str>, &'a RawValue)>);
+pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    pub(super) fn of_line(line: &'a [u8]) -> Option<Self> {
+    pub(crate) fn of_line(line: &'a [u8]) -> Option<Self> {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         serde_json::from_slice(line).ok()
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&'a RawValue> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'a RawValue> {
         let (_, value) = self.0.iter().find(|(held, _)| held == key)?;
         Some(value)
     }
 
-    pub(super) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+    pub(crate) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
         let Text(text) = serde_json::from_str(self.get(key)?.get()).ok()?;
         Some(text)
     }
 
-    pub(super) fn object(&self, key: &str) -> Option<Self> {
+    pub(crate) fn object(&self, key: &str) -> Option<Self> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 }

@@ -13,6 +13,7 @@ pub mod ps;
 pub mod restart;
 pub mod run;
 pub mod run_options;
+pub mod serve;
 pub mod stop;
 pub mod tap;
 pub mod timeline;
@@ -83,6 +84,8 @@ pub enum Verb {
 Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 126 not executable,
 125 mainstay itself failed.")]
     Run(Box<RunOptions>),
+    /// Serve servers over HTTP: sessions that end, servers that are contained and come back
+    Serve(Box<serve::Options>),
     /// Show the servers that run under mainstay
     Ps(ps::Options),
     /// End servers, by name or id, with everything they started
@@ -139,6 +142,7 @@ impl Verb {
     pub fn perform(self) -> Result<Exit, Report> {
         match self {
             Self::Run(options) => run::run(*options),
+            Self::Serve(options) => serve::serve(&options),
             Self::Ps(options) => ps::ps(&options),
             Self::Stop(options) => stop::stop(&options),
             Self::Restart(options) => restart::restart(&options),

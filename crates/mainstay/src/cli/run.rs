@@ -159,7 +159,8 @@ fn unrecordable(path: &Path, error: &io::Error) -> Report {
         .hint("--record FILE wants a regular file that can be written")
 }
 
-fn random_id() -> io::Result<LinkId> {
+/// The id of a new link.
+pub fn random_id() -> io::Result<LinkId> {
     let mut bytes = [0u8; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(LinkId(u32::from_ne_bytes(bytes)))

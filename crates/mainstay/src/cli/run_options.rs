@@ -105,6 +105,39 @@ impl RunOptions {
         }
     }
 
+    /// These options as words, without name and command.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        let mut with =
+            |name: &str, value: OsString| words.extend([format!("--{name}").into(), value]);
+        if let Some(tier) = self.tier {
+            with("tier", tier.to_string().into());
+        }
+        if let Some(tier) = self.require_tier {
+            with("require-tier", tier.to_string().into());
+        }
+        if let Some(retry) = self.retry {
+            with("retry", retry.word().into());
+        }
+        for path in &self.watch {
+            with("watch", path.clone().into());
+        }
+        for (flag, given) in [
+            ("--lazy", self.lazy),
+            ("--advertise-list-changed", self.advertise_list_changed),
+            ("--no-record", self.no_record),
+        ] {
+            words.extend(given.then(|| OsString::from(flag)));
+        }
+        for limit in &TABLE {
+            if let Some(value) = self.limits.0.get(limit.name) {
+                let value = quantity::show(limit.unit, *value);
+                words.extend([format!("--{}", limit.name).into(), value.into()]);
+            }
+        }
+        words
+    }
+
     /// Reads options from words, without the verb.
     pub fn parse_words<W: Into<OsString> + Clone>(
         words: impl IntoIterator<Item = W>,

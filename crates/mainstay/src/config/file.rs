@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use mainstay_core::http::headers::is_token;
 use mainstay_core::limits::{Limit, TABLE};
 use mainstay_core::policy::UnknownRetry;
+use mainstay_core::serve::limits as serve;
 use mainstay_core::tier::Tier;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Config, ServerConfig, Settings, quantity};
+use super::{Config, ServerConfig, Serving, Settings, quantity, serving};
 use crate::exit::Exit;
 use crate::http::target::Target;
 use crate::paths::Paths;
@@ -22,7 +23,7 @@ use crate::report::{Report, plain};
 /// The largest config file.
 const FILE_BYTES: u64 = 1024 * 1024;
 /// What may stand at the top.
-const TOP: [&str; 2] = ["defaults", "server"];
+const TOP: [&str; 3] = ["defaults", "server", "serve"];
 /// Keys beside the limits that may stand in `[defaults]`.
 pub const COMMON: [&str; 9] = [
     "tier",
@@ -46,8 +47,11 @@ pub const SERVER: [&str; 7] = [
     "header_env",
 ];
 
+/// Keys of `[serve]` beside its limits.
+pub const SERVE: [&str; 4] = ["listen", "token_file", "allow_host", "allow_origin"];
+
 /// The config key of a limit.
-pub fn key(limit: &Limit) -> String {
+pub fn key<L>(limit: &Limit<L>) -> String {
     limit.name.replace('-', "_")
 }
 
@@ -94,6 +98,7 @@ pub(super) fn parse(path: &Path, home: &Path, text: &str) -> Result<Config, Repo
                     config.servers.insert(server, read);
                 }
             }
+            "serve" => config.serve = reader.serve(reader.table(value, "serve")?)?,
             other => return Err(reader.homeless(&name.span(), other)),
         }
     }
@@ -166,6 +171,48 @@ impl Reader<'_> {
         Ok(server)
     }
 
+    fn serve(&self, table: &Table<'_>) -> Result<Serving, Report> {
+        let mut serving = Serving::default();
+        for (name, value) in table {
+            let key_name = name.get_ref().as_ref();
+            match key_name {
+                "listen" => {
+                    let text = self.string(value, "listen")?;
+                    let address = serving::address(&text).map_err(|problem| {
+                        self.mistake(&value.span(), format!("`listen`: {problem}"))
+                    })?;
+                    serving.listen = Some(address);
+                }
+                "token_file" => {
+                    let text = self.string(value, "token_file")?;
+                    serving.token_file = Some(self.at_home(&text));
+                }
+                "allow_host" => serving.hosts = self.strings(value, "allow_host")?,
+                "allow_origin" => serving.origins = self.strings(value, "allow_origin")?,
+                other => {
+                    let Some(limit) = serve::TABLE.iter().find(|limit| key(limit) == other) else {
+                        let mut known: Vec<String> = serve::TABLE.iter().map(key).collect();
+                        known.extend(SERVE.map(String::from));
+                        return Err(self.unknown(&name.span(), other, "in [serve]", &known));
+                    };
+                    let number = self.quantity(limit, value, other)?;
+                    serving.limits.insert(limit.name, number);
+                }
+            }
+        }
+        Ok(serving)
+    }
+
+    fn quantity<L>(&self, limit: &Limit<L>, value: &Value<'_>, name: &str) -> Result<u64, Report> {
+        let text = match (value.get_ref().as_str(), value.get_ref().as_integer()) {
+            (Some(text), _) => text,
+            (None, Some(number)) if number.radix() == 10 => number.as_str(),
+            (None, _) => return Err(self.wrong_type(value, name, "a text or a number")),
+        };
+        quantity::parse(limit, text)
+            .map_err(|problem| self.mistake(&value.span(), format!("`{name}`: {problem}")))
+    }
+
     /// Takes a key that `[defaults]` and servers have in common; false if it is none of those.
     fn setting(
         &self,
@@ -192,14 +239,7 @@ impl Reader<'_> {
                 let Some(limit) = TABLE.iter().find(|limit| key(limit) == name) else {
                     return Ok(false);
                 };
-                let text = match (value.get_ref().as_str(), value.get_ref().as_integer()) {
-                    (Some(text), _) => text,
-                    (None, Some(number)) if number.radix() == 10 => number.as_str(),
-                    (None, _) => return Err(self.wrong_type(value, name, "a text or a number")),
-                };
-                let number = quantity::parse(limit, text).map_err(|problem| {
-                    self.mistake(&value.span(), format!("`{name}`: {problem}"))
-                })?;
+                let number = self.quantity(limit, value, name)?;
                 settings.limits.insert(limit.name, number);
             }
         }

@@ -19,7 +19,7 @@ const SIZES: [(&str, u64); 4] = [
 ];
 
 /// Reads a value of a limit and holds it against the limit's range.
-pub fn parse(limit: &Limit, text: &str) -> Result<u64, String> {
+pub fn parse<L>(limit: &Limit<L>, text: &str) -> Result<u64, String> {
     let value = match limit.unit {
         Unit::Time => time(text),
         Unit::Size => size(text),

@@ -1,8 +1,9 @@
 //! An event as people read it: one line, and details below it only where they help.
 
 use mainstay_core::event::{
-    Detached, Event, Exit, Junk, LeaseOpened, Lost, Origin, Part, Renewing, Replayed, Seen, Signal,
-    Start, StartFailed, Status, Suspect, Suspects, Sweep, Teardown, Traced, What, signal_word,
+    Detached, Event, Exit, Junk, LeaseOpened, Lost, Origin, Part, Renewing, Replayed, Seen,
+    ServeStopped, Signal, Start, StartFailed, Status, Suspect, Suspects, Sweep, Teardown, Traced,
+    What, signal_word,
 };
 
 use super::measure::{fine, memory, one_line};
@@ -138,11 +139,47 @@ fn told(what: &What) -> Told {
             ),
             Vec::new(),
         ),
+        What::ServeStarted(started) => {
+            let servers = started.servers.join(", ");
+            let text = format!("listens on {} for {servers}", started.listen);
+            (Tone::Good, text, Vec::new())
+        }
+        What::ServeStopped(stopped) => told_stopped(stopped),
+        What::SessionBegan(opened) => {
+            let text = format!("session {}", opened.session);
+            (Tone::Plain, text, Vec::new())
+        }
+        What::SessionOver(over) => {
+            let requests = u32::try_from(over.requests).unwrap_or(u32::MAX);
+            let text = format!(
+                "session {} after {} and {}: {}",
+                over.session,
+                fine(over.ms),
+                count(requests, "request"),
+                over.why
+            );
+            (Tone::Plain, text, Vec::new())
+        }
         What::SessionOpened(_)
         | What::SessionClosed(_)
         | What::DebtPaid(_)
         | What::DebtGivenUp(_) => told_of_sessions(what),
     }
+}
+
+fn told_stopped(stopped: &ServeStopped) -> Told {
+    let signal = signal_word(stopped.number).unwrap_or("a signal");
+    let sessions = u32::try_from(stopped.sessions).unwrap_or(u32::MAX);
+    let sessions = count(sessions, "session");
+    let (tone, left) = match stopped.left {
+        0 => (Tone::Plain, "0 left".into()),
+        left => {
+            let left = count(left, "server");
+            (Tone::Bad, format!("{left} had not ended in time"))
+        }
+    };
+    let text = format!("by {signal}, after {sessions}: {left}");
+    (tone, text, Vec::new())
 }
 
 /// What happens between one generation and the next.
@@ -233,6 +270,10 @@ fn told_of_life(what: &What) -> Told {
         | What::PipeEnd(_)
         | What::RecordingHurt(_)
         | What::SignalTraced(_)
+        | What::ServeStarted(_)
+        | What::ServeStopped(_)
+        | What::SessionBegan(_)
+        | What::SessionOver(_)
         | What::SessionOpened(_)
         | What::SessionClosed(_)
         | What::DebtPaid(_)

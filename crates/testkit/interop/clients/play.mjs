@@ -1,6 +1,6 @@
 // What the TypeScript clients have in common: steps in, answers out. The other clients do the same in their own language.
 //
-// The only argument is JSON: the server's `command`, `args` and `env`, and the `era` to ask for. The first line on stdout answers for the
+// The only argument is JSON: the server's `command`, `args` and `env`, or its `url`, and the `era` to ask for. The first line on stdout answers for the
 // connection; then each line on stdin is a request of MCP as `{method, params}` and has one line on stdout: `{answer}`, or `{error}` if it was
 // refused; `{progress}` may come before it. End of input closes the session.
 

@@ -5,6 +5,7 @@ import os
 
 from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamablehttp_client
 
 from play import TOLD, answer, plain, progress, steps
 
@@ -50,9 +51,10 @@ async def ask(session: ClientSession, method: str, params: dict) -> dict:
 
 async def main() -> None:
     server = StdioServerParameters(
-        command=TOLD["command"], args=TOLD["args"], env={**os.environ, **TOLD["env"]}
+        command=TOLD.get("command", ""), args=TOLD.get("args", []), env={**os.environ, **TOLD["env"]}
     )
-    async with stdio_client(server) as (read, write):
+    transport = streamablehttp_client(TOLD["url"]) if "url" in TOLD else stdio_client(server)
+    async with transport as (read, write, *_):
         async with ClientSession(read, write, sampling_callback=sample) as session:
 
             async def connect() -> dict:

@@ -65,9 +65,10 @@ async def ask(client: Client, held: AsyncExitStack, method: str, params: dict) -
 
 async def main() -> None:
     server = StdioServerParameters(
-        command=TOLD["command"], args=TOLD["args"], env={**os.environ, **TOLD["env"]}
+        command=TOLD.get("command", ""), args=TOLD.get("args", []), env={**os.environ, **TOLD["env"]}
     )
-    client = Client(stdio_client(server), mode=TOLD["era"], sampling_callback=sample)
+    where = TOLD["url"] if "url" in TOLD else stdio_client(server)
+    client = Client(where, mode=TOLD["era"], sampling_callback=sample)
     async with AsyncExitStack() as held:
 
         async def connect() -> dict:

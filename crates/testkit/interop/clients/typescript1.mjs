@@ -2,6 +2,7 @@
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { CreateMessageRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { SAMPLE, play, told } from './play.mjs';
 
@@ -25,8 +26,9 @@ const requests = {
 
 await play({
   connect: async () => {
-    const { command, args, env } = told;
-    await client.connect(new StdioClientTransport({ command, args, env: { ...process.env, ...env } }));
+    const { command, args, env, url } = told;
+    const stdio = () => new StdioClientTransport({ command, args, env: { ...process.env, ...env } });
+    await client.connect(url === undefined ? stdio() : new StreamableHTTPClientTransport(new URL(url)));
     return {
       server: client.getServerVersion(),
       capabilities: client.getServerCapabilities(),

@@ -1,6 +1,6 @@
 // A client on the TypeScript SDK 2.x, in the era that it is told: `legacy` or `auto`; see play.mjs.
 
-import { Client } from '@modelcontextprotocol/client';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { SAMPLE, play, told } from './play.mjs';
 
@@ -30,8 +30,9 @@ const requests = {
 
 await play({
   connect: async () => {
-    const { command, args, env } = told;
-    await client.connect(new StdioClientTransport({ command, args, env: { ...process.env, ...env } }));
+    const { command, args, env, url } = told;
+    const stdio = () => new StdioClientTransport({ command, args, env: { ...process.env, ...env } });
+    await client.connect(url === undefined ? stdio() : new StreamableHTTPClientTransport(new URL(url)));
     return {
       protocol: client.getNegotiatedProtocolVersion(),
       server: client.getServerVersion(),

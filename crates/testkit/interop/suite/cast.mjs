@@ -59,6 +59,11 @@ export function meets(client, server) {
   return MEETINGS[server.id].includes(client.id);
 }
 
+/** Which clients meet which servers over HTTP, through `mainstay serve`. */
+export function meetsServed(client, server) {
+  return SERVED[server.id]?.includes(client.id) ?? false;
+}
+
 /** What this client is to ask this server. */
 export function steps(client, server) {
   if (client.only !== undefined) return client.only.map((method) => server.steps.find((step) => step.method === method));
@@ -87,6 +92,12 @@ const MEETINGS = {
   python1: ['ts1', 'ts2-auto', 'py1', 'py2', 'rmcp'],
   fastmcp: ['ts2', 'ts2-auto', 'py1', 'py2', 'rmcp-auto', 'inspector'],
   rmcp: ['ts1', 'ts2', 'ts2-auto', 'py1', 'py2', 'rmcp', 'rmcp-auto'],
+};
+
+const SERVED = {
+  everything: ['ts1', 'ts2', 'ts2-auto', 'py1', 'py2', 'inspector'],
+  fastmcp: ['ts2-auto', 'py2'],
+  rmcp: ['ts2-auto', 'py2'],
 };
 
 const LEVEL = { method: 'logging/setLevel', params: { level: 'warning' } };

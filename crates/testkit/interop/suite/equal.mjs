@@ -2,6 +2,7 @@
 
 import { steps } from './cast.mjs';
 import { brief, difference } from './diff.mjs';
+import { Front } from './front.mjs';
 import { Session } from './session.mjs';
 
 /** Plays the server's steps with the client twice; what did not hold, as texts. */
@@ -26,6 +27,20 @@ export async function abandoned(at, client, server) {
   // The client, shim, guard, keeper and the server.
   if (lived < 5) return [`only ${lived} were there before the client was killed`];
   return left.length > 0 ? [`left after SIGKILL of the client:\n${left.join('\n')}`] : [];
+}
+
+/** Plays the server's steps with the client over stdio, bare, and over HTTP, through `mainstay serve`; what did not hold, as texts. */
+export async function served(at, client, server) {
+  const faults = [];
+  const bare = await transcript(client, server, server.command);
+  const front = await Front.start(at, server);
+  const kept = await transcript(client, server, front.url);
+  const left = await front.stop();
+  const differs = difference(bare.entries, kept.entries);
+  if (differs !== undefined) faults.push(`bare (-) and through mainstay serve (+) differ\n${differs}\nstderr: ${kept.stderr}`);
+  if (bare.entries.every(({ said }) => said.error !== undefined)) faults.push(`not one answer\nstderr: ${bare.stderr}`);
+  if (left.length > 0) faults.push(`left after serve has stopped:\n${left.join('\n')}`);
+  return faults;
 }
 
 async function transcript(client, server, command) {

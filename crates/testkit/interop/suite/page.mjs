@@ -29,6 +29,7 @@ every run of CI.
 
 - **=**: the same transcript both times: connecting, lists, calls with results, errors, progress and a megabyte-sized answer, resources, prompts,
   completion, log level, subscriptions, sampling asked for by the server, whatever the two have in common. Nobody is left after \`close()\`.
+- **http**: the same transcript again over HTTP, through \`mainstay serve\` in front of the same server.
 - **N×**: in one session the server got SIGKILL N times, half of them between two calls and half in the middle of one. Every request was answered: the
   call in the middle of which it happened with its result or with what happened, the next one with its result. The tools at the end were
   those at the beginning, and nobody was left. **(N× keeper)**: the same with mainstay's own keeper.
@@ -65,6 +66,7 @@ function cell(results, client, server) {
   const times = ({ between, during }) => `${between + during}×`;
   const said = [];
   if (here.some((result) => result.kind === 'equal')) said.push('=');
+  if (here.some((result) => result.kind === 'served')) said.push('http');
   if (kills('server')) said.push(times(kills('server')));
   if (kills('keeper')) said.push(`(${times(kills('keeper'))} keeper)`);
   return said.join(' ');

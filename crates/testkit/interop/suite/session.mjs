@@ -22,10 +22,11 @@ export class Session {
   /** A HOME of its own, so that `mainstay ps` in it shows this session's server only. */
   home = mkdtempSync(join(tmpdir(), 'mainstay-interop-'));
 
-  /** Starts `client` (of cast.mjs), which starts `server`, a command line. */
-  constructor(client, [command, ...args]) {
+  /** Starts `client` (of cast.mjs), which starts `server`, a command line, or connects to it, a URL. */
+  constructor(client, server) {
     const [program, ...rest] = client.command;
-    const told = { command, args, env: {}, era: client.era, ...client.told };
+    const where = typeof server === 'string' ? { url: server } : { command: server[0], args: server.slice(1) };
+    const told = { ...where, env: {}, era: client.era, ...client.told };
     this.#client = spawn(program, [...rest, JSON.stringify(told)], { env: this.env, stdio: ['pipe', 'pipe', 'pipe'] });
     this.#client.stderr.setEncoding('utf8').on('data', (text) => (this.#stderr = (this.#stderr + text).slice(-STDERR_KEPT)));
     this.#client.stdin.on('error', () => {}); // a client that died is noticed by its missing answer

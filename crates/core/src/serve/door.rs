@@ -1,0 +1,247 @@
+//! Who may come in: Host and Origin against DNS rebinding, a token where the network is not ours alone.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Whom the door lets in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Door {
+    /// Names beside the loopback ones that `Host` may have, in lower case.
+    pub hosts: Vec<String>,
+    /// Whether any `Host` will do: we listen to the network, behind a token.
+    pub any_host: bool,
+    /// Origins beside the loopback ones, in lower case, as `scheme://host[:port]`.
+    pub origins: Vec<String>,
+    /// The token, if one is asked for.
+    pub token: Option<Vec<u8>>,
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no `Host`, or it is no host.
+    NoHost,
+    /// It names another host than us.
+    Host,
+    /// The page that asks is not from here.
+    Origin,
+    /// There is no token, or another one.
+    Token,
+}
+
+impl Door {
+    /// Judges the headers that matter.
+    pub fn judge(
+        &self,
+        host: Option<&str>,
+        origin: Option<&str>,
+        authorization: Option<&[u8]>,
+    ) -> Result<(), Refused> {
+        let host = host.and_then(hostname).ok_or(Refused::NoHost)?;
+        if !(self.any_host || is_loopback(&host) || self.hosts.contains(&host)) {
+            return Err(Refused::Host);
+        }
+        if let Some(origin) = origin
+            && !self.knows_origin(origin)
+        {
+            return Err(Refused::Origin);
+        }
+        match &self.token {
+            Some(token) if !bears(authorization, token) => Err(Refused::Token),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn knows_origin(&self, origin: &str) -> bool {
+        let origin = origin.trim().to_ascii_lowercase();
+        if self.origins.contains(&origin) {
+            return true;
+        }
+        let Some((scheme, authority)) = origin.split_once("://") else {
+            return false;
+        };
+        matches!(scheme, "http" | "https")
+            && hostname(authority).is_some_and(|host| is_loopback(&host))
+    }
+}
+
+/// The host of `host[:port]`, in lower case.
+fn hostname(authority: &str) -> Option<String> {
+    let authority = authority.trim();
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (inside, after) = rest.split_once(']')?;
+            (
+                inside,
+                after.strip_prefix(':').or(after.is_empty().then_some("")),
+            )
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, Some("")),
+        },
+    };
+    let digits = port?.bytes().all(|byte| byte.is_ascii_digit());
+    let plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
+    let sound = digits && !host.is_empty() && host.bytes().all(plain);
+    sound.then(|| host.trim_end_matches('.').to_ascii_lowercase())
+}
+
+/// Whether a name in lower case means this machine alone.
+pub fn is_loopback(host: &str) -> bool {
+    let four = |host: &str| {
+        let mut parts = 0;
+        let octets = host.split('.').all(|part| {
+            parts += 1;
+            part.len() <= 3 && part.parse::<u8>().is_ok()
+        });
+        octets && parts == 4 && host.starts_with("127.")
+    };
+    host == "localhost" || host.ends_with(".localhost") || host == "::1" || four(host)
+}
+
+/// Whether the header bears this token. The time it takes tells nothing but the length of what was offered.
+fn bears(authorization: Option<&[u8]>, token: &[u8]) -> bool {
+    let Some((scheme, offered)) = authorization.and_then(|value| value.split_at_checked(7)) else {
+        return false;
+    };
+    scheme.eq_ignore_ascii_case(b"bearer ") && same(offered.trim_ascii(), token)
+}
+
+fn same(offered: &[u8], token: &[u8]) -> bool {
+    if token.is_empty() {
+        return false;
+    }
+    let mut differs = u8::from(offered.len() != token.len());
+    for (place, byte) in offered.iter().enumerate() {
+        differs |= byte ^ token[place % token.len()];
+    }
+    core::hint::black_box(differs) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn loopback_names_come_in_and_rebound_ones_do_not() {
+        let door = Door {
+            hosts: vec!["mcp.example".into()],
+            origins: vec!["https://app.example".into()],
+            ..Door::default()
+        };
+        for host in [
+            "localhost",
+            "localhost:80",
+            "LOCALHOST.",
+            "127.0.0.1:9",
+            "127.1.2.3",
+            "[::1]:3",
+            "[::1]",
+            "a.localhost",
+            "mcp.example:443",
+        ] {
+            assert_eq!(door.judge(Some(host), None, None), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "10.0.0.1",
+            "0.0.0.0",
+            "127.0.0.256",
+            "127.0.0.0.1",
+        ] {
+            assert_eq!(
+                door.judge(Some(host), None, None),
+                Err(Refused::Host),
+                "{host}"
+            );
+        }
+        for host in [
+            "",
+            ":80",
+            "[::1",
+            "a b",
+            "localhost:x",
+            "user@localhost",
+            "[::1]x",
+        ] {
+            assert_eq!(
+                door.judge(Some(host), None, None),
+                Err(Refused::NoHost),
+                "{host}"
+            );
+        }
+        assert_eq!(door.judge(None, None, None), Err(Refused::NoHost));
+    }
+
+    #[test]
+    fn an_origin_is_from_here_or_allowed() {
+        let door = Door {
+            origins: vec!["https://app.example".into()],
+            ..Door::default()
+        };
+        for origin in [
+            "http://localhost:3000",
+            "https://127.0.0.1",
+            "http://[::1]:5",
+            "https://App.example",
+        ] {
+            assert_eq!(
+                door.judge(Some("localhost"), Some(origin), None),
+                Ok(()),
+                "{origin}"
+            );
+        }
+        for origin in [
+            "null",
+            "",
+            "http://evil.example",
+            "https://app.example.evil",
+            "file://localhost",
+            "http://localhost@evil.example",
+        ] {
+            assert_eq!(
+                door.judge(Some("localhost"), Some(origin), None),
+                Err(Refused::Origin),
+                "{origin}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_token_is_the_whole_token() {
+        let door = Door {
+            any_host: true,
+            token: Some(b"s3cret".to_vec()),
+            ..Door::default()
+        };
+        let judge =
+            |value: Option<&str>| door.judge(Some("any.example"), None, value.map(str::as_bytes));
+        assert_eq!(judge(Some("Bearer s3cret")), Ok(()));
+        assert_eq!(judge(Some("bearer   s3cret ")), Ok(()));
+        for wrong in [
+            "Bearer s3cre",
+            "Bearer s3crets3cret",
+            "Bearer ",
+            "Bearer",
+            "Basic s3cret",
+            "s3cret",
+            "",
+        ] {
+            assert_eq!(judge(Some(wrong)), Err(Refused::Token), "{wrong}");
+        }
+        assert_eq!(judge(None), Err(Refused::Token));
+        let empty = Door {
+            token: Some(Vec::new()),
+            ..Door::default()
+        };
+        assert_eq!(
+            empty.judge(Some("localhost"), None, Some(b"Bearer ")),
+            Err(Refused::Token)
+        );
+    }
+}

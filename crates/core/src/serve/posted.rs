@@ -1,0 +1,222 @@
+//! What a client posted: one message, read once, never written anew.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+use crate::limits::ID_BYTES;
+use crate::message::envelope::{Members, PROTOCOL_VERSION_KEY};
+
+/// The key in `_meta` that says what the client can do.
+pub const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The key in `_meta` that asks for log messages.
+pub const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
+
+/// Versions of the legacy era, newest first.
+pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// From this one on, a stream begins with an event that only has an id.
+pub const PRIMED_FROM: &str = "2025-11-25";
+/// What a modern request may not be: it belongs to the legacy era, and may fix a server to it.
+pub const REMOVED: [&str; 5] = [
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+];
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind<'a> {
+    /// It has an id and is to be answered.
+    Request(&'a [u8]),
+    /// It has no id.
+    Notification,
+    /// It answers a request of the server.
+    Answer(&'a [u8]),
+}
+
+/// Why a body is no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// It is not JSON.
+    NotJson,
+    /// It is an array.
+    Batch,
+    /// It is JSON, and no message.
+    NoMessage,
+}
+
+/// One message.
+pub struct Posted<'a> {
+    /// What it is.
+    pub kind: Kind<'a>,
+    /// Its method; empty for an answer.
+    pub method: Cow<'a, str>,
+    params: Option<Members<'a>>,
+    meta: Option<Members<'a>>,
+}
+
+impl<'a> Posted<'a> {
+    /// Reads a body.
+    pub fn read(body: &'a [u8]) -> Result<Self, Unread> {
+        let Some(message) = Members::of_line(body) else {
+            let value = serde_json::from_slice::<serde::de::IgnoredAny>(body);
+            return Err(match value {
+                Err(_) => Unread::NotJson,
+                Ok(_) if body.trim_ascii_start().starts_with(b"[") => Unread::Batch,
+                Ok(_) => Unread::NoMessage,
+            });
+        };
+        if message.text("jsonrpc").as_deref() != Some("2.0") {
+            return Err(Unread::NoMessage);
+        }
+        let id = message.get("id").map(|id| id.get().as_bytes());
+        let whole = |id: &'a [u8]| {
+            let sort = matches!(id.first(), Some(b'"' | b'-' | b'0'..=b'9'));
+            (sort && id.len() <= ID_BYTES).then_some(id)
+        };
+        let answers = message.get("result").is_some() || message.get("error").is_some();
+        let (kind, method) = match (message.text("method"), id) {
+            (Some(method), None) => (Kind::Notification, method),
+            (Some(method), Some(id)) => {
+                (Kind::Request(whole(id).ok_or(Unread::NoMessage)?), method)
+            }
+            (None, Some(id)) if answers && message.get("method").is_none() => (
+                Kind::Answer(whole(id).ok_or(Unread::NoMessage)?),
+                Cow::Borrowed(""),
+            ),
+            (None, Some(_) | None) => return Err(Unread::NoMessage),
+        };
+        let params = message.object("params");
+        let meta = params.as_ref().and_then(|params| params.object("_meta"));
+        Ok(Self {
+            kind,
+            method,
+            params,
+            meta,
+        })
+    }
+
+    /// The version that a modern request names.
+    pub fn version(&self) -> Option<Cow<'a, str>> {
+        self.meta.as_ref()?.text(PROTOCOL_VERSION_KEY)
+    }
+
+    /// Whether the client says what it can do.
+    pub fn tells_capabilities(&self) -> bool {
+        let meta = self.meta.as_ref();
+        meta.is_some_and(|meta| meta.object(CAPABILITIES_KEY).is_some())
+    }
+
+    /// Whether log messages are asked for.
+    pub fn wants_log(&self) -> bool {
+        let meta = self.meta.as_ref();
+        meta.is_some_and(|meta| meta.get(LOG_LEVEL_KEY).is_some())
+    }
+
+    /// The progress token as written.
+    pub fn progress_token(&self) -> Option<&'a [u8]> {
+        let token = self.meta.as_ref()?.get("progressToken")?;
+        Some(token.get().as_bytes())
+    }
+
+    /// A text among the parameters.
+    pub fn param(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.params.as_ref()?.text(key)
+    }
+
+    /// The arguments of a call, raw.
+    pub fn arguments(&self) -> Option<&'a [u8]> {
+        Some(self.params.as_ref()?.get("arguments")?.get().as_bytes())
+    }
+
+    /// The version that an `initialize` asks for.
+    pub fn asked_version(&self) -> Option<Cow<'a, str>> {
+        self.param("protocolVersion")
+    }
+}
+
+/// A body as a line: what would end the line is white space between two tokens, and becomes a blank.
+pub fn line(body: &[u8]) -> Vec<u8> {
+    let body = body
+        .strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(body)
+        .trim_ascii();
+    let mut line = Vec::with_capacity(body.len() + 1);
+    line.extend_from_slice(body);
+    if memchr::memchr2(b'\n', b'\r', &line).is_some() {
+        for byte in &mut line {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+    }
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_body_is() {
+        let kind = |body: &'static str| Posted::read(body.as_bytes()).map(|posted| posted.kind);
+        assert_eq!(
+            kind(r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#),
+            Ok(Kind::Request(b"7"))
+        );
+        assert_eq!(
+            kind("{\"jsonrpc\":\"2.0\",\n\"method\":\"x\"}"),
+            Ok(Kind::Notification)
+        );
+        assert_eq!(
+            kind(r#"{"jsonrpc":"2.0","id":"a","result":{}}"#),
+            Ok(Kind::Answer(br#""a""#))
+        );
+        for (body, why) in [
+            ("{", Unread::NotJson),
+            ("", Unread::NotJson),
+            ("{\"a\":\"\n\"}", Unread::NotJson),
+            ("[]", Unread::Batch),
+            (" [{}]", Unread::Batch),
+            ("1", Unread::NoMessage),
+            ("{}", Unread::NoMessage),
+            (r#"{"id":7,"method":"ping"}"#, Unread::NoMessage),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+                Unread::NoMessage,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+                Unread::NoMessage,
+            ),
+            (r#"{"jsonrpc":"2.0","id":1}"#, Unread::NoMessage),
+            (r#"{"jsonrpc":"2.0","id":1,"method":5}"#, Unread::NoMessage),
+        ] {
+            assert_eq!(kind(body), Err(why), "{body}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let read = Posted::read(&body).map(|posted| posted.kind);
+            if read.is_ok() {
+                let line = line(&body);
+                prop_assert_eq!(memchr::memchr(b'\n', &line), Some(line.len() - 1));
+            }
+        }
+
+        #[test]
+        fn a_line_means_what_the_body_meant(text in "[a-z\\n\\r\"]{0,20}", number in any::<i64>()) {
+            let body = serde_json::to_vec_pretty(&serde_json::json!({"jsonrpc": "2.0", "id": number, "method": text, "params": {"a": [1, {"b": text}]}})).unwrap();
+            let line = line(&body);
+            prop_assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            let value = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
+            prop_assert_eq!(value(&line), value(&body));
+            prop_assert!(Posted::read(&line).is_ok());
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Which stream a line of a server with one client goes on: the legacy era.
+//!
+//! An answer goes on the stream of its request, progress on the stream whose request gave the token. Anything else does
+//! not say what it belongs to: what a server asks or logs goes on the newest stream that somebody reads, news of lists
+//! and resources on the stream that the client opened for such things. A message goes on one stream, never on two.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::message::envelope;
+use crate::message::frame::{Id, Kind, Scanner};
+
+/// Where a line goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It is the answer that this stream waits for, and its last message.
+    Last(u64),
+    /// On this stream, before its answer.
+    On(u64),
+    /// On the stream that the client opened for news.
+    News,
+    /// To nobody: it is no message, or nobody asked for it.
+    Nobody,
+}
+
+/// The requests of one session that are not answered yet.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    waiting: BTreeMap<Vec<u8>, Waiting>,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    stream: u64,
+    token: Option<Vec<u8>>,
+    /// Whether somebody reads the stream.
+    read: bool,
+}
+
+impl Routes {
+    /// A request came on this stream; false if one with its id is not answered yet.
+    pub fn asked(&mut self, id: &[u8], token: Option<&[u8]>, stream: u64) -> bool {
+        if self.waiting.contains_key(id) {
+            return false;
+        }
+        let token = token.map(<[u8]>::to_vec);
+        let waiting = Waiting {
+            stream,
+            token,
+            read: true,
+        };
+        self.waiting.insert(id.to_vec(), waiting);
+        true
+    }
+
+    /// Nobody reads this stream any more, or somebody does again.
+    pub fn read(&mut self, stream: u64, read: bool) {
+        for waiting in self.waiting.values_mut() {
+            if waiting.stream == stream {
+                waiting.read = read;
+            }
+        }
+    }
+
+    /// Whether this stream still waits for its answer.
+    pub fn waits(&self, stream: u64) -> bool {
+        self.waiting.values().any(|one| one.stream == stream)
+    }
+
+    /// How many requests are not answered.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether all are.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// A line of the server.
+    pub fn heard(&mut self, line: &[u8]) -> Way {
+        let mut scanner = Scanner::default();
+        scanner.feed(line);
+        let frame = scanner.frame();
+        match (frame.kind, frame.id) {
+            (Kind::Response | Kind::Error, Id::Token(id)) => match self.waiting.remove(id) {
+                Some(waiting) => Way::Last(waiting.stream),
+                None => Way::Nobody,
+            },
+            (Kind::Request, _) => self.newest(),
+            (Kind::Notification, _) => self.notified(frame.method.as_deref().unwrap_or(""), line),
+            (Kind::Response | Kind::Error | Kind::Batch | Kind::Blank | Kind::Junk, _) => {
+                Way::Nobody
+            }
+        }
+    }
+
+    /// Takes every request that is not answered: its id and its stream.
+    pub fn drain(&mut self) -> Vec<(Vec<u8>, u64)> {
+        let waiting = core::mem::take(&mut self.waiting);
+        waiting
+            .into_iter()
+            .map(|(id, one)| (id, one.stream))
+            .collect()
+    }
+
+    fn notified(&self, method: &str, line: &[u8]) -> Way {
+        match method {
+            "notifications/progress" => {
+                let token = envelope::progress(line).map(|(token, _)| token);
+                let of = self
+                    .waiting
+                    .values()
+                    .find(|one| one.token.as_deref() == token);
+                of.map_or(Way::Nobody, |one| Way::On(one.stream))
+            }
+            "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/resources/updated" => Way::News,
+            _ => self.newest(),
+        }
+    }
+
+    fn newest(&self) -> Way {
+        let read = self.waiting.values().filter(|one| one.read);
+        read.map(|one| one.stream).max().map_or(Way::News, Way::On)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes() -> Routes {
+        let mut routes = Routes::default();
+        assert!(routes.asked(b"1", Some(b"\"p\""), 10));
+        assert!(routes.asked(b"\"1\"", None, 11));
+        assert!(!routes.asked(b"1", None, 12), "in flight already");
+        routes
+    }
+
+    #[test]
+    fn each_line_goes_on_one_stream() {
+        for (line, way) in [
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Way::Last(10)),
+            (r#"{"jsonrpc":"2.0","id":"1","error":{}}"#, Way::Last(11)),
+            (r#"{"jsonrpc":"2.0","id":2,"result":{}}"#, Way::Nobody),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, Way::Nobody),
+            (
+                r#"{"method":"notifications/progress","params":{"progressToken":"p","progress":1}}"#,
+                Way::On(10),
+            ),
+            (
+                r#"{"method":"notifications/progress","params":{"progressToken":"q","progress":1}}"#,
+                Way::Nobody,
+            ),
+            (r#"{"id":1,"method":"sampling/createMessage"}"#, Way::On(11)),
+            (
+                r#"{"method":"notifications/message","params":{}}"#,
+                Way::On(11),
+            ),
+            (
+                r#"{"method":"notifications/tools/list_changed"}"#,
+                Way::News,
+            ),
+            (
+                r#"{"method":"notifications/resources/updated","params":{"uri":"a"}}"#,
+                Way::News,
+            ),
+            ("hello", Way::Nobody),
+            ("[]", Way::Nobody),
+        ] {
+            assert_eq!(routes().heard(line.as_bytes()), way, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_answer_comes_once_and_a_left_stream_gets_only_what_is_its_own() {
+        let mut routes = routes();
+        let ask = br#"{"id":1,"method":"roots/list"}"#;
+        routes.read(11, false);
+        assert_eq!(routes.heard(ask), Way::On(10));
+        routes.read(10, false);
+        assert_eq!(routes.heard(ask), Way::News);
+        routes.read(11, true);
+        assert_eq!(routes.heard(ask), Way::On(11));
+        let answer = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        assert_eq!(routes.heard(answer), Way::Last(10));
+        assert_eq!(routes.heard(answer), Way::Nobody);
+        assert_eq!(routes.drain(), [(b"\"1\"".to_vec(), 11)]);
+        assert!(routes.is_empty());
+    }
+}

@@ -1,0 +1,318 @@
+//! How long a session lives: opened, used, idle, over. One owner of that decision, with every end and its cause.
+//!
+//! A session is *in use* while a connection of its client is there, and idle from the moment the last one left. Idle for
+//! longer than its time, it is over; when all places are taken, the one that has been idle for longest makes room; one
+//! in use never does. What a server still works on for a client that left holds nothing: else a vanished client could
+//! hold a session for ever.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Moment;
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Over {
+    /// The client said so.
+    Deleted,
+    /// Nobody used it for its whole time.
+    Idle,
+    /// It was the one unused for longest when all places were taken.
+    Evicted,
+    /// Its server cannot go on.
+    ServerGone,
+    /// The opening was not answered with a result.
+    OpeningFailed,
+    /// We stop.
+    Shutdown,
+}
+
+impl Over {
+    /// Every cause, in the order of the metrics page.
+    pub const ALL: [Self; 6] = [
+        Self::Deleted,
+        Self::Idle,
+        Self::Evicted,
+        Self::ServerGone,
+        Self::OpeningFailed,
+        Self::Shutdown,
+    ];
+
+    /// Its word in events and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Idle => "idle",
+            Self::Evicted => "evicted",
+            Self::ServerGone => "server_gone",
+            Self::OpeningFailed => "opening_failed",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Deleted => "the client ended it",
+            Self::Idle => "nobody used it for its whole time",
+            Self::Evicted => "it made room: it was unused for longest",
+            Self::ServerGone => "its server cannot go on",
+            Self::OpeningFailed => "its opening failed",
+            Self::Shutdown => "serve stops",
+        })
+    }
+}
+
+/// All places are taken by sessions in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// The sessions that are open, by a number that is never given twice.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    ttl_ms: u64,
+    cap: usize,
+    next: u64,
+    open: BTreeMap<u64, Use>,
+    /// The idle ones, the one that has been idle for longest first.
+    idle: BTreeSet<(Moment, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    /// Connections that are there.
+    connections: u32,
+    /// When the last one left.
+    since: Moment,
+}
+
+impl Sessions {
+    /// None yet.
+    pub fn new(ttl_ms: u64, cap: usize) -> Self {
+        Self {
+            ttl_ms,
+            cap,
+            next: 1,
+            open: BTreeMap::new(),
+            idle: BTreeSet::new(),
+        }
+    }
+
+    /// Other limits; they hold for the sessions that are there, too.
+    pub fn limit(&mut self, ttl_ms: u64, cap: usize) {
+        self.ttl_ms = ttl_ms;
+        self.cap = cap;
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Opens a session with its first connection there. Whoever is named beside it must make room.
+    pub fn open(&mut self, now: Moment) -> Result<(u64, Vec<u64>), Full> {
+        let mut evicted = Vec::new();
+        while self.open.len() >= self.cap {
+            let Some(&(_, oldest)) = self.idle.first() else {
+                return Err(Full);
+            };
+            self.close(oldest);
+            evicted.push(oldest);
+        }
+        let key = self.next;
+        self.next += 1;
+        self.open.insert(
+            key,
+            Use {
+                connections: 1,
+                since: now,
+            },
+        );
+        Ok((key, evicted))
+    }
+
+    /// A connection of its client came.
+    pub fn enter(&mut self, key: u64) {
+        if let Some(one) = self.open.get_mut(&key) {
+            if one.connections == 0 {
+                self.idle.remove(&(one.since, key));
+            }
+            one.connections += 1;
+        }
+    }
+
+    /// A connection of its client left.
+    pub fn leave(&mut self, now: Moment, key: u64) {
+        if let Some(one) = self.open.get_mut(&key) {
+            one.connections = one.connections.saturating_sub(1);
+            if one.connections == 0 {
+                one.since = now;
+                self.idle.insert((now, key));
+            }
+        }
+    }
+
+    /// It is over; whether it was there at all.
+    pub fn close(&mut self, key: u64) -> bool {
+        let Some(one) = self.open.remove(&key) else {
+            return false;
+        };
+        self.idle.remove(&(one.since, key));
+        true
+    }
+
+    /// Those that have been idle for their whole time; they are closed.
+    pub fn expire(&mut self, now: Moment) -> Vec<u64> {
+        let mut over = Vec::new();
+        while let Some(&(since, key)) = self.idle.first() {
+            if since.after_ms(self.ttl_ms) > now {
+                break;
+            }
+            self.close(key);
+            over.push(key);
+        }
+        over
+    }
+
+    /// When the next one may have been idle for its whole time.
+    pub fn wake(&self) -> Option<Moment> {
+        let (since, _) = self.idle.first()?;
+        Some(since.after_ms(self.ttl_ms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(ms: u64) -> Moment {
+        Moment::default().after_ms(ms)
+    }
+
+    #[test]
+    fn idle_begins_when_the_last_connection_leaves() {
+        let mut sessions = Sessions::new(1_000, 10);
+        let (key, _) = sessions.open(at(0)).unwrap();
+        assert_eq!(sessions.wake(), None, "in use");
+        sessions.enter(key);
+        sessions.leave(at(5), key);
+        assert_eq!(sessions.wake(), None, "one is still there");
+        sessions.leave(at(10), key);
+        assert_eq!(sessions.wake(), Some(at(1_010)));
+        assert!(sessions.expire(at(1_009)).is_empty());
+        sessions.enter(key);
+        assert!(sessions.expire(at(5_000)).is_empty());
+        sessions.leave(at(5_000), key);
+        assert_eq!(sessions.expire(at(6_000)), [key]);
+        assert!(!sessions.close(key), "over is over");
+    }
+
+    #[test]
+    fn the_one_unused_for_longest_makes_room_and_one_in_use_never() {
+        let mut sessions = Sessions::new(1_000, 2);
+        let (first, _) = sessions.open(at(0)).unwrap();
+        let (second, _) = sessions.open(at(1)).unwrap();
+        assert_eq!(sessions.open(at(2)), Err(Full));
+        sessions.leave(at(3), second);
+        sessions.leave(at(4), first);
+        let (third, evicted) = sessions.open(at(5)).unwrap();
+        assert_eq!(evicted, [second]);
+        sessions.enter(first);
+        assert_eq!(sessions.open(at(6)), Err(Full));
+        assert!(sessions.close(third));
+        sessions.limit(1_000, 1);
+        assert_eq!(sessions.open(at(7)), Err(Full));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Do {
+        Open,
+        Enter(usize),
+        Leave(usize),
+        Close(usize),
+        Expire,
+    }
+
+    proptest! {
+        #[test]
+        fn opened_is_closed_or_open_and_nobody_in_use_is_ended(
+            steps in proptest::collection::vec(
+                prop_oneof![
+                    Just(Do::Open),
+                    (0usize..8).prop_map(Do::Enter),
+                    (0usize..8).prop_map(Do::Leave),
+                    (0usize..8).prop_map(Do::Close),
+                    Just(Do::Expire),
+                ],
+                0..200,
+            )
+        ) {
+            let mut sessions = Sessions::new(10, 4);
+            // What a caller knows: key and connections of each.
+            let mut known: Vec<(u64, u32)> = Vec::new();
+            let (mut opened, mut ended) = (0, 0);
+            for (now, step) in steps.into_iter().enumerate() {
+                let now = at(now as u64);
+                let over = match step {
+                    Do::Open => match sessions.open(now) {
+                        Ok((key, evicted)) => {
+                            opened += 1;
+                            known.push((key, 1));
+                            evicted
+                        }
+                        Err(Full) => {
+                            prop_assert!(known.iter().all(|(_, connections)| *connections > 0));
+                            Vec::new()
+                        }
+                    },
+                    Do::Enter(n) => {
+                        if let Some((key, connections)) = known.get_mut(n) {
+                            sessions.enter(*key);
+                            *connections += 1;
+                        }
+                        Vec::new()
+                    }
+                    Do::Leave(n) => {
+                        if let Some((key, connections)) = known.get_mut(n)
+                            && *connections > 0
+                        {
+                            sessions.leave(now, *key);
+                            *connections -= 1;
+                        }
+                        Vec::new()
+                    }
+                    Do::Close(n) => {
+                        if n < known.len() {
+                            let (key, _) = known.remove(n);
+                            prop_assert!(sessions.close(key));
+                            ended += 1;
+                        }
+                        Vec::new()
+                    }
+                    Do::Expire => sessions.expire(now),
+                };
+                for key in over {
+                    let place = known.iter().position(|(held, _)| *held == key).unwrap();
+                    prop_assert_eq!(known.remove(place).1, 0, "nobody in use");
+                    ended += 1;
+                }
+                prop_assert_eq!(sessions.len(), known.len());
+                prop_assert_eq!(opened, ended + known.len());
+                prop_assert!(sessions.len() <= 4);
+                let idle = known.iter().any(|(_, connections)| *connections == 0);
+                prop_assert_eq!(sessions.wake().is_some(), idle);
+            }
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! One server for many clients: the modern era.
+//!
+//! Ids and progress tokens are only unique per client, so each request gets an id of ours, which is its progress token
+//! and the name of its subscription too; on the way back each is replaced by what the client wrote. A rewrite replaces
+//! the span of one value and leaves every other byte. A log message names no request: it goes to the one request that
+//! asked for logs, and to nobody if there are several.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::posted::{Kind as Sort, Posted};
+use super::words;
+use crate::message::envelope::{Members, SUBSCRIPTION_KEY};
+use crate::message::frame::{Id, Kind, Scanner};
+
+/// What a line of the server is, and to whom it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The answer to this request, which is over.
+    Last(u64, Vec<u8>),
+    /// Something on the way to it.
+    On(u64, Vec<u8>),
+    /// The answer to a question of ours, which is over.
+    Ours(u64, Vec<u8>),
+    /// To nobody.
+    Nobody,
+}
+
+/// The requests that are not answered yet.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    next: u64,
+    open: BTreeMap<u64, Open>,
+}
+
+#[derive(Clone, Debug)]
+struct Open {
+    whose: Whose,
+    listens: bool,
+    logs: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Whose {
+    Client { id: Vec<u8>, token: Option<Vec<u8>> },
+    Ours,
+}
+
+impl Shared {
+    /// A client's request: its number, and the line that the server gets.
+    pub fn asked(&mut self, posted: &Posted<'_>, line: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let Sort::Request(id) = posted.kind else {
+            return None;
+        };
+        let token = posted.progress_token();
+        let key = self.next;
+        let own = label(key);
+        let mut spans = Vec::with_capacity(2);
+        spans.push((id, own.as_slice()));
+        spans.extend(token.map(|token| (token, own.as_slice())));
+        let rewritten = spliced(line, spans)?;
+        self.next += 1;
+        let open = Open {
+            whose: Whose::Client {
+                id: id.to_vec(),
+                token: token.map(<[u8]>::to_vec),
+            },
+            listens: posted.method == "subscriptions/listen",
+            logs: posted.wants_log(),
+        };
+        self.open.insert(key, open);
+        Some((key, rewritten))
+    }
+
+    /// A question of ours: its number and its id.
+    pub fn ask(&mut self) -> (u64, Vec<u8>) {
+        let key = self.next;
+        self.next += 1;
+        let open = Open {
+            whose: Whose::Ours,
+            listens: false,
+            logs: false,
+        };
+        self.open.insert(key, open);
+        (key, label(key))
+    }
+
+    /// Nobody waits for this request any more: what the server is told. Its late answer goes to nobody.
+    pub fn cancel(&mut self, key: u64) -> Option<Vec<u8>> {
+        self.open.remove(&key)?;
+        Some(words::cancelled(
+            &label(key),
+            "the client closed the stream",
+        ))
+    }
+
+    /// How many requests of clients are not answered.
+    pub fn len(&self) -> usize {
+        let clients = |one: &&Open| matches!(one.whose, Whose::Client { .. });
+        self.open.values().filter(clients).count()
+    }
+
+    /// Whether all are.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Requests of clients that only listen: number and the client's id.
+    pub fn listening(&self) -> Vec<(u64, Vec<u8>)> {
+        let each = self.open.iter().filter(|(_, one)| one.listens);
+        each.filter_map(|(key, one)| match &one.whose {
+            Whose::Client { id, .. } => Some((*key, id.clone())),
+            Whose::Ours => None,
+        })
+        .collect()
+    }
+
+    /// Takes every request that is not answered, with the client's id and whether it listens.
+    pub fn drain(&mut self) -> Vec<(u64, Option<Vec<u8>>, bool)> {
+        let open = core::mem::take(&mut self.open);
+        let each = open.into_iter().map(|(key, one)| match one.whose {
+            Whose::Client { id, .. } => (key, Some(id), one.listens),
+            Whose::Ours => (key, None, one.listens),
+        });
+        each.collect()
+    }
+
+    /// A line of the server.
+    pub fn heard(&mut self, line: &[u8]) -> Heard {
+        let mut scanner = Scanner::default();
+        scanner.feed(line);
+        let frame = scanner.frame();
+        match (frame.kind, frame.id) {
+            (Kind::Response | Kind::Error, Id::Token(id)) => self.answered(id, line),
+            (Kind::Notification, _) => {
+                let method = frame.method.as_deref().unwrap_or("");
+                self.notified(method, line).unwrap_or(Heard::Nobody)
+            }
+            // A modern server asks nothing.
+            (
+                Kind::Request
+                | Kind::Response
+                | Kind::Error
+                | Kind::Batch
+                | Kind::Blank
+                | Kind::Junk,
+                _,
+            ) => Heard::Nobody,
+        }
+    }
+
+    fn answered(&mut self, id: &[u8], line: &[u8]) -> Heard {
+        let Some((key, open)) = number(id).and_then(|key| Some((key, self.open.remove(&key)?)))
+        else {
+            return Heard::Nobody;
+        };
+        let client = match open.whose {
+            Whose::Ours => return Heard::Ours(key, line.to_vec()),
+            Whose::Client { id, .. } => id,
+        };
+        let Some(message) = Members::of_line(line) else {
+            return Heard::Last(key, refused(&client));
+        };
+        let mut spans = Vec::with_capacity(2);
+        spans.extend(
+            message
+                .get("id")
+                .map(|id| (id.get().as_bytes(), client.as_slice())),
+        );
+        let meta = message
+            .object("result")
+            .and_then(|result| result.object("_meta"));
+        if let Some(tag) = meta.and_then(|meta| meta.get(SUBSCRIPTION_KEY))
+            && number(tag.get().as_bytes()) == Some(key)
+        {
+            spans.push((tag.get().as_bytes(), client.as_slice()));
+        }
+        let answer = spliced(line, spans).unwrap_or_else(|| refused(&client));
+        Heard::Last(key, answer)
+    }
+
+    fn notified(&mut self, method: &str, line: &[u8]) -> Option<Heard> {
+        let params = Members::of_line(line)?.object("params");
+        if method == "notifications/message" {
+            let mut asked = self.open.iter().filter(|(_, one)| one.logs);
+            let (key, _) = asked.next()?;
+            return asked
+                .next()
+                .is_none()
+                .then(|| Heard::On(*key, line.to_vec()));
+        }
+        let params = params?;
+        if method == "notifications/cancelled" {
+            // The end of a subscription, in the words of a pipe.
+            let key = number(params.get("requestId")?.get().as_bytes())?;
+            let open = self.open.get(&key).filter(|one| one.listens)?;
+            let Whose::Client { id, .. } = &open.whose else {
+                return None;
+            };
+            let end = words::listened(id);
+            self.open.remove(&key);
+            return Some(Heard::Last(key, end));
+        }
+        let tag = if method == "notifications/progress" {
+            params.get("progressToken")?.get().as_bytes()
+        } else {
+            params
+                .object("_meta")?
+                .get(SUBSCRIPTION_KEY)?
+                .get()
+                .as_bytes()
+        };
+        let key = number(tag)?;
+        match &self.open.get(&key)?.whose {
+            Whose::Ours => None,
+            Whose::Client { id, token } => {
+                let own = if method == "notifications/progress" {
+                    token.as_ref()?
+                } else {
+                    id
+                };
+                let line = spliced(line, alloc::vec![(tag, own.as_slice())])?;
+                Some(Heard::On(key, line))
+            }
+        }
+    }
+}
+
+/// The id of ours for a request. It is no number, and it cannot be taken for one.
+fn label(key: u64) -> Vec<u8> {
+    format!("\"h{key}\"").into_bytes()
+}
+
+fn number(label: &[u8]) -> Option<u64> {
+    let digits = label.strip_prefix(b"\"h")?.strip_suffix(b"\"")?;
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn refused(id: &[u8]) -> Vec<u8> {
+    let problem = "the server's answer could not be read";
+    words::error(Some(id), words::Code::Internal, problem, None)
+}
+
+/// The line with new values in the place of some that borrow from it.
+fn spliced(line: &[u8], mut spans: Vec<(&[u8], &[u8])>) -> Option<Vec<u8>> {
+    let start = |old: &[u8]| (old.as_ptr() as usize).checked_sub(line.as_ptr() as usize);
+    spans.sort_by_key(|(old, _)| old.as_ptr() as usize);
+    let more: usize = spans.iter().map(|(_, new)| new.len()).sum();
+    let mut out = Vec::with_capacity(line.len() + more);
+    let mut done = 0;
+    for (old, new) in spans {
+        let from = start(old)?;
+        out.extend_from_slice(line.get(done..from)?);
+        out.extend_from_slice(new);
+        done = from + old.len();
+    }
+    out.extend_from_slice(line.get(done..)?);
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn ask(shared: &mut Shared, body: &Value) -> (u64, Value) {
+        let body = serde_json::to_vec(body).unwrap();
+        let (key, line) = shared.asked(&Posted::read(&body).unwrap(), &body).unwrap();
+        (key, serde_json::from_slice(&line).unwrap())
+    }
+
+    fn hear(shared: &mut Shared, line: &Value) -> Heard {
+        shared.heard(&serde_json::to_vec(line).unwrap())
+    }
+
+    fn value(line: &[u8]) -> Value {
+        serde_json::from_slice(line).unwrap()
+    }
+
+    #[test]
+    fn two_clients_with_the_same_id_and_token() {
+        let mut shared = Shared::default();
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a", "_meta": {"progressToken": 1}}});
+        let (one, first) = ask(&mut shared, &body);
+        let (other, second) = ask(&mut shared, &body);
+        assert_eq!(first["id"], "h0");
+        assert_eq!(second["params"]["_meta"]["progressToken"], "h1");
+        assert_eq!(shared.len(), 2);
+        let progress = |token: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}});
+        let Heard::On(key, line) = hear(&mut shared, &progress("h1")) else {
+            panic!("nobody");
+        };
+        assert_eq!(
+            (key, &value(&line)["params"]["progressToken"]),
+            (other, &json!(1))
+        );
+        let Heard::Last(key, line) = hear(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": "h0", "result": {"h0": "h0"}}),
+        ) else {
+            panic!("nobody");
+        };
+        assert_eq!(
+            (key, value(&line)),
+            (
+                one,
+                json!({"jsonrpc": "2.0", "id": 1, "result": {"h0": "h0"}})
+            )
+        );
+        assert_eq!(
+            hear(
+                &mut shared,
+                &json!({"jsonrpc": "2.0", "id": "h0", "result": {}})
+            ),
+            Heard::Nobody
+        );
+        assert_eq!(hear(&mut shared, &progress("h0")), Heard::Nobody);
+    }
+
+    #[test]
+    fn a_subscription_has_its_clients_name() {
+        let mut shared = Shared::default();
+        let (key, line) = ask(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": {}}),
+        );
+        assert_eq!(line["id"], "h0");
+        let tagged = |method: &str, tag: &str| json!({"jsonrpc": "2.0", "method": method, "params": {"_meta": {SUBSCRIPTION_KEY: tag}}});
+        let Heard::On(to, line) = hear(
+            &mut shared,
+            &tagged("notifications/tools/list_changed", "h0"),
+        ) else {
+            panic!("nobody");
+        };
+        assert_eq!(
+            (to, &value(&line)["params"]["_meta"][SUBSCRIPTION_KEY]),
+            (key, &json!("l"))
+        );
+        assert_eq!(
+            hear(
+                &mut shared,
+                &tagged("notifications/tools/list_changed", "h9")
+            ),
+            Heard::Nobody
+        );
+        let end = json!({"jsonrpc": "2.0", "id": "h0", "result": {"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: "h0"}}});
+        let Heard::Last(_, line) = hear(&mut shared, &end) else {
+            panic!("nobody");
+        };
+        assert_eq!(value(&line)["id"], "l");
+        assert_eq!(value(&line)["result"]["_meta"][SUBSCRIPTION_KEY], "l");
+    }
+
+    #[test]
+    fn a_subscription_that_the_server_cancels_ends_with_a_result() {
+        let mut shared = Shared::default();
+        let (key, _) = ask(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": 5, "method": "subscriptions/listen"}),
+        );
+        let (call, _) = ask(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": 6, "method": "tools/call"}),
+        );
+        let cancelled = |id: &str| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+        let Heard::Last(to, line) = hear(&mut shared, &cancelled("h0")) else {
+            panic!("nobody");
+        };
+        assert_eq!(
+            (to, &value(&line)["result"]["resultType"]),
+            (key, &json!("complete"))
+        );
+        assert_eq!(
+            hear(&mut shared, &cancelled("h1")),
+            Heard::Nobody,
+            "calls are answered"
+        );
+        let told = shared.cancel(call).unwrap();
+        assert_eq!(value(&told)["params"]["requestId"], "h1");
+        assert_eq!(shared.cancel(call), None);
+        assert_eq!(
+            hear(
+                &mut shared,
+                &json!({"jsonrpc": "2.0", "id": "h1", "result": {}})
+            ),
+            Heard::Nobody
+        );
+    }
+
+    #[test]
+    fn a_log_message_goes_to_the_one_who_asked_or_to_nobody() {
+        let mut shared = Shared::default();
+        let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}});
+        let with = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"_meta": {"io.modelcontextprotocol/logLevel": "info"}}});
+        ask(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call"}),
+        );
+        assert_eq!(hear(&mut shared, &log), Heard::Nobody);
+        let (key, _) = ask(&mut shared, &with);
+        assert!(matches!(hear(&mut shared, &log), Heard::On(to, _) if to == key));
+        ask(&mut shared, &with);
+        assert_eq!(hear(&mut shared, &log), Heard::Nobody);
+    }
+
+    #[test]
+    fn questions_of_ours_stay_with_us() {
+        let mut shared = Shared::default();
+        let (key, id) = shared.ask();
+        assert_eq!(id, b"\"h0\"");
+        assert!(shared.is_empty());
+        let line = br#"{"jsonrpc":"2.0","id":"h0","result":{}}"#;
+        assert_eq!(shared.heard(line), Heard::Ours(key, line.to_vec()));
+        assert_eq!(shared.heard(line), Heard::Nobody);
+    }
+
+    proptest! {
+        #[test]
+        fn only_the_id_and_the_token_change(id in "[0-9]{1,5}|\"[a-z\\\\\\\\h0-9]{0,8}\"", space in "[ \\t]{0,3}", text in "[a-z\"\\\\\\\\]{0,12}") {
+            let text = serde_json::to_string(&text).unwrap();
+            let body = format!("{{{space}\"params\":{{\"x\":{text},\"_meta\":{{\"progressToken\":{space}{id}}}}},\"jsonrpc\":\"2.0\",\"id\":{space}{id}{space},\"method\":\"m\"}}");
+            let Ok(posted) = Posted::read(body.as_bytes()) else {
+                return Ok(());
+            };
+            let mut shared = Shared::default();
+            let (_, line) = shared.asked(&posted, body.as_bytes()).unwrap();
+            let expected = body.replace(&format!("\"id\":{space}{id}"), &format!("\"id\":{space}\"h0\"")).replace(&format!("Token\":{space}{id}"), &format!("Token\":{space}\"h0\""));
+            prop_assert_eq!(String::from_utf8(line).unwrap(), expected);
+            let answer = format!("{{\"result\":{{\"a\":{text}}},\"jsonrpc\":\"2.0\",\"id\":\"h0\"}}");
+            let Heard::Last(_, line) = shared.heard(answer.as_bytes()) else {
+                panic!("nobody");
+            };
+            prop_assert_eq!(String::from_utf8(line).unwrap(), answer.replace("\"id\":\"h0\"", &format!("\"id\":{id}")));
+        }
+
+        #[test]
+        fn any_line_of_a_server_is_taken(line in proptest::collection::vec(any::<u8>(), 0..120)) {
+            let mut shared = Shared::default();
+            shared.ask();
+            let _heard = shared.heard(&line);
+        }
+    }
+}

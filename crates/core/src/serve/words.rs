@@ -1,0 +1,115 @@
+//! The answers that the front gives itself.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::message::envelope::SUBSCRIPTION_KEY;
+
+/// The codes of such answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// It is not JSON.
+    Parse,
+    /// It is no message, or not in its place.
+    Request,
+    /// There is no such method.
+    Method,
+    /// The parameters lack something.
+    Params,
+    /// It could not be done.
+    Internal,
+    /// A header says something else than the body.
+    HeaderMismatch,
+    /// The server does not speak that version.
+    Version,
+}
+
+impl Code {
+    /// As it is written.
+    pub fn number(self) -> i32 {
+        match self {
+            Self::Parse => -32_700,
+            Self::Request => -32_600,
+            Self::Method => -32_601,
+            Self::Params => -32_602,
+            Self::Internal => -32_603,
+            Self::HeaderMismatch => -32_020,
+            Self::Version => -32_022,
+        }
+    }
+}
+
+/// An error answer; without an id where none could be read.
+pub fn error(id: Option<&[u8]>, code: Code, message: &str, data: Option<&[u8]>) -> Vec<u8> {
+    let message = serde_json::to_vec(message).unwrap_or_default();
+    let head = format!(r#","error":{{"code":{},"message":"#, code.number());
+    let mut answer = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    answer.extend_from_slice(id.unwrap_or(b"null"));
+    answer.extend_from_slice(head.as_bytes());
+    answer.extend_from_slice(&message);
+    if let Some(data) = data {
+        answer.extend_from_slice(br#","data":"#);
+        answer.extend_from_slice(data);
+    }
+    answer.extend_from_slice(b"}}");
+    answer
+}
+
+/// What a listening request is answered with when it is over without anybody's fault.
+pub fn listened(id: &[u8]) -> Vec<u8> {
+    [
+        br#"{"jsonrpc":"2.0","id":"#,
+        id,
+        br#","result":{"resultType":"complete","_meta":{""#,
+        SUBSCRIPTION_KEY.as_bytes(),
+        br#"":"#,
+        id,
+        b"}}}",
+    ]
+    .concat()
+}
+
+/// Tells a server that nobody waits for a request any more.
+pub fn cancelled(id: &[u8], reason: &str) -> Vec<u8> {
+    let reason = serde_json::to_vec(reason).unwrap_or_default();
+    [
+        br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.as_slice(),
+        id,
+        br#","reason":"#,
+        &reason,
+        b"}}\n",
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn every_answer_is_json_and_has_its_id() {
+        let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
+        assert_eq!(
+            read(&error(
+                Some(br#""a""#),
+                Code::Version,
+                "a \"b\"",
+                Some(b"{\"x\":1}")
+            )),
+            json!({"jsonrpc": "2.0", "id": "a", "error": {"code": -32022, "message": "a \"b\"", "data": {"x": 1}}})
+        );
+        assert_eq!(
+            read(&error(None, Code::Parse, "no", None))["id"],
+            Value::Null
+        );
+        assert_eq!(
+            read(&listened(b"7"))["result"]["_meta"][SUBSCRIPTION_KEY],
+            7
+        );
+        assert_eq!(
+            read(&cancelled(b"\"h1\"", "left"))["params"]["requestId"],
+            "h1"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! What may be set for the HTTP front, by options or below `[serve]`, and what comes of it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use mainstay_core::serve::door::Door;
+use mainstay_core::serve::limits::{ServeLimits, TABLE};
+
+use crate::exit::Exit;
+use crate::report::{Report, plain};
+
+/// Where we listen if nobody says otherwise.
+pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8808);
+/// The longest token.
+const TOKEN_BYTES: u64 = 4_096;
+/// A shorter token could be guessed.
+const TOKEN_LEAST: usize = 16;
+
+/// What is set in one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Serving {
+    /// Where to listen.
+    pub listen: Option<SocketAddr>,
+    /// The file with the token that clients must bear.
+    pub token_file: Option<PathBuf>,
+    /// Names that `Host` may have, beside the loopback ones.
+    pub hosts: Vec<String>,
+    /// Sites that may ask, beside those on this machine.
+    pub origins: Vec<String>,
+    /// Limits by their name in the table.
+    pub limits: BTreeMap<&'static str, u64>,
+}
+
+impl Serving {
+    /// These settings where they say something, the others where they do not; lists add up.
+    #[must_use]
+    pub fn over(mut self, others: &Self) -> Self {
+        self.listen = self.listen.or(others.listen);
+        self.token_file = self.token_file.or_else(|| others.token_file.clone());
+        self.hosts.extend_from_slice(&others.hosts);
+        self.origins.extend_from_slice(&others.origins);
+        for (name, value) in &others.limits {
+            self.limits.entry(name).or_insert(*value);
+        }
+        self
+    }
+
+    /// The limits, with what is built in where nothing is set.
+    pub fn limits(&self) -> ServeLimits {
+        let mut limits = ServeLimits::default();
+        for limit in &TABLE {
+            if let Some(value) = self.limits.get(limit.name) {
+                *(limit.of)(&mut limits) = *value;
+            }
+        }
+        limits
+    }
+
+    /// Where to listen and whom to let in. Beyond this machine nobody is let in without a token.
+    pub fn door(&self) -> Result<(SocketAddr, Door), Report> {
+        let listen = self.listen.unwrap_or(LISTEN);
+        let token = self.token_file.as_deref().map(token).transpose()?;
+        let local = listen.ip().is_loopback();
+        if !local && token.is_none() {
+            return Err(Report::new(
+                Exit::Usage,
+                format!("{listen} can be reached from other machines, and no token is asked for"),
+            )
+            .hint("give --token-file FILE, and put TLS in front; or listen on 127.0.0.1"));
+        }
+        let lower = |list: &[String]| {
+            list.iter()
+                .map(|one| one.trim().to_ascii_lowercase())
+                .collect::<Vec<_>>()
+        };
+        let door = Door {
+            any_host: !local && self.hosts.is_empty(),
+            hosts: lower(&self.hosts),
+            origins: lower(&self.origins),
+            token,
+        };
+        Ok((listen, door))
+    }
+}
+
+/// Reads an address: `127.0.0.1:8808`, `[::1]:8808`, `localhost:8808`, or a port alone.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.trim();
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+        return Ok(SocketAddr::new(LISTEN.ip(), port));
+    }
+    let named = text.replacen("localhost:", "127.0.0.1:", 1);
+    named.parse().map_err(|_| {
+        format!(
+            "`{text}` is not an address (write it like `127.0.0.1:8808`; port 0 takes a free one)"
+        )
+    })
+}
+
+/// Reads the token; its value is in no message.
+fn token(path: &Path) -> Result<Vec<u8>, Report> {
+    let trouble = |cause: String| {
+        Report::new(
+            Exit::Failed,
+            format!("cannot use the token file {}", path.display()),
+        )
+        .because(cause)
+        .hint("write a long random text into it: head -c 32 /dev/urandom | base64")
+    };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(TOKEN_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| trouble(plain(&error)))?;
+    let token = bytes.trim_ascii();
+    if token.len() < TOKEN_LEAST {
+        return Err(trouble(format!(
+            "it has fewer than {TOKEN_LEAST} characters"
+        )));
+    }
+    if bytes.len() as u64 > TOKEN_BYTES {
+        return Err(trouble(format!("it has more than {TOKEN_BYTES} bytes")));
+    }
+    if !token.iter().all(u8::is_ascii_graphic) {
+        return Err(trouble("it has characters that no header can hold".into()));
+    }
+    Ok(token.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_ports() {
+        for (text, meant) in [
+            ("127.0.0.1:1", "127.0.0.1:1"),
+            ("localhost:0", "127.0.0.1:0"),
+            ("[::1]:80", "[::1]:80"),
+            ("9000", "127.0.0.1:9000"),
+            (":9000", "127.0.0.1:9000"),
+            ("0.0.0.0:5", "0.0.0.0:5"),
+        ] {
+            assert_eq!(address(text), Ok(meant.parse().unwrap()), "{text}");
+        }
+        for text in ["", "example.com:80", "127.0.0.1", "99999", "1.2.3.4:x"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn beyond_this_machine_only_with_a_token() {
+        let open = Serving {
+            listen: Some("0.0.0.0:80".parse().unwrap()),
+            ..Serving::default()
+        };
+        let report = open.door().unwrap_err();
+        assert_eq!(report.exit(), Exit::Usage);
+        assert!(report.problem().contains("no token is asked for"));
+        let (listen, door) = Serving::default().door().unwrap();
+        assert!(listen.ip().is_loopback() && !door.any_host && door.token.is_none());
+    }
+
+    #[test]
+    fn a_token_is_long_enough_and_is_never_told() {
+        let scratch = crate::scratch::Scratch::new();
+        let path = scratch.path().join("token");
+        for (text, problem) in [
+            ("short", "fewer than 16"),
+            ("0123456789abcdef 0123456789", "no header can hold"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let report = token(&path).unwrap_err();
+            assert!(report.problem().contains(problem), "{report}");
+            assert!(!report.to_string().contains(text), "{report}");
+        }
+        std::fs::write(&path, "0123456789abcdef\n").unwrap();
+        assert_eq!(token(&path).unwrap(), b"0123456789abcdef");
+        assert!(token(&scratch.path().join("none")).is_err());
+    }
+}

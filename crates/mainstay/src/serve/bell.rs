@@ -1,0 +1,89 @@
+//! Waiting inside one thread: a bell that wakes whoever waits, and a slot that is filled once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+/// Wakes everybody who waits. A ring that nobody waits for is not remembered: what changed is.
+#[derive(Debug, Default)]
+pub struct Bell {
+    next: Cell<u64>,
+    waiting: RefCell<BTreeMap<u64, Waker>>,
+}
+
+impl Bell {
+    /// Wakes everybody.
+    pub fn ring(&self) {
+        for waker in std::mem::take(&mut *self.waiting.borrow_mut()).into_values() {
+            waker.wake();
+        }
+    }
+
+    /// Waits until `look` finds something; it is asked at once and after each ring.
+    pub async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        let ear = Ear {
+            bell: self,
+            place: self.next.replace(self.next.get() + 1),
+        };
+        poll_fn(|cx| match look() {
+            Some(found) => Poll::Ready(found),
+            None => ear.listen(cx),
+        })
+        .await
+    }
+}
+
+/// One who waits. It takes its place back when it goes.
+struct Ear<'b> {
+    bell: &'b Bell,
+    place: u64,
+}
+
+impl Ear<'_> {
+    fn listen<T>(&self, cx: &Context<'_>) -> Poll<T> {
+        let mut waiting = self.bell.waiting.borrow_mut();
+        waiting.insert(self.place, cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Ear<'_> {
+    fn drop(&mut self) {
+        self.bell.waiting.borrow_mut().remove(&self.place);
+    }
+}
+
+/// Filled once, read by everybody who waits for it.
+#[derive(Debug)]
+pub struct Slot<T> {
+    value: RefCell<Option<T>>,
+    bell: Bell,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self {
+            value: RefCell::new(None),
+            bell: Bell::default(),
+        }
+    }
+}
+
+impl<T: Clone> Slot<T> {
+    /// Fills it; only the first time counts.
+    pub fn fill(&self, value: T) {
+        self.value.borrow_mut().get_or_insert(value);
+        self.bell.ring();
+    }
+
+    /// What is in it, when something is.
+    pub async fn filled(&self) -> T {
+        self.bell.until(|| self.value.borrow().clone()).await
+    }
+
+    /// What is in it now.
+    pub fn now(&self) -> Option<T> {
+        self.value.borrow().clone()
+    }
+}

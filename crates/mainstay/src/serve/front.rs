@@ -1,0 +1,491 @@
+//! The front itself: what is open, who may use it, and how each of it ends.
+//!
+//! Everything here is of one thread. A session has one end, [`Front::end_session`], whoever asks for it.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use hyper::StatusCode;
+use mainstay_core::clock::Moment;
+use mainstay_core::event::{SessionBegan, SessionOver, What};
+use mainstay_core::ids::LinkId;
+use mainstay_core::serve::door::Door;
+use mainstay_core::serve::limits::{LEGACY_KNOWN_MS, ServeLimits};
+use mainstay_core::serve::sessions::{Full, Over, Sessions};
+use mainstay_os::child::Descriptors;
+use mainstay_os::clock;
+
+use super::bell::Bell;
+use super::endpoint::Endpoint;
+use super::link::{Link, Said, Spec};
+use super::metrics::{Metrics, count};
+use super::modern::Modern;
+use super::reply::Refusal;
+use super::session::Session;
+use super::stream::Seat;
+use super::tasks::Tasks;
+use super::upstream::Far;
+use crate::ledger::append::Ledger;
+use crate::paths::Paths;
+use crate::report::talk;
+
+/// The front.
+pub struct Front {
+    /// Everything that goes on.
+    pub tasks: Tasks,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Where things are.
+    pub paths: Paths,
+    /// Rings when a session may end sooner than expected, when a link has ended, when we stop.
+    pub bell: Rc<Bell>,
+    descriptors: Descriptors,
+    limits: RefCell<ServeLimits>,
+    door: RefCell<Door>,
+    endpoints: RefCell<BTreeMap<String, Rc<Endpoint>>>,
+    table: RefCell<Sessions>,
+    by_id: RefCell<BTreeMap<String, Rc<Session>>>,
+    by_key: RefCell<BTreeMap<u64, Rc<Session>>>,
+    far: RefCell<BTreeMap<u64, Far>>,
+    /// Servers of the modern era that may still have something in flight.
+    moderns: RefCell<Vec<Rc<Modern>>>,
+    links: Cell<usize>,
+    connections: Cell<usize>,
+    stopping: Cell<bool>,
+    closing: Cell<bool>,
+    ledger: RefCell<Ledger>,
+    id: LinkId,
+}
+
+impl Front {
+    /// A front with nothing open.
+    pub fn new(paths: Paths, id: LinkId, limits: ServeLimits, door: Door) -> Rc<Self> {
+        Rc::new(Self {
+            tasks: Tasks::default(),
+            metrics: Metrics::default(),
+            bell: Rc::default(),
+            descriptors: Descriptors::raise(),
+            table: RefCell::new(Sessions::new(
+                limits.session_ttl_ms,
+                limits.session_cap as usize,
+            )),
+            limits: RefCell::new(limits),
+            door: RefCell::new(door),
+            endpoints: RefCell::default(),
+            by_id: RefCell::default(),
+            by_key: RefCell::default(),
+            far: RefCell::default(),
+            moderns: RefCell::default(),
+            links: Cell::new(0),
+            connections: Cell::new(0),
+            stopping: Cell::new(false),
+            closing: Cell::new(false),
+            ledger: RefCell::new(Ledger::open(&paths)),
+            paths,
+            id,
+        })
+    }
+
+    /// What holds from now on.
+    pub fn settle(
+        &self,
+        limits: ServeLimits,
+        door: Door,
+        endpoints: BTreeMap<String, Rc<Endpoint>>,
+    ) {
+        self.table
+            .borrow_mut()
+            .limit(limits.session_ttl_ms, limits.session_cap as usize);
+        self.limits.replace(limits);
+        self.door.replace(door);
+        self.endpoints.replace(endpoints);
+        self.bell.ring();
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> ServeLimits {
+        self.limits.borrow().clone()
+    }
+
+    /// How often a silent stream gets a comment.
+    pub fn keep_alive(&self) -> Duration {
+        Duration::from_millis(self.limits.borrow().sse_keep_alive_ms)
+    }
+
+    /// Who may come in.
+    pub fn door(&self) -> std::cell::Ref<'_, Door> {
+        self.door.borrow()
+    }
+
+    /// What is behind a path.
+    pub fn endpoint(&self, path: &str) -> Option<Rc<Endpoint>> {
+        self.endpoints.borrow().get(path).cloned()
+    }
+
+    /// Everything that is behind some path.
+    pub fn endpoints(&self) -> BTreeMap<String, Rc<Endpoint>> {
+        self.endpoints.borrow().clone()
+    }
+
+    /// Writes an event.
+    pub fn record(&self, server: &str, what: What) {
+        self.ledger.borrow_mut().record(self.id, server, what);
+    }
+
+    /// Whether we are on our way out.
+    pub fn stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// From now on nothing new is taken.
+    pub fn stop(&self) {
+        self.stopping.set(true);
+        self.bell.ring();
+    }
+
+    /// Whether connections are to end.
+    pub fn closing(&self) -> bool {
+        self.closing.get()
+    }
+
+    /// From now on connections end as soon as they have sent what they have.
+    pub fn close(&self) {
+        self.closing.set(true);
+        self.bell.ring();
+    }
+
+    /// Sessions that are open.
+    pub fn open_sessions(&self) -> usize {
+        self.table.borrow().len()
+    }
+
+    /// Links that have not ended.
+    pub fn links(&self) -> usize {
+        self.links.get()
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.connections.get()
+    }
+
+    /// A connection came; it leaves with the seat. None if there are too many.
+    pub fn connect(self: &Rc<Self>) -> Option<Seat> {
+        if self.connections.get() as u64 >= self.limits.borrow().connections_max {
+            return None;
+        }
+        self.connections.set(self.connections.get() + 1);
+        count(&self.metrics.connections);
+        let front = Rc::downgrade(self);
+        Some(Seat::new(move || {
+            if let Some(front) = front.upgrade() {
+                front.connections.set(front.connections.get() - 1);
+                front.bell.ring();
+            }
+        }))
+    }
+
+    /// The session with this name on this path.
+    pub fn session(&self, id: &str, path: &str) -> Option<Rc<Session>> {
+        let found = self.by_id.borrow().get(id).cloned();
+        found.filter(|session| session.path == path)
+    }
+
+    /// Opens a session with a server of its own. The seat is that of its first connection.
+    pub fn open_session(
+        self: &Rc<Self>,
+        endpoint: &Endpoint,
+    ) -> Result<(Rc<Session>, Seat), Refusal> {
+        let key = self.reserve()?;
+        let home: Rc<OnceCell<Weak<Session>>> = Rc::default();
+        let started = random_name().and_then(|name| {
+            let (front, home) = (Rc::downgrade(self), Rc::clone(&home));
+            let hear = move |said: Said| {
+                if let (Some(front), Some(session)) =
+                    (front.upgrade(), home.get().and_then(Weak::upgrade))
+                {
+                    session.hear(&front, said);
+                }
+            };
+            Ok((name, self.start_link(&endpoint.spec, hear)?))
+        });
+        let (name, link) = started.map_err(|error| {
+            self.table.borrow_mut().close(key);
+            cannot_start(&error)
+        })?;
+        let limits = self.limits.borrow();
+        let kept = (limits.resume_events as usize, limits.resume_bytes as usize);
+        let server = endpoint.spec.name.clone();
+        let session = Rc::new(Session::new(
+            key,
+            name,
+            endpoint.path.clone(),
+            server,
+            link,
+            kept,
+        ));
+        // It was empty until now.
+        drop(home.set(Rc::downgrade(&session)));
+        self.by_id
+            .borrow_mut()
+            .insert(session.id.clone(), Rc::clone(&session));
+        self.by_key.borrow_mut().insert(key, Rc::clone(&session));
+        count(&self.metrics.opened);
+        self.record(
+            &session.server,
+            What::SessionBegan(SessionBegan { session: key }),
+        );
+        Ok((session, self.leaving(key)))
+    }
+
+    /// A place for a session, with its first connection there.
+    pub fn reserve(self: &Rc<Self>) -> Result<u64, Refusal> {
+        let opened = self.table.borrow_mut().open(clock::now());
+        let (key, evicted) = opened.map_err(|Full| {
+            Refusal::later(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "every session is in use; end one, or raise --session-cap",
+            )
+        })?;
+        for one in evicted {
+            self.end_session(one, Over::Evicted);
+        }
+        Ok(key)
+    }
+
+    /// Nobody took the place.
+    pub fn release(&self, key: u64) {
+        self.table.borrow_mut().close(key);
+    }
+
+    /// A session upstream takes a place. The seat is that of its first connection.
+    pub fn open_far(self: &Rc<Self>, far: Far) -> Seat {
+        let key = far.key;
+        count(&self.metrics.opened);
+        self.record(
+            &far.server,
+            What::SessionBegan(SessionBegan { session: key }),
+        );
+        self.far.borrow_mut().insert(key, far);
+        self.leaving(key)
+    }
+
+    /// A request of a session upstream.
+    pub fn far_request(&self, key: u64) {
+        if let Some(far) = self.far.borrow().get(&key) {
+            far.requests.set(far.requests.get() + 1);
+        }
+    }
+
+    /// Ends a session upstream. Where its server does not know of it yet, it is told.
+    fn end_far(self: &Rc<Self>, far: Far, why: Over) {
+        far.forget();
+        self.over(&far.server, far.key, why, far.since, far.requests.get());
+        let known = match why {
+            Over::Deleted | Over::ServerGone => true,
+            Over::Idle | Over::Evicted | Over::OpeningFailed | Over::Shutdown => false,
+        };
+        if known {
+            return;
+        }
+        let front = Rc::downgrade(self);
+        self.tasks.start(async move {
+            if let Err(why) = far.pay().await {
+                talk(&format!(
+                    "warning: a session of {} could not be ended: {why}\n",
+                    far.server
+                ));
+            }
+            drop(far);
+            if let Some(front) = front.upgrade() {
+                front.bell.ring();
+            }
+        });
+    }
+
+    fn over(&self, server: &str, session: u64, why: Over, since: Moment, requests: u64) {
+        self.metrics.closed(why);
+        let over = SessionOver {
+            session,
+            why,
+            ms: clock::now().ms_since(since),
+            requests,
+        };
+        self.record(server, What::SessionOver(over));
+    }
+
+    /// Sessions upstream that are still to be ended.
+    pub fn owed(&self) -> usize {
+        let endpoints = self.endpoints.borrow();
+        let owed = endpoints.values().filter_map(|one| one.upstream.as_ref());
+        owed.map(|one| one.owed()).sum()
+    }
+
+    /// The numbers of all sessions.
+    pub fn keys(&self) -> Vec<u64> {
+        let own = self.by_key.borrow();
+        let far = self.far.borrow();
+        own.keys().chain(far.keys()).copied().collect()
+    }
+
+    /// Ends a session: whatever is in flight is answered, its server is told that its client is gone.
+    pub fn end_session(self: &Rc<Self>, key: u64, why: Over) {
+        self.table.borrow_mut().close(key);
+        let far = self.far.borrow_mut().remove(&key);
+        if let Some(far) = far {
+            return self.end_far(far, why);
+        }
+        let Some(session) = self.by_key.borrow_mut().remove(&key) else {
+            return;
+        };
+        self.by_id.borrow_mut().remove(&session.id);
+        session.settle(self, &format!("the session is over: {why}"));
+        session.link.close();
+        let requests = session.requests.get();
+        self.over(&session.server, key, why, session.since, requests);
+    }
+
+    /// Another connection of a session's client; it leaves with the seat.
+    pub fn seat(self: &Rc<Self>, key: u64) -> Seat {
+        self.table.borrow_mut().enter(key);
+        self.leaving(key)
+    }
+
+    /// Ends what nobody has used for its whole time; when to look again.
+    pub fn expire(self: &Rc<Self>) -> Option<Duration> {
+        let now = clock::now();
+        let over = self.table.borrow_mut().expire(now);
+        for key in over {
+            self.end_session(key, Over::Idle);
+        }
+        let ttl = self.limits.borrow().session_ttl_ms;
+        let mut wake = self.table.borrow().wake();
+        self.moderns.borrow_mut().retain(|modern| {
+            if modern.is_over() {
+                return modern.in_flight() > 0;
+            }
+            if let Some(since) = modern.unused_since() {
+                let end = since.after_ms(ttl);
+                if end <= now {
+                    modern.end(self, "nobody used it for a while");
+                    return false;
+                }
+                wake = Some(wake.map_or(end, |wake| wake.min(end)));
+            } else {
+                // Somebody uses it; nothing tells when that ends, so it is looked at again.
+                let later = now.after_ms(ttl);
+                wake = Some(wake.map_or(later, |wake| wake.min(later)));
+            }
+            true
+        });
+        wake.map(|wake| Duration::from_nanos(wake - now))
+    }
+
+    /// The server for everybody behind a path; the first one who asks has it started.
+    pub fn modern(self: &Rc<Self>, endpoint: &Rc<Endpoint>) -> Result<Option<Rc<Modern>>, Refusal> {
+        if let Some(since) = endpoint.legacy.get()
+            && clock::now().ms_since(since) < LEGACY_KNOWN_MS
+        {
+            return Ok(None);
+        }
+        let known = endpoint.modern.borrow().clone();
+        if let Some(modern) = known.filter(|modern| !modern.is_over() && !modern.is_legacy()) {
+            return Ok(Some(modern));
+        }
+        let home: Rc<OnceCell<Weak<Modern>>> = Rc::default();
+        let (front, back) = (Rc::downgrade(self), Rc::clone(&home));
+        let hear = move |said: Said| {
+            if let (Some(front), Some(modern)) =
+                (front.upgrade(), back.get().and_then(Weak::upgrade))
+            {
+                modern.hear(&front, said);
+            }
+        };
+        let link = self
+            .start_link(&endpoint.spec, hear)
+            .map_err(|error| cannot_start(&error))?;
+        let modern = Rc::new(Modern::new(link, Rc::clone(&self.bell)));
+        // It was empty until now.
+        drop(home.set(Rc::downgrade(&modern)));
+        endpoint.modern.replace(Some(Rc::clone(&modern)));
+        self.moderns.borrow_mut().push(Rc::clone(&modern));
+        let (front, asked, endpoint) =
+            (Rc::downgrade(self), Rc::clone(&modern), Rc::clone(endpoint));
+        self.tasks.start(async move {
+            asked.discover().await;
+            if asked.is_legacy() && !asked.is_over() {
+                endpoint.legacy.set(Some(clock::now()));
+                if let Some(front) = front.upgrade() {
+                    asked.end(&front, "the server is of the legacy era");
+                }
+            }
+            if let Some(front) = front.upgrade() {
+                front.bell.ring();
+            }
+        });
+        Ok(Some(modern))
+    }
+
+    /// Every server for many that has not ended.
+    pub fn moderns(&self) -> Vec<Rc<Modern>> {
+        self.moderns.borrow().clone()
+    }
+
+    /// Every open session.
+    pub fn sessions(&self) -> Vec<Rc<Session>> {
+        self.by_key.borrow().values().cloned().collect()
+    }
+
+    fn leaving(self: &Rc<Self>, key: u64) -> Seat {
+        let front = Rc::downgrade(self);
+        Seat::new(move || {
+            let Some(front) = front.upgrade() else {
+                return;
+            };
+            let mut table = front.table.borrow_mut();
+            let slept = table.wake().is_none();
+            table.leave(clock::now(), key);
+            drop(table);
+            // Later ends than the one that is waited for need no waking.
+            if slept || front.stopping() {
+                front.bell.ring();
+            }
+        })
+    }
+
+    fn start_link(
+        self: &Rc<Self>,
+        spec: &Spec,
+        hear: impl Fn(Said) + 'static,
+    ) -> io::Result<Rc<Link>> {
+        let front = Rc::downgrade(self);
+        let counted = move |said: Said| {
+            let over = matches!(said, Said::Over(_));
+            hear(said);
+            if over && let Some(front) = front.upgrade() {
+                front.links.set(front.links.get() - 1);
+                front.bell.ring();
+            }
+        };
+        let link = Link::open(&self.tasks, &self.descriptors, spec, Box::new(counted))?;
+        self.links.set(self.links.get() + 1);
+        Ok(link)
+    }
+}
+
+fn cannot_start(error: &io::Error) -> Refusal {
+    Refusal::later(
+        StatusCode::SERVICE_UNAVAILABLE,
+        format!("the server could not be started: {error}"),
+    )
+}
+
+/// A name that nobody guesses.
+fn random_name() -> io::Result<String> {
+    let mut bytes = [0u8; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
+}

@@ -1,0 +1,286 @@
+//! One HTTP request: who may come in, what it is, which of the two eras answers it.
+
+mod legacy;
+mod modern;
+mod pass;
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
+use hyper::{Method, Request, StatusCode};
+use mainstay_core::limits::ID_BYTES;
+use mainstay_core::serve::door::Refused;
+use mainstay_core::serve::posted::{self, Kind, LEGACY, Posted, Unread};
+use mainstay_core::serve::words::Code;
+
+use super::endpoint::Endpoint;
+use super::front::Front;
+use super::metrics::count;
+use super::page;
+use super::reply::{Refusal, Reply, SESSION_ID, text};
+use super::session::Session;
+
+const VERSION: &str = "mcp-protocol-version";
+
+/// Answers a request.
+pub async fn answer(front: Rc<Front>, request: Request<Incoming>) -> Reply {
+    match answered(&front, request).await {
+        Ok(reply) => reply,
+        Err(refusal) => {
+            count(&front.metrics.refused);
+            refusal.reply()
+        }
+    }
+}
+
+async fn answered(front: &Rc<Front>, request: Request<Incoming>) -> Result<Reply, Refusal> {
+    let path = request.uri().path().to_owned();
+    judge(front, request.headers(), path == "/healthz")?;
+    match path.as_str() {
+        "/healthz" => return only_get(request.method(), || page::health(front)),
+        "/metrics" => {
+            return only_get(request.method(), || {
+                text(StatusCode::OK, page::metrics(front))
+            });
+        }
+        _ => {}
+    }
+    let Some(endpoint) = front.endpoint(&path) else {
+        let message = "there is no server at this path";
+        return Err(Refusal::new(StatusCode::NOT_FOUND, Code::Request, message));
+    };
+    if let Some(upstream) = &endpoint.upstream {
+        return pass::pass(front, &endpoint, upstream, request).await;
+    }
+    match *request.method() {
+        Method::POST => post(front, &endpoint, request).await,
+        Method::GET => legacy::get(front, &endpoint, request.headers()),
+        Method::DELETE => legacy::delete(front, &endpoint, request.headers()),
+        _ => Err(Refusal::method("GET, POST, DELETE")),
+    }
+}
+
+fn judge(front: &Front, headers: &HeaderMap, open: bool) -> Result<(), Refusal> {
+    let word = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
+    // A header that is there twice, or is no text, is none that we know.
+    let host = (headers.get_all(HOST).iter().count() == 1)
+        .then(|| word(HOST))
+        .flatten();
+    let origin = headers
+        .contains_key(ORIGIN)
+        .then(|| word(ORIGIN).unwrap_or(""));
+    let token = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let forbidden = |message: &str| Refusal::new(StatusCode::FORBIDDEN, Code::Request, message);
+    match front.door().judge(host, origin, token) {
+        Ok(()) => Ok(()),
+        Err(Refused::Token) if open => Ok(()),
+        Err(Refused::Token) => Err(Refusal::token()),
+        Err(Refused::NoHost) => Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            Code::Request,
+            "the header Host is missing, or it names no host",
+        )),
+        Err(Refused::Host) => Err(forbidden(
+            "the header Host names another host; allow it with --allow-host",
+        )),
+        Err(Refused::Origin) => Err(forbidden(
+            "the header Origin names another site; allow it with --allow-origin",
+        )),
+    }
+}
+
+fn only_get(method: &Method, reply: impl FnOnce() -> Reply) -> Result<Reply, Refusal> {
+    if *method == Method::GET {
+        Ok(reply())
+    } else {
+        Err(Refusal::method("GET"))
+    }
+}
+
+fn bad(message: &str) -> Refusal {
+    Refusal::new(StatusCode::BAD_REQUEST, Code::Request, message)
+}
+
+/// Whether an Accept header takes this type. None at all takes everything.
+fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
+    if !headers.contains_key(ACCEPT) {
+        return true;
+    }
+    let family = wanted.split('/').next().unwrap_or("");
+    let each = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    each.flat_map(|value| value.split(',')).any(|one| {
+        let kind = one
+            .split(';')
+            .next()
+            .unwrap_or("")
+            .trim()
+            .to_ascii_lowercase();
+        kind == wanted || kind == "*/*" || kind.strip_suffix("/*") == Some(family)
+    })
+}
+
+async fn post(
+    front: &Rc<Front>,
+    endpoint: &Rc<Endpoint>,
+    request: Request<Incoming>,
+) -> Result<Reply, Refusal> {
+    let (parts, mut body) = request.into_parts();
+    let headers = parts.headers;
+    let kind = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let kind = kind
+        .and_then(|kind| kind.split(';').next())
+        .unwrap_or("")
+        .trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let message = "the header Content-Type must be application/json";
+        return Err(Refusal::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Code::Request,
+            message,
+        ));
+    }
+    if !(accepts(&headers, "application/json") && accepts(&headers, "text/event-stream")) {
+        let message = "the header Accept must have application/json and text/event-stream";
+        return Err(Refusal::new(
+            StatusCode::NOT_ACCEPTABLE,
+            Code::Request,
+            message,
+        ));
+    }
+    let limits = front.limits();
+    let within = Duration::from_millis(limits.body_wait_ms);
+    let read = tokio::time::timeout(within, collect(&mut body, limits.body_max_bytes as usize));
+    let body = read.await.unwrap_or_else(|_| Err(too_slow()))?;
+    // It is read as it came, because a line end inside of a text is a mistake, and again as the line that goes on.
+    Posted::read(&body).map_err(unread)?;
+    let line = posted::line(&body);
+    drop(body);
+    let posted = Posted::read(&line).map_err(unread)?;
+    let id = match posted.kind {
+        Kind::Request(id) => Some(id),
+        Kind::Notification | Kind::Answer(_) => None,
+    };
+    if front.stopping() {
+        let refusal = Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "serve is stopping");
+        return Err(refusal.of(id));
+    }
+    let reply = match session(front, endpoint, &headers)? {
+        Some(session) => legacy::in_session(front, &session, &posted, &line).await,
+        None if is_modern(&headers, &posted) => {
+            modern::modern(front, endpoint, &headers, &posted, &line).await
+        }
+        None if headers.contains_key(SESSION_ID) => Err(legacy::unknown_session()),
+        None if posted.method == "initialize" => {
+            legacy::initialize(front, endpoint, &posted, &line).await
+        }
+        None => Err(bad(
+            "the header Mcp-Session-Id is missing: a session begins with initialize",
+        )),
+    };
+    reply.map_err(|refusal| refusal.of(id))
+}
+
+fn too_slow() -> Refusal {
+    let message = "the body took too long";
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, Code::Request, message)
+}
+
+fn unread(why: Unread) -> Refusal {
+    match why {
+        Unread::NotJson => {
+            Refusal::new(StatusCode::BAD_REQUEST, Code::Parse, "the body is not JSON")
+        }
+        Unread::Batch => bad("batches are not taken: post each message for itself"),
+        Unread::NoMessage => bad(&format!(
+            "the body is no JSON-RPC message (an id is a number or a text of at most {ID_BYTES} bytes)"
+        )),
+    }
+}
+
+async fn collect(body: &mut Incoming, most: usize) -> Result<Vec<u8>, Refusal> {
+    let too_large = || {
+        let message = format!("the body is larger than {most} bytes (--body-max)");
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, Code::Request, message)
+    };
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_large());
+    }
+    let mut whole = Vec::with_capacity(body.size_hint().lower() as usize);
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
+        let frame = frame.map_err(|_| bad("the body broke off"))?;
+        if let Some(data) = frame.data_ref() {
+            if whole.len() + data.len() > most {
+                return Err(too_large());
+            }
+            whole.extend_from_slice(data);
+        }
+    }
+    Ok(whole)
+}
+
+/// Whether a request is of the modern era: it says so in its body, or names a version that no legacy client knows.
+fn is_modern(headers: &HeaderMap, posted: &Posted<'_>) -> bool {
+    let told = headers.get(VERSION).and_then(|value| value.to_str().ok());
+    posted.version().is_some() || told.is_some_and(|told| !LEGACY.contains(&told.trim()))
+}
+
+fn session(
+    front: &Front,
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+) -> Result<Option<Rc<Session>>, Refusal> {
+    let Some(id) = headers
+        .get(SESSION_ID)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return Ok(None);
+    };
+    let Some(session) = front.session(id, &endpoint.path) else {
+        return Ok(None);
+    };
+    let agreed = session.version();
+    match headers
+        .get(VERSION)
+        .map(|value| value.to_str().unwrap_or("").trim())
+    {
+        Some(told) if !LEGACY.contains(&told) && told != agreed => Err(bad(
+            "the header MCP-Protocol-Version names a version that this session does not speak",
+        )),
+        Some(_) | None => Ok(Some(session)),
+    }
+}
+
+fn room(front: &Front, in_flight: usize, streams: usize) -> Result<(), Refusal> {
+    let limits = front.limits();
+    let too_many = |message| Refusal::later(StatusCode::TOO_MANY_REQUESTS, message);
+    if in_flight as u64 >= limits.requests_max {
+        return Err(too_many("too many requests are in flight (--requests-max)"));
+    }
+    if streams as u64 >= limits.streams_max {
+        return Err(too_many("too many streams are open (--streams-max)"));
+    }
+    Ok(())
+}
+
+/// Refuses what is new at a path that is not in the config file any more.
+fn retired(endpoint: &Endpoint) -> Result<(), Refusal> {
+    if !endpoint.retired.get() {
+        return Ok(());
+    }
+    let message = "this server is not in the config file any more";
+    Err(Refusal::new(StatusCode::NOT_FOUND, Code::Request, message))
+}

@@ -1,0 +1,169 @@
+//! A request for a server upstream: passed on, with its session counted.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
+use mainstay_core::serve::posted::{Kind, Posted};
+use mainstay_core::serve::sessions::Over;
+
+use super::super::endpoint::Endpoint;
+use super::super::front::Front;
+use super::super::metrics::count;
+use super::super::reply::{Refusal, Reply, SESSION_ID};
+use super::super::stream::Seat;
+use super::super::upstream::{self, Handed, Opening, Passing, Upstream};
+use super::{collect, legacy, retired};
+use crate::http::client::{Answer, Failure};
+
+/// Passes a request on.
+pub async fn pass(
+    front: &Rc<Front>,
+    endpoint: &Rc<Endpoint>,
+    upstream: &Rc<Upstream>,
+    request: Request<Incoming>,
+) -> Result<Reply, Refusal> {
+    let (parts, mut body) = request.into_parts();
+    let limits = front.limits();
+    let read = collect(&mut body, limits.body_max_bytes as usize);
+    let body = tokio::time::timeout(Duration::from_millis(limits.body_wait_ms), read);
+    let body = body.await.unwrap_or_else(|_| Err(super::too_slow()))?;
+    if front.stopping() {
+        return Err(Refusal::later(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "serve is stopping",
+        ));
+    }
+    let ours = front.door().token.is_some();
+    let id = parts
+        .headers
+        .get(SESSION_ID)
+        .and_then(|value| value.to_str().ok());
+    let id = id.map(String::from);
+    let passing = Passing {
+        headers: upstream::passed(&parts.headers, ours),
+        method: parts.method,
+        body,
+    };
+    count(&front.metrics.legacy);
+    match id {
+        Some(id) if upstream.has_ended(&id) => Err(legacy::unknown_session()),
+        Some(id) => in_session(front, endpoint, upstream, passing, id).await,
+        None if opens(&passing) => opening(front, endpoint, upstream, passing).await,
+        None => {
+            let body = passing.body.clone();
+            let answer = upstream.send(passing).await;
+            answer
+                .map(|answer| upstream::answer(answer, &body, Vec::new()))
+                .map_err(|failure| refused(&failure, &body))
+        }
+    }
+}
+
+fn opens(passing: &Passing) -> bool {
+    let posted = Posted::read(&passing.body);
+    passing.method == Method::POST
+        && posted.is_ok_and(|posted| posted.method == "initialize" && posted.version().is_none())
+}
+
+fn refused(failure: &Failure, body: &[u8]) -> Refusal {
+    let id = match Posted::read(body).map(|posted| posted.kind) {
+        Ok(Kind::Request(id)) => Some(id),
+        Ok(Kind::Notification | Kind::Answer(_)) | Err(_) => None,
+    };
+    upstream::unreachable(failure).of(id)
+}
+
+async fn in_session(
+    front: &Rc<Front>,
+    endpoint: &Rc<Endpoint>,
+    upstream: &Rc<Upstream>,
+    passing: Passing,
+    id: String,
+) -> Result<Reply, Refusal> {
+    let (key, seat) = if let Some(key) = upstream.key(&id) {
+        (key, front.seat(key))
+    } else {
+        // It was opened before our time; from now on it is counted as any other.
+        retired(endpoint)?;
+        let key = front.reserve()?;
+        let far = upstream.open(key, endpoint.spec.name.clone(), id, &passing.headers);
+        (key, front.open_far(far))
+    };
+    front.far_request(key);
+    let ends = passing.method == Method::DELETE;
+    let body = passing.body.clone();
+    let began = mainstay_os::clock::now();
+    let answer = upstream
+        .send(passing)
+        .await
+        .map_err(|failure| refused(&failure, &body))?;
+    front.metrics.answered(mainstay_os::clock::now() - began);
+    match answer.status {
+        StatusCode::NOT_FOUND if ends => front.end_session(key, Over::Deleted),
+        StatusCode::NOT_FOUND => front.end_session(key, Over::ServerGone),
+        status if ends && status.is_success() => front.end_session(key, Over::Deleted),
+        _ => {}
+    }
+    Ok(upstream::answer(answer, &body, vec![seat]))
+}
+
+/// An opening goes to its end even if its client leaves: the server may have made a session by then, which is owed.
+async fn opening(
+    front: &Rc<Front>,
+    endpoint: &Rc<Endpoint>,
+    upstream: &Rc<Upstream>,
+    passing: Passing,
+) -> Result<Reply, Refusal> {
+    retired(endpoint)?;
+    let key = front.reserve()?;
+    let body = passing.body.clone();
+    let (opening, waits) = Opening::new();
+    let handed: Rc<Handed> = Rc::default();
+    let seat: Rc<RefCell<Option<Seat>>> = Rc::default();
+    let task = {
+        let (front, upstream, handed, seat) = (
+            Rc::clone(front),
+            Rc::clone(upstream),
+            Rc::clone(&handed),
+            Rc::clone(&seat),
+        );
+        let (name, headers) = (endpoint.spec.name.clone(), passing.headers.clone());
+        async move {
+            let answer = upstream.send(passing).await;
+            match answer.as_ref().ok().and_then(session_of) {
+                Some(id) => {
+                    let far = upstream.open(key, name, id, &headers);
+                    let first = front.open_far(far);
+                    if opening.is_awaited() {
+                        front.far_request(key);
+                        seat.replace(Some(first));
+                    } else {
+                        front.end_session(key, Over::OpeningFailed);
+                    }
+                }
+                None => front.release(key),
+            }
+            handed.fill(Rc::new(RefCell::new(Some(answer))));
+        }
+    };
+    front.tasks.start(task);
+    let answer = handed.filled().await.borrow_mut().take();
+    drop(waits);
+    let seats = seat.borrow_mut().take().into_iter().collect();
+    match answer {
+        Some(Ok(answer)) => Ok(upstream::answer(answer, &body, seats)),
+        Some(Err(failure)) => Err(refused(&failure, &body)),
+        None => Err(Refusal::later(
+            StatusCode::BAD_GATEWAY,
+            "the answer was lost",
+        )),
+    }
+}
+
+fn session_of(answer: &Answer) -> Option<String> {
+    let id = answer.headers.get(SESSION_ID)?.to_str().ok()?;
+    answer.status.is_success().then(|| id.to_owned())
+}

@@ -1,0 +1,118 @@
+//! Connections: taken up to a limit, watched for dead peers, closed when we stop.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::front::Front;
+use super::stream::Seat;
+use super::{Either, http, race};
+use crate::exit::Exit;
+use crate::report::{Report, plain};
+
+/// Connections that may wait to be taken.
+const BACKLOG: u32 = 4_096;
+/// How long we wait when no descriptor is left.
+const EXHAUSTED_MS: u64 = 50;
+/// What is said to one connection too many.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+
+/// Listens.
+pub fn listener(address: SocketAddr) -> Result<TcpListener, Report> {
+    let open = || -> io::Result<TcpListener> {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    open().map_err(|error| {
+        Report::new(Exit::Failed, format!("cannot listen on {address}"))
+            .because(plain(&error))
+            .hint("choose another port with --listen; port 0 takes a free one")
+    })
+}
+
+/// Takes connections until we stop.
+pub async fn accept(front: Rc<Front>, listener: TcpListener) {
+    let stopping = || front.stopping().then_some(());
+    while let Either::One(taken) = race(listener.accept(), front.bell.until(stopping)).await {
+        let Ok((socket, _)) = taken else {
+            // No descriptor is left, or the peer is gone already: others wait, and so do we.
+            tokio::time::sleep(Duration::from_millis(EXHAUSTED_MS)).await;
+            continue;
+        };
+        match front.connect() {
+            Some(seat) => front
+                .tasks
+                .start(connection(Rc::clone(&front), socket, seat)),
+            // It is told if that can be done without waiting.
+            None => drop(socket.try_write(FULL)),
+        }
+    }
+}
+
+async fn connection(front: Rc<Front>, socket: TcpStream, seat: Seat) {
+    let limits = front.limits();
+    // A connection that cannot be watched is one that may be dead: it is not served.
+    if watch(&socket, limits.dead_peer_ms).is_err() {
+        return;
+    }
+    let answering = Rc::clone(&front);
+    let service = service_fn(move |request| {
+        let front = Rc::clone(&answering);
+        async move { Ok::<_, Infallible>(http::answer(front, request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(limits.header_wait_ms))
+        .max_buf_size(limits.header_max_bytes as usize)
+        .serve_connection(TokioIo::new(socket), service);
+    let mut served = pin!(served);
+    let mut closing = pin!(front.bell.until(|| front.closing().then_some(())));
+    let mut told = false;
+    poll_fn(|cx| {
+        if !told && closing.as_mut().poll(cx).is_ready() {
+            told = true;
+            served.as_mut().graceful_shutdown();
+        }
+        match served.as_mut().poll(cx) {
+            // What went wrong on a connection is the peer's affair, and it has been told.
+            Poll::Ready(done) => {
+                drop(done);
+                Poll::Ready(())
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+    drop(seat);
+}
+
+/// Has the kernel find out that a peer is gone, while we send and while we do not.
+fn watch(socket: &TcpStream, dead_peer_ms: u64) -> io::Result<()> {
+    let fd = socket.as_fd();
+    socket.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(fd, true)?;
+    let idle = Duration::from_millis(dead_peer_ms.max(1_000));
+    sockopt::set_tcp_keepidle(fd, idle)?;
+    sockopt::set_tcp_keepintvl(fd, (idle / 3).max(Duration::from_secs(1)))?;
+    sockopt::set_tcp_keepcnt(fd, 3)?;
+    sockopt::set_tcp_user_timeout(fd, dead_peer_ms as u32)?;
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! What is counted, and the page that tells it in the words of Prometheus.
+
+use std::cell::Cell;
+
+use mainstay_core::serve::sessions::Over;
+
+/// The upper ends of the latency buckets, in milliseconds.
+const BUCKETS_MS: [u64; 14] = [
+    1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 30_000, 60_000,
+];
+
+/// Everything that is counted since the start.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// Sessions that were opened.
+    pub opened: Cell<u64>,
+    closed: [Cell<u64>; Over::ALL.len()],
+    /// Requests of the legacy era that a server got.
+    pub legacy: Cell<u64>,
+    /// Requests of the modern era that a server got.
+    pub modern: Cell<u64>,
+    /// Requests that were refused before any server saw them.
+    pub refused: Cell<u64>,
+    /// Requests that we answered because their server could not.
+    pub settled: Cell<u64>,
+    /// Messages that were dropped because a client did not read.
+    pub dropped: Cell<u64>,
+    /// Lines of servers that belonged to nobody.
+    pub stray_lines: Cell<u64>,
+    /// Connections that were accepted.
+    pub connections: Cell<u64>,
+    buckets: [Cell<u64>; BUCKETS_MS.len()],
+    answered: Cell<u64>,
+    answered_us: Cell<u64>,
+}
+
+/// What is true right now.
+#[derive(Debug, Default)]
+pub struct Now {
+    /// Sessions that are open.
+    pub sessions: usize,
+    /// Connections that are open.
+    pub connections: usize,
+    /// Links that have not ended.
+    pub links: usize,
+    /// Generations beyond the first of the servers that live.
+    pub restarts: u64,
+    /// Sessions of servers upstream that are still to be ended.
+    pub owed: usize,
+    /// Memory of this process.
+    pub resident_bytes: u64,
+    /// Descriptors of this process.
+    pub descriptors: usize,
+}
+
+/// Adds one.
+pub fn count(cell: &Cell<u64>) {
+    cell.set(cell.get() + 1);
+}
+
+impl Metrics {
+    /// A session is over.
+    pub fn closed(&self, why: Over) {
+        if let Some(place) = Over::ALL.iter().position(|one| *one == why) {
+            count(&self.closed[place]);
+        }
+    }
+
+    /// A request was answered after this time.
+    pub fn answered(&self, ns: u64) {
+        count(&self.answered);
+        self.answered_us.set(self.answered_us.get() + ns / 1_000);
+        for (most, bucket) in BUCKETS_MS.iter().zip(&self.buckets) {
+            if ns <= most * 1_000_000 {
+                count(bucket);
+            }
+        }
+    }
+
+    /// The page.
+    pub fn page(&self, now: &Now) -> String {
+        let mut page = String::new();
+        let mut one = |name: &str, kind: &str, help: &str, values: &[(String, String)]| {
+            page.extend(["# HELP mainstay_", name, " ", help, "\n"]);
+            page.extend(["# TYPE mainstay_", name, " ", kind, "\n"]);
+            for (label, value) in values {
+                page.extend(["mainstay_", name, label, " ", value, "\n"]);
+            }
+        };
+        let bare = |value: String| vec![(String::new(), value)];
+        let counted = |cell: &Cell<u64>| bare(cell.get().to_string());
+        one(
+            "sessions_opened_total",
+            "counter",
+            "Sessions that were opened.",
+            &counted(&self.opened),
+        );
+        let closed: Vec<_> = Over::ALL
+            .iter()
+            .zip(&self.closed)
+            .map(|(why, cell)| {
+                (
+                    format!("{{cause=\"{}\"}}", why.word()),
+                    cell.get().to_string(),
+                )
+            })
+            .collect();
+        one(
+            "sessions_closed_total",
+            "counter",
+            "Sessions that are over, by cause.",
+            &closed,
+        );
+        one(
+            "sessions_open",
+            "gauge",
+            "Sessions that are open.",
+            &bare(now.sessions.to_string()),
+        );
+        one(
+            "sessions_owed",
+            "gauge",
+            "Sessions upstream that are still to be ended.",
+            &bare(now.owed.to_string()),
+        );
+        one(
+            "requests_total",
+            "counter",
+            "Requests that a server got, by era.",
+            &[
+                ("{era=\"legacy\"}".into(), self.legacy.get().to_string()),
+                ("{era=\"modern\"}".into(), self.modern.get().to_string()),
+            ],
+        );
+        one(
+            "requests_refused_total",
+            "counter",
+            "Requests that no server got.",
+            &counted(&self.refused),
+        );
+        one(
+            "requests_settled_total",
+            "counter",
+            "Requests that were answered because their server could not.",
+            &counted(&self.settled),
+        );
+        one(
+            "messages_dropped_total",
+            "counter",
+            "Messages that were dropped because a client did not read.",
+            &counted(&self.dropped),
+        );
+        one(
+            "stray_lines_total",
+            "counter",
+            "Lines of servers that belonged to nobody.",
+            &counted(&self.stray_lines),
+        );
+        let mut buckets: Vec<_> = BUCKETS_MS
+            .iter()
+            .zip(&self.buckets)
+            .map(|(most, cell)| {
+                let le = format!("_bucket{{le=\"{}.{:03}\"}}", most / 1_000, most % 1_000);
+                (le, cell.get().to_string())
+            })
+            .collect();
+        let us = self.answered_us.get();
+        buckets.extend([
+            (
+                "_bucket{le=\"+Inf\"}".into(),
+                self.answered.get().to_string(),
+            ),
+            (
+                "_sum".into(),
+                format!("{}.{:06}", us / 1_000_000, us % 1_000_000),
+            ),
+            ("_count".into(), self.answered.get().to_string()),
+        ]);
+        one(
+            "request_seconds",
+            "histogram",
+            "Time from a request to its answer.",
+            &buckets,
+        );
+        one(
+            "server_restarts",
+            "gauge",
+            "Restarts of the servers that live now.",
+            &bare(now.restarts.to_string()),
+        );
+        one(
+            "links",
+            "gauge",
+            "Servers with their keepers that have not ended.",
+            &bare(now.links.to_string()),
+        );
+        one(
+            "connections_total",
+            "counter",
+            "Connections that were accepted.",
+            &counted(&self.connections),
+        );
+        one(
+            "connections_open",
+            "gauge",
+            "Connections that are open.",
+            &bare(now.connections.to_string()),
+        );
+        one(
+            "resident_bytes",
+            "gauge",
+            "Memory of this process.",
+            &bare(now.resident_bytes.to_string()),
+        );
+        one(
+            "descriptors",
+            "gauge",
+            "Descriptors of this process.",
+            &bare(now.descriptors.to_string()),
+        );
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_cause_and_rising_buckets() {
+        let metrics = Metrics::default();
+        metrics.closed(Over::Idle);
+        for ms in [0, 3, 70, 100_000] {
+            metrics.answered(ms * 1_000_000);
+        }
+        let page = metrics.page(&Now::default());
+        for why in Over::ALL {
+            let value = u64::from(why == Over::Idle);
+            let line = format!(
+                "mainstay_sessions_closed_total{{cause=\"{}\"}} {value}\n",
+                why.word()
+            );
+            assert!(page.contains(&line), "{page}");
+        }
+        for line in [
+            "mainstay_request_seconds_bucket{le=\"0.001\"} 1",
+            "mainstay_request_seconds_bucket{le=\"0.005\"} 2",
+            "mainstay_request_seconds_bucket{le=\"60.000\"} 3",
+            "mainstay_request_seconds_bucket{le=\"+Inf\"} 4",
+            "mainstay_request_seconds_sum 100.073000",
+        ] {
+            assert!(page.contains(line), "{page}");
+        }
+        assert!(
+            page.lines()
+                .all(|line| line.starts_with("# ") || line.split(' ').count() == 2)
+        );
+    }
+}

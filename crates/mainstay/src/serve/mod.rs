@@ -1,0 +1,281 @@
+//! `mainstay serve`: HTTP clients in front, servers behind, sessions that always end.
+//!
+//! One thread. For each session of the legacy era, and once for everybody of the modern era, it starts `mainstay run`
+//! and is that link's client: containment, respawn, replay, settlement, health and events are the keeper's and are not
+//! done twice. If this process is killed, every keeper sees its client go, and no server stays.
+//!
+//! [`http`] takes requests, [`front`] owns what is open, [`session`] and [`modern`] are the two eras, [`link`] is the
+//! way to a server, [`stream`] the way back to a client. What is decided is decided in `mainstay_core::serve`.
+
+mod bell;
+mod endpoint;
+mod front;
+mod http;
+mod link;
+mod listen;
+mod metrics;
+mod modern;
+mod page;
+mod reply;
+mod session;
+mod stop;
+mod stream;
+mod tasks;
+mod upstream;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use mainstay_core::event::{ServeStarted, ServeStopped, What};
+use mainstay_core::ids::LinkId;
+use mainstay_core::serve::door::Door;
+use mainstay_core::serve::limits::ServeLimits;
+use mainstay_os::signals::Signals;
+use serde::Serialize;
+use tokio::io::Interest;
+use tokio::task::LocalSet;
+
+use crate::config::ServerConfig;
+use crate::exit::Exit;
+use crate::http::registered;
+use crate::http::target::Target;
+use crate::paths::Paths;
+use crate::report::{Report, plain, talk};
+use endpoint::Endpoint;
+use front::Front;
+use link::Spec;
+use upstream::Upstream;
+
+/// What is served, as options and config file say together.
+#[derive(Debug)]
+pub struct Settled {
+    /// Where we listen.
+    pub listen: SocketAddr,
+    /// Every limit of the front.
+    pub limits: ServeLimits,
+    /// Who may come in.
+    pub door: Door,
+    /// The servers.
+    pub servers: Vec<Served>,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// `/mcp`, or `/NAME/mcp`.
+    pub path: String,
+    /// Its name.
+    pub name: String,
+    /// Everything behind `mainstay run`.
+    pub words: Vec<std::ffi::OsString>,
+    /// What the config file says about it.
+    pub config: ServerConfig,
+    /// The HTTP server that is passed on to, instead of one that is started.
+    pub upstream: Option<Target>,
+}
+
+/// Where we listen, as scripts read it.
+#[derive(Debug, Serialize)]
+pub struct Listening {
+    /// Address and port.
+    pub listen: SocketAddr,
+    /// One for each server.
+    pub endpoints: Vec<Where>,
+}
+
+/// Where one server is.
+#[derive(Debug, Serialize)]
+pub struct Where {
+    /// Its name.
+    pub server: String,
+    /// Its address.
+    pub url: String,
+}
+
+/// Serves until it is told to stop. `settle` is asked again when the config file is to be read anew.
+pub fn serve(
+    paths: Paths,
+    id: LinkId,
+    settle: &dyn Fn() -> Result<Settled, Report>,
+    tell: &mut dyn FnMut(&Listening) -> Result<(), Report>,
+) -> Result<Exit, Report> {
+    let settled = settle()?;
+    let failed =
+        |error: &io::Error| Report::new(Exit::Failed, "cannot serve").because(plain(error));
+    let signals = Signals::open(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM])
+        .map_err(|error| failed(&error))?;
+    mainstay_os::signals::ignore_pipe();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|error| failed(&error))?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        let listener = listen::listener(settled.listen)?;
+        let bound = listener.local_addr().map_err(|error| failed(&error))?;
+        let front = Front::new(paths, id, settled.limits.clone(), settled.door.clone());
+        let endpoints = arrange(&front, &settled.servers);
+        front.settle(settled.limits, settled.door, endpoints);
+        let listening = listening(bound, &settled.servers);
+        let servers = settled.servers.iter().map(|one| one.name.clone()).collect();
+        front.record(
+            NAME,
+            What::ServeStarted(ServeStarted {
+                listen: bound.to_string(),
+                servers,
+            }),
+        );
+        tell(&listening)?;
+        front
+            .tasks
+            .start(listen::accept(Rc::clone(&front), listener));
+        front.tasks.start(janitor(Rc::clone(&front)));
+        let signals = registered(signals, Interest::READABLE).map_err(|error| failed(&error))?;
+        let number = obey(&front, &signals, settle, bound).await;
+        let sessions = front.metrics.opened.get();
+        let left = stop::stop(&front, &signals).await;
+        front.record(
+            NAME,
+            What::ServeStopped(ServeStopped {
+                number,
+                sessions,
+                left,
+            }),
+        );
+        front.tasks.end();
+        Ok(if left == 0 { Exit::Ok } else { Exit::Unhealthy })
+    })
+}
+
+/// Whom events of the front itself are about.
+const NAME: &str = "serve";
+
+fn listening(bound: SocketAddr, servers: &[Served]) -> Listening {
+    let each = servers.iter().map(|one| Where {
+        server: one.name.clone(),
+        url: format!("http://{bound}{}", one.path),
+    });
+    Listening {
+        listen: bound,
+        endpoints: each.collect(),
+    }
+}
+
+/// Paths as they are to be from now on. What has not changed stays what it is; what is gone takes nothing new.
+fn arrange(front: &Front, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> {
+    let mut old = front.endpoints();
+    let mut new = BTreeMap::new();
+    for one in servers {
+        let spec = Spec {
+            name: one.name.clone(),
+            words: one.words.clone(),
+        };
+        let same = |held: &Rc<Endpoint>| {
+            held.spec == spec && held.config == one.config && !held.retired.get()
+        };
+        let kept = match old.remove(&one.path) {
+            Some(held) if same(&held) => held,
+            changed => {
+                if let Some(changed) = changed {
+                    changed.retire();
+                }
+                let upstream = one.upstream.clone().map(Upstream::new);
+                let config = one.config.clone();
+                Rc::new(Endpoint::new(one.path.clone(), spec, config, upstream))
+            }
+        };
+        new.insert(one.path.clone(), kept);
+    }
+    for (path, gone) in old {
+        gone.retire();
+        new.insert(path, gone);
+    }
+    new
+}
+
+/// Ends what has been unused for its whole time.
+async fn janitor(front: Rc<Front>) {
+    loop {
+        let wait = front.expire();
+        let rung = Cell::new(false);
+        let changed = front.bell.until(|| rung.replace(true).then_some(()));
+        match wait {
+            Some(wait) => {
+                // Whichever comes first: the time is up, or something has changed.
+                drop(tokio::time::timeout(wait.max(Duration::from_millis(1)), changed).await);
+            }
+            None => changed.await,
+        }
+    }
+}
+
+/// Does what signals ask for until one ends us; which.
+async fn obey(
+    front: &Rc<Front>,
+    signals: &tokio::io::unix::AsyncFd<Signals>,
+    settle: &dyn Fn() -> Result<Settled, Report>,
+    bound: SocketAddr,
+) -> i32 {
+    loop {
+        let number = next_signal(signals).await;
+        if number != libc::SIGHUP {
+            return number;
+        }
+        match settle() {
+            Ok(settled) => {
+                let endpoints = arrange(front, &settled.servers);
+                let moved = settled.listen != bound
+                    && !(settled.listen.port() == 0 && settled.listen.ip() == bound.ip());
+                front.settle(settled.limits, settled.door, endpoints);
+                if moved {
+                    talk("warning: the address cannot change while serve runs: start it anew\n");
+                }
+                talk("the config file was read: new sessions get what it says\n");
+            }
+            Err(report) => {
+                report.tell();
+                talk("everything stays as it is\n");
+            }
+        }
+    }
+}
+
+/// The next signal.
+async fn next_signal(signals: &tokio::io::unix::AsyncFd<Signals>) -> i32 {
+    loop {
+        if let Ok(Some(received)) = signals.get_ref().read() {
+            return received.number;
+        }
+        match signals.readable().await {
+            Ok(mut guard) => guard.clear_ready(),
+            Err(_) => return libc::SIGTERM,
+        }
+    }
+}
+
+/// Which of two came first.
+enum Either<A, B> {
+    /// The one.
+    One(A),
+    /// The other.
+    Other(B),
+}
+
+async fn race<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> Either<A, B> {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = one.as_mut().poll(cx) {
+            return Poll::Ready(Either::One(done));
+        }
+        other.as_mut().poll(cx).map(Either::Other)
+    })
+    .await
+}

@@ -1,0 +1,25 @@
+//! The one place of the front that starts tasks: each has an owner that ends it.
+
+use std::cell::RefCell;
+use std::future::Future;
+
+use tokio::task::JoinSet;
+
+/// Everything that goes on at the same time in one thread. Whoever drops this ends it all.
+#[derive(Debug, Default)]
+pub struct Tasks(RefCell<JoinSet<()>>);
+
+impl Tasks {
+    /// Starts one; it runs until it is done or all of this is dropped.
+    pub fn start(&self, task: impl Future<Output = ()> + 'static) {
+        let mut set = self.0.borrow_mut();
+        set.spawn_local(task);
+        // Those that are done are taken out whenever one is added.
+        while set.try_join_next().is_some() {}
+    }
+
+    /// Ends all of them.
+    pub fn end(&self) {
+        self.0.borrow_mut().abort_all();
+    }
+}

@@ -1,0 +1,325 @@
+//! In front of somebody else's HTTP server: requests and answers pass as they are; sessions are counted, and end.
+//!
+//! That server gets what it lacks: a session that nobody uses is ended there by DELETE, and so is the oldest idle one
+//! when all places are taken, one whose client left in the middle of its opening, and every one when we stop. A session
+//! that was ended is 404 from then on, whatever the server thinks of DELETE.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName,
+    HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use hyper::{Method, Response, StatusCode};
+use mainstay_core::clock::Moment;
+use mainstay_core::serve::limits::{ENDED_KNOWN, PAY_TRIES, PAY_WAIT_MS};
+use mainstay_core::serve::posted::{Kind, Posted};
+use mainstay_core::serve::sse;
+use mainstay_core::serve::words::{self, Code};
+use mainstay_os::clock;
+
+use super::bell::Slot;
+use super::reply::{Refusal, Reply, SESSION_ID};
+use super::stream::{Body, Seat};
+use crate::http::client::{Answer, Client, Failure, Outgoing};
+use crate::http::target::Target;
+
+/// Headers that belong to one connection and not to the message.
+const HOP: [HeaderName; 7] = [
+    CONNECTION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// The server upstream.
+pub struct Upstream {
+    target: Target,
+    client: Client,
+    sessions: RefCell<BTreeMap<String, u64>>,
+    ended: RefCell<Ended>,
+    owed: Cell<usize>,
+}
+
+/// Sessions that we have ended, as many as are remembered.
+#[derive(Default)]
+struct Ended {
+    order: VecDeque<String>,
+    names: BTreeSet<String>,
+}
+
+/// A session upstream.
+pub struct Far {
+    /// Its number.
+    pub key: u64,
+    /// The server's name.
+    pub server: String,
+    /// When we first heard of it.
+    pub since: Moment,
+    /// Requests so far.
+    pub requests: Cell<u64>,
+    /// Where it is.
+    pub upstream: Rc<Upstream>,
+    id: String,
+    /// What it is ended with: the headers that it was opened with.
+    headers: HeaderMap,
+}
+
+/// What one sends to the server upstream.
+pub struct Passing {
+    /// Its method.
+    pub method: Method,
+    /// Its headers, as the client sent them.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Upstream {
+    /// A server that nobody has asked anything yet.
+    pub fn new(target: Target) -> Rc<Self> {
+        Rc::new(Self {
+            target,
+            client: Client::new(),
+            sessions: RefCell::default(),
+            ended: RefCell::default(),
+            owed: Cell::new(0),
+        })
+    }
+
+    /// Sessions that are still to be ended.
+    pub fn owed(&self) -> usize {
+        self.owed.get()
+    }
+
+    /// The number of a session that is open.
+    pub fn key(&self, id: &str) -> Option<u64> {
+        self.sessions.borrow().get(id).copied()
+    }
+
+    /// Whether we have ended this session.
+    pub fn has_ended(&self, id: &str) -> bool {
+        self.ended.borrow().names.contains(id)
+    }
+
+    /// A session that we have just heard of.
+    pub fn open(self: &Rc<Self>, key: u64, server: String, id: String, headers: &HeaderMap) -> Far {
+        self.sessions.borrow_mut().insert(id.clone(), key);
+        Far {
+            key,
+            server,
+            since: clock::now(),
+            requests: Cell::new(0),
+            upstream: Rc::clone(self),
+            id,
+            headers: headers.clone(),
+        }
+    }
+
+    /// Sends something on, with the headers of the message and not of the connection.
+    pub async fn send(&self, passing: Passing) -> Result<Answer, Failure> {
+        let outgoing = Outgoing {
+            method: passing.method,
+            target: self.target.clone(),
+            headers: passing.headers,
+            body: passing.body.into(),
+        };
+        self.client.send(outgoing).await
+    }
+}
+
+impl Far {
+    /// It is over here: its name is 404 from now on.
+    pub fn forget(&self) {
+        self.upstream.sessions.borrow_mut().remove(&self.id);
+        let mut ended = self.upstream.ended.borrow_mut();
+        if ended.names.insert(self.id.clone()) {
+            ended.order.push_back(self.id.clone());
+        }
+        while ended.order.len() > ENDED_KNOWN {
+            if let Some(oldest) = ended.order.pop_front() {
+                ended.names.remove(&oldest);
+            }
+        }
+    }
+
+    /// Ends it upstream; what went wrong, if it cannot be done.
+    pub async fn pay(&self) -> Result<(), String> {
+        self.upstream.owed.set(self.upstream.owed.get() + 1);
+        let _paid = Seat::new({
+            let upstream = Rc::clone(&self.upstream);
+            move || upstream.owed.set(upstream.owed.get() - 1)
+        });
+        let mut headers = HeaderMap::new();
+        for name in [
+            AUTHORIZATION,
+            HeaderName::from_static("mcp-protocol-version"),
+        ] {
+            for value in self.headers.get_all(&name) {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        let Ok(id) = HeaderValue::from_str(&self.id) else {
+            return Ok(());
+        };
+        headers.insert(SESSION_ID, id);
+        let mut why = String::new();
+        for attempt in 0..PAY_TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(Duration::from_millis(250 << attempt)).await;
+            }
+            let passing = Passing {
+                method: Method::DELETE,
+                headers: headers.clone(),
+                body: Vec::new(),
+            };
+            let within = Duration::from_millis(PAY_WAIT_MS);
+            match tokio::time::timeout(within, self.upstream.send(passing)).await {
+                // Ended, ended before, or nothing that can be ended.
+                Ok(Ok(answer)) if answer.status.is_success() => return Ok(()),
+                Ok(Ok(answer)) if matches!(answer.status.as_u16(), 400 | 404 | 405) => {
+                    return Ok(());
+                }
+                Ok(Ok(answer)) => why = format!("its server said {}", answer.status),
+                Ok(Err(failure)) => why = failure.why,
+                Err(_) => why = "its server did not answer".into(),
+            }
+        }
+        Err(why)
+    }
+}
+
+/// The headers of a message, without those of its connection.
+pub fn passed(headers: &HeaderMap, without_token: bool) -> HeaderMap {
+    let mut passed = headers.clone();
+    for name in HOP.iter().chain(&[HOST, CONTENT_LENGTH, EXPECT]) {
+        passed.remove(name);
+    }
+    for named in headers.get_all(CONNECTION) {
+        for name in named.to_str().unwrap_or("").split(',') {
+            passed.remove(name.trim());
+        }
+    }
+    if without_token {
+        passed.remove(AUTHORIZATION);
+    }
+    passed
+}
+
+/// The answer of the server upstream, passed on. A stream that breaks off ends with an answer of ours.
+pub fn answer(answer: Answer, body: &[u8], seats: Vec<Seat>) -> Reply {
+    let id = match Posted::read(body).map(|posted| posted.kind) {
+        Ok(Kind::Request(id)) => Some(id.to_vec()),
+        Ok(Kind::Notification | Kind::Answer(_)) | Err(_) => None,
+    };
+    let events = answer
+        .header("content-type")
+        .is_some_and(|kind| kind.starts_with("text/event-stream"));
+    let status = answer.status;
+    let headers = answer.headers.clone();
+    let rest = Rest {
+        next: next(answer),
+        broken: id.filter(|_| events),
+        seats,
+    };
+    let mut reply = Response::new(Body::Passed(Box::new(rest)));
+    *reply.status_mut() = status;
+    *reply.headers_mut() = headers;
+    for name in &HOP {
+        reply.headers_mut().remove(name);
+    }
+    // Its length is known only if nothing can be added.
+    reply.headers_mut().remove(CONTENT_LENGTH);
+    reply
+}
+
+/// There is no answer.
+pub fn unreachable(failure: &Failure) -> Refusal {
+    let message = format!("the server upstream gave no answer: {}", failure.why);
+    Refusal::new(StatusCode::BAD_GATEWAY, Code::Internal, message)
+}
+
+/// Somebody who waits for an opening; whoever is gone when it is there has no use for the session.
+pub struct Opening(Weak<()>);
+
+impl Opening {
+    /// The opening, and the one who waits.
+    pub fn new() -> (Self, Rc<()>) {
+        let waits = Rc::new(());
+        (Self(Rc::downgrade(&waits)), waits)
+    }
+
+    /// Whether anybody still waits.
+    pub fn is_awaited(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+/// An answer that is handed from the task that sent a request to the one who asked.
+pub type Handed = Slot<Rc<RefCell<Option<Result<Answer, Failure>>>>>;
+
+type Next = Pin<Box<dyn Future<Output = (Answer, Result<Option<Bytes>, Failure>)>>>;
+
+/// The rest of a body that is passed on.
+pub struct Rest {
+    next: Next,
+    broken: Option<Vec<u8>>,
+    seats: Vec<Seat>,
+}
+
+fn next(mut answer: Answer) -> Next {
+    Box::pin(async move {
+        let chunk = answer.chunk().await;
+        (answer, chunk)
+    })
+}
+
+impl Rest {
+    /// The next piece.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Poll::Ready((answer, chunk)) = self.next.as_mut().poll(cx) else {
+            return Poll::Pending;
+        };
+        match chunk {
+            Ok(Some(bytes)) => {
+                self.next = next(answer);
+                Poll::Ready(Some(bytes))
+            }
+            Ok(None) => {
+                self.over();
+                Poll::Ready(None)
+            }
+            Err(_) => {
+                let last = self.broken.take().map(|id| {
+                    let message = "the server upstream broke off in the middle of its answer";
+                    let answer = words::error(Some(&id), Code::Internal, message, None);
+                    // What broke off may be half an event; a blank line ends it.
+                    let mut last = b"\n\n".to_vec();
+                    last.extend(sse::event(None, &answer));
+                    Bytes::from(last)
+                });
+                self.over();
+                Poll::Ready(last)
+            }
+        }
+    }
+
+    fn over(&mut self) {
+        self.seats.clear();
+        self.next = Box::pin(std::future::pending());
+        self.broken = None;
+    }
+}

@@ -1,0 +1,114 @@
+//! Streams of `serve`: what belongs to a request goes on its stream, news on the other; a lost connection loses nothing.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod front;
+
+use front::{Front, call, request};
+use serde_json::{Value, json};
+
+#[test]
+fn of_an_answer_that_it_missed() {
+    let front = Front::start(&["--sse-keep-alive", "50ms"], &[]);
+    let session = front.session();
+    // An answer that takes its time becomes a stream, which begins with something to come back with.
+    let mut first = session.asking(&call(7, "sleep", &json!({"ms": 1_000})));
+    assert_eq!(
+        first.head().header("content-type"),
+        Some("text/event-stream")
+    );
+    let primed = first.event().unwrap();
+    assert_eq!(primed.data, "");
+    let id = primed.id.unwrap();
+    first.drop_it();
+    let mut again = session.news(Some(&id));
+    assert_eq!(again.head().status, 200);
+    assert_eq!(again.message()["id"], 7);
+    assert_eq!(again.event(), None, "and that is all");
+    // Once more: the answer was kept.
+    let mut twice = session.news(Some(&id));
+    assert_eq!(twice.head().status, 200);
+    assert_eq!(twice.message()["id"], 7);
+    for unknown in ["99-1", "nonsense", ""] {
+        assert_eq!(
+            session.news(Some(unknown)).answer().status,
+            400,
+            "{unknown}"
+        );
+    }
+    front.finish();
+}
+
+#[test]
+fn of_progress_in_the_middle() {
+    let front = Front::start(&[], &[]);
+    let session = front.session();
+    let params = json!({"name": "steps", "arguments": {"n": 5}, "_meta": {"progressToken": "t"}});
+    let mut first = session.asking(&request(7, "tools/call", &params));
+    first.head();
+    let events: Vec<_> = std::iter::from_fn(|| first.event()).collect();
+    let messages = |events: &[front::Event]| -> Vec<Value> {
+        let with = events.iter().filter(|event| !event.data.is_empty());
+        with.map(|event| serde_json::from_str(&event.data).unwrap())
+            .collect()
+    };
+    let all = messages(&events);
+    assert_eq!(all.len(), 6, "five steps and an answer: {all:?}");
+    assert_eq!(all[5]["id"], 7);
+    let third = events
+        .iter()
+        .find(|event| event.data.contains("\"progress\":3"))
+        .unwrap();
+    let mut again = session.news(third.id.as_deref());
+    again.head();
+    let rest: Vec<_> = std::iter::from_fn(|| again.event()).collect();
+    assert_eq!(messages(&rest), all[3..]);
+    front.finish();
+}
+
+#[test]
+fn of_news_while_nobody_read_them() {
+    let front = Front::start(
+        &[],
+        &["--capabilities", r#"{"tools":{"listChanged":true}}"#],
+    );
+    let session = front.session();
+    let changed = json!({"method": "notifications/tools/list_changed"});
+    session.call(1, "news", &changed);
+    let mut news = session.news(None);
+    news.head();
+    let mut ids = Vec::new();
+    let mut next = |connection: &mut front::Connection| loop {
+        let event = connection.event().unwrap();
+        if !event.data.is_empty() {
+            ids.push(event.id.clone().unwrap());
+            return serde_json::from_str::<Value>(&event.data).unwrap();
+        }
+    };
+    assert_eq!(next(&mut news)["method"], changed["method"], "from before");
+    session.call(2, "news", &changed);
+    assert_eq!(next(&mut news)["method"], changed["method"]);
+    news.drop_it();
+    session.call(3, "news", &changed);
+    let mut again = session.news(Some(&ids[1]));
+    again.head();
+    assert_eq!(
+        again.message()["method"],
+        changed["method"],
+        "what came meanwhile"
+    );
+    // What a server asks goes on the stream of the request that is there; the answer comes back to it.
+    let mut asking = session.asking(&call(
+        4,
+        "ask",
+        &json!({"method": "roots/list", "wait": true}),
+    ));
+    asking.head();
+    let question = asking.message();
+    assert_eq!(question["method"], "roots/list");
+    let answered =
+        session.post(&json!({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}));
+    assert_eq!((answered.status, answered.body.len()), (202, 0));
+    assert_eq!(asking.message()["id"], 4);
+    assert_eq!(asking.event(), None);
+    front.finish();
+}

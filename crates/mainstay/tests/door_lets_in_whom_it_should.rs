@@ -1,0 +1,194 @@
+//! What `serve` refuses, with which status, and what it never tells.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod front;
+
+use front::{Front, request};
+use mainstay_testkit::stage::Stage;
+use serde_json::json;
+
+const JSON: [(&str, &str); 2] = [
+    ("content-type", "application/json"),
+    ("accept", "application/json, text/event-stream"),
+];
+
+#[test]
+fn each_mistake_has_its_status() {
+    let front = Front::start(&["--body-max", "2KiB"], &[]);
+    let body = serde_json::to_vec(&request(1, "initialize", &json!({}))).unwrap();
+    let large = vec![b' '; 4_096];
+    let with = |more: &[(&'static str, &'static str)]| [&JSON[..], more].concat();
+    for (method, headers, body, status) in [
+        (
+            "POST",
+            with(&[("origin", "http://evil.example")]),
+            &body,
+            403,
+        ),
+        ("POST", with(&[("origin", "null")]), &body, 403),
+        ("POST", vec![JSON[1]], &body, 415),
+        (
+            "POST",
+            vec![("content-type", "text/plain"), JSON[1]],
+            &body,
+            415,
+        ),
+        (
+            "POST",
+            vec![JSON[0], ("accept", "application/json")],
+            &body,
+            406,
+        ),
+        ("POST", vec![JSON[0], ("accept", "text/html")], &body, 406),
+        (
+            "GET",
+            vec![("accept", "application/json")],
+            &Vec::new(),
+            406,
+        ),
+        (
+            "GET",
+            vec![("accept", "text/event-stream")],
+            &Vec::new(),
+            400,
+        ),
+        ("DELETE", Vec::new(), &Vec::new(), 400),
+        ("PUT", with(&[]), &body, 405),
+        ("POST", with(&[]), &large, 413),
+        ("POST", with(&[]), &b"{".to_vec(), 400),
+        ("POST", with(&[]), &b"[]".to_vec(), 400),
+        ("POST", with(&[]), &b"{\"jsonrpc\":\"2.0\"}".to_vec(), 400),
+        ("POST", with(&[("mcp-session-id", "0123")]), &body, 404),
+    ] {
+        let mut connection = front.connect();
+        connection.send(method, &headers, body);
+        let answer = connection.answer();
+        assert_eq!(
+            answer.status,
+            status,
+            "{method} {headers:?}: {}",
+            answer.text()
+        );
+        assert!(
+            answer.message()["error"]["message"].is_string(),
+            "it is told in words"
+        );
+        if status == 405 {
+            assert_eq!(answer.header("allow"), Some("GET, POST, DELETE"));
+        }
+    }
+    let mut parse = front.connect();
+    parse.send("POST", &JSON, b"{\"jsonrpc\": nonsense}");
+    assert_eq!(parse.answer().code(), -32700);
+    for (host, status) in [
+        ("evil.example", 403),
+        ("localhost.evil.example:80", 403),
+        ("localhost", 404),
+        ("a b", 400),
+    ] {
+        let mut connection = front.connect();
+        connection.host = host.into();
+        connection.path = "/nowhere".into();
+        connection.send("POST", &JSON, &body);
+        assert_eq!(connection.answer().status, status, "{host}");
+    }
+    assert_eq!(front.page("/healthz").status, 200);
+    assert_eq!(
+        front.metric("mainstay_sessions_opened_total"),
+        0,
+        "no server was bothered"
+    );
+    front.finish();
+}
+
+#[test]
+fn nobody_without_the_token_and_nobody_hears_of_it() {
+    let stage = Stage::new();
+    let secret = "a-very-secret-token-0123456789";
+    std::fs::write(stage.path("token"), format!("{secret}\n")).unwrap();
+    let token = stage.path("token");
+    let mut words: Vec<_> = [
+        "--token-file",
+        token.to_str().unwrap(),
+        "--name",
+        "unruly",
+        "--",
+    ]
+    .map(Into::into)
+    .into();
+    words.extend(stage.unruly::<&str>(&[]));
+    let front = Front::on(stage, &words);
+    let opening = request(1, "initialize", &json!({"protocolVersion": "2025-11-25"}));
+    for offered in [
+        None,
+        Some("Bearer wrong-wrong-wrong"),
+        Some("Basic x"),
+        Some("Bearer "),
+    ] {
+        let mut connection = front.connect();
+        let more = offered.map(|value| ("authorization", value));
+        connection.post(more.as_slice(), &opening);
+        let answer = connection.answer();
+        assert_eq!(answer.status, 401);
+        assert!(
+            answer
+                .header("www-authenticate")
+                .unwrap()
+                .starts_with("Bearer")
+        );
+    }
+    assert_eq!(front.page("/metrics").status, 401);
+    assert_eq!(front.page("/healthz").status, 200);
+    let mut connection = front.connect();
+    let bearer = format!("Bearer {secret}");
+    connection.post(&[("authorization", &bearer)], &opening);
+    assert_eq!(connection.answer().status, 200);
+    let told = format!("{}{}", front.stage.story(), front.stderr());
+    assert!(!told.contains(secret), "{told}");
+    front.finish();
+}
+
+#[test]
+fn beyond_this_machine_only_with_a_token() {
+    let stage = Stage::new();
+    let output = stage
+        .command(front::mainstay())
+        .args(["serve", "--listen", "0.0.0.0:0", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("no token is asked for") && told.contains("--token-file"),
+        "{told}"
+    );
+}
+
+#[test]
+fn slow_and_endless_senders_hold_nothing() {
+    let front = Front::start(
+        &[
+            "--header-wait",
+            "300ms",
+            "--body-wait",
+            "300ms",
+            "--header-max",
+            "8KiB",
+        ],
+        &[],
+    );
+    let mut half_head = front.connect();
+    half_head.raw(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n");
+    assert!(half_head.closed());
+    let mut half_body = front.connect();
+    half_body.raw(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{");
+    assert_eq!(half_body.answer().status, 408);
+    let mut endless = front.connect();
+    endless.raw(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\n");
+    endless.raw(format!("x: {}\r\n", "y".repeat(64 * 1024)).as_bytes());
+    assert_eq!(endless.head().status, 431);
+    drop((half_head, half_body, endless));
+    // The page itself is one connection.
+    front.metric_is("mainstay_connections_open", 1);
+    front.finish();
+}

@@ -1,0 +1,175 @@
+//! The ends of `serve` itself: killed, told to stop, told twice, told to read its config anew.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod front;
+
+use std::ffi::OsString;
+
+use front::{Front, call};
+use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
+use serde_json::json;
+
+#[test]
+fn killed() {
+    let mut front = Front::start(&[], &["--ignore-term", "--grandchild"]);
+    let servers: Vec<_> = (0..3).map(|_| front.session().server()).collect();
+    assert_eq!(servers.len(), 3);
+    front.signal(Signal::KILL);
+    front.wait();
+    front.stage.census.assert_empty();
+}
+
+#[test]
+fn stopped_after_what_is_in_flight_is_answered() {
+    let mut front = Front::start(&["--stop-wait", "60s"], &[]);
+    let session = front.session();
+    session.server();
+    let mut news = session.news(None);
+    assert_eq!(news.head().status, 200);
+    let mut waiting = session.asking(&call(7, "sleep", &json!({"ms": 1_000})));
+    front.metric_is("mainstay_requests_total{era=\"legacy\"}", 3);
+    front.signal(Signal::TERM);
+    let answer = waiting.answer();
+    assert_eq!(
+        (answer.status, &answer.last()["result"]["isError"]),
+        (200, &json!(null))
+    );
+    while news.event().is_some() {}
+    assert!(front.wait().success());
+    front.stage.census.assert_empty();
+    assert_eq!(front.stage.event("session_over")["why"], "shutdown");
+    let stopped = front.stage.event("serve_stopped");
+    assert_eq!(
+        (&stopped["number"], &stopped["left"], &stopped["sessions"]),
+        (&json!(15), &json!(0), &json!(1))
+    );
+}
+
+#[test]
+fn stopped_though_something_is_in_flight_for_ever() {
+    let mut front = Front::start(&["--stop-wait", "200ms"], &[]);
+    let session = front.session();
+    let mut waiting = session.asking(&call(7, "sleep", &json!({"ms": 600_000})));
+    front.metric_is("mainstay_requests_total{era=\"legacy\"}", 2);
+    front.signal(Signal::INT);
+    let answer = waiting.answer().last();
+    assert_eq!(answer["id"], 7);
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("serve stops"),
+        "{answer}"
+    );
+    assert!(front.wait().success());
+    front.stage.census.assert_empty();
+}
+
+#[test]
+fn told_twice() {
+    let mut front = Front::start(&["--stop-wait", "10m"], &[]);
+    let session = front.session();
+    let waiting = session.asking(&call(7, "sleep", &json!({"ms": 600_000})));
+    front.metric_is("mainstay_requests_total{era=\"legacy\"}", 2);
+    front.signal(Signal::TERM);
+    until("it takes nothing new", || {
+        std::net::TcpStream::connect(front.address)
+            .is_err()
+            .then_some(())
+    });
+    front.signal(Signal::TERM);
+    front.wait();
+    front.stage.census.assert_empty();
+    drop(waiting);
+}
+
+fn config(stage: &Stage, servers: &[(&str, &str)], more: &str) {
+    let directory = stage.path(".config/mainstay");
+    std::fs::create_dir_all(&directory).unwrap();
+    let mut text = format!("[serve]\n{more}\n");
+    for (name, echo) in servers {
+        let argv = stage.unruly(&["--extra-tool", *echo]);
+        let words: Vec<_> = argv.iter().map(|word| word.to_str().unwrap()).collect();
+        let args = serde_json::to_string(&words[1..]).unwrap();
+        text += &format!("[server.{name}]\ncommand = {:?}\nargs = {args}\n", words[0]);
+    }
+    std::fs::write(directory.join("config.toml"), text).unwrap();
+}
+
+#[test]
+fn told_to_read_its_config_anew() {
+    let stage = Stage::new();
+    config(
+        &stage,
+        &[("one", "old"), ("two", "old")],
+        "session_ttl = \"20m\"",
+    );
+    let words: [OsString; 0] = [];
+    let mut front = Front::on(stage, &words);
+    assert_eq!(front.paths, ["/one/mcp", "/two/mcp"]);
+    let tools = |session: &front::Session<'_>| {
+        session
+            .post(&front::request(5, "tools/list", &json!({})))
+            .text()
+    };
+    let (one, two) = (front.session_at("/one/mcp"), front.session_at("/two/mcp"));
+    assert!(tools(&one).contains("\"old\"") && tools(&two).contains("\"old\""));
+    assert_eq!(
+        two.post(&json!({"jsonrpc": "2.0", "method": "x"})).status,
+        202
+    );
+    // A broken file changes nothing.
+    std::fs::write(
+        front.stage.path(".config/mainstay/config.toml"),
+        "[serve]\nsession_tll = 3\n",
+    )
+    .unwrap();
+    front.signal(Signal::HUP);
+    until("it is told", || {
+        front
+            .stderr()
+            .contains("everything stays as it is")
+            .then_some(())
+    });
+    assert!(
+        front.stderr().contains("did you mean `session_ttl`?"),
+        "{}",
+        front.stderr()
+    );
+    config(
+        &front.stage,
+        &[("one", "new"), ("three", "new")],
+        "listen = \"127.0.0.1:1\"\nsession_cap = 3",
+    );
+    front.signal(Signal::HUP);
+    until("it is told", || {
+        front
+            .stderr()
+            .contains("new sessions get what it says")
+            .then_some(())
+    });
+    let again = front.session_at("/one/mcp");
+    assert!(
+        tools(&again).contains("\"new\""),
+        "a new session gets the new one"
+    );
+    assert!(tools(&one).contains("\"old\""), "an old one goes on");
+    assert!(
+        tools(&two).contains("\"old\""),
+        "even if its server is not in the file any more"
+    );
+    let mut refused = front.connect();
+    refused.path = "/two/mcp".into();
+    refused.post(&[], &front::request(0, "initialize", &json!({})));
+    assert_eq!(refused.answer().status, 404);
+    front.session_at("/three/mcp");
+    assert_eq!(
+        front.metric("mainstay_sessions_open"),
+        3,
+        "the new cap holds"
+    );
+    front.paths = vec!["/one/mcp".into()];
+    front.finish();
+}

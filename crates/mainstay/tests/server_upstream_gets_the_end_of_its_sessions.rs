@@ -1,0 +1,156 @@
+//! `serve --upstream`: somebody else's server gets a ttl, a cap and a DELETE for sessions whose clients never send one.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod front;
+
+use std::ffi::OsString;
+
+use front::{Front, call, request};
+use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
+use serde_json::json;
+
+/// In front of another front, which plays somebody else's server.
+fn before(server: &Front, options: &[&str]) -> Front {
+    let url = format!("http://{}{}", server.address, server.paths[0]);
+    let mut words: Vec<OsString> = vec!["--upstream".into(), url.into()];
+    words.extend(options.iter().map(OsString::from));
+    Front::on(Stage::new(), &words)
+}
+
+const OPEN: &str = "mainstay_sessions_open";
+const DELETED: &str = "mainstay_sessions_closed_total{cause=\"deleted\"}";
+
+#[test]
+fn when_nobody_uses_them() {
+    let server = Front::start(&[], &[]);
+    let front = before(&server, &["--session-ttl", "400ms"]);
+    for id in 0..10 {
+        let session = front.session();
+        let answer = session.call(id, "echo", &json!({"text": "hi"}));
+        assert_eq!(
+            answer["result"]["structuredContent"]["text"], "hi",
+            "{answer}"
+        );
+    }
+    let reading = front.session();
+    let mut news = reading.news(None);
+    assert_eq!(news.head().status, 200);
+    server.metric_is(DELETED, 10);
+    server.metric_is(OPEN, 1);
+    assert_eq!(
+        front.metric("mainstay_sessions_closed_total{cause=\"idle\"}"),
+        10
+    );
+    news.drop_it();
+    server.metric_is(OPEN, 0);
+    assert_eq!(reading.post(&request(1, "ping", &json!({}))).status, 404);
+    front.metric_is("mainstay_sessions_owed", 0);
+    front.finish();
+    server.finish();
+}
+
+#[test]
+fn when_there_are_too_many_or_we_stop() {
+    let server = Front::start(&[], &[]);
+    let front = before(&server, &["--session-cap", "2"]);
+    let sessions: Vec<_> = (0..5).map(|_| front.session()).collect();
+    server.metric_is(DELETED, 3);
+    assert_eq!(sessions[0].delete().status, 404);
+    assert_eq!(
+        sessions[4].delete().status,
+        200,
+        "a client may do it itself"
+    );
+    server.metric_is(DELETED, 4);
+    assert_eq!(front.metric(OPEN), 1);
+    let mut slow = sessions[3].asking(&call(3, "sleep", &json!({"ms": 500})));
+    assert_eq!(slow.answer().last()["id"], 3);
+    drop(sessions);
+    front.finish();
+    server.metric_is(OPEN, 0);
+    assert_eq!(
+        server.metric("mainstay_sessions_closed_total{cause=\"idle\"}"),
+        0
+    );
+    server.finish();
+}
+
+#[test]
+fn when_the_client_leaves_before_it_knows_them() {
+    let server = Front::start(&[], &["--start-when", "GO"]);
+    let front = before(&server, &[]);
+    let mut connection = front.connect();
+    connection.post(
+        &[],
+        &request(0, "initialize", &json!({"protocolVersion": "2025-11-25"})),
+    );
+    server.metric_is(OPEN, 1);
+    connection.drop_it();
+    std::fs::write(server.stage.path("GO"), "").unwrap();
+    server.metric_is(OPEN, 0);
+    front.metric_is(OPEN, 0);
+    front.finish();
+    server.finish();
+}
+
+#[test]
+fn and_the_modern_era_passes_as_it_is() {
+    let server = Front::start(&[], &["--modern"]);
+    let front = before(&server, &[]);
+    let mut connection = front.modern(
+        &json!("x"),
+        "tools/call",
+        json!({"name": "steps", "arguments": {"n": 2}, "_meta": {"progressToken": 4}}),
+    );
+    assert_eq!(
+        connection.head().header("content-type"),
+        Some("text/event-stream")
+    );
+    assert_eq!(connection.message()["params"]["progressToken"], 4);
+    assert_eq!(connection.message()["params"]["progress"], 2);
+    assert_eq!(connection.message()["id"], "x");
+    assert_eq!(connection.event(), None);
+    assert_eq!(front.metric(OPEN), 0);
+    let leaving = front.modern(
+        &json!(1),
+        "tools/call",
+        json!({"name": "sleep", "arguments": {"ms": 600_000}}),
+    );
+    server.metric_is("mainstay_requests_total{era=\"modern\"}", 2);
+    leaving.drop_it();
+    // What its client does not wait for, nobody does.
+    until("the server hears of it", || {
+        let held = json!({"name": "held", "arguments": {}});
+        let held = front.modern(&json!(2), "tools/call", held).answer().last();
+        held.to_string()
+            .contains("notifications/cancelled")
+            .then_some(())
+    });
+    front.finish();
+    server.finish();
+}
+
+#[test]
+fn and_one_that_is_not_there_is_told_in_words() {
+    let server = Front::start(&[], &[]);
+    let front = before(&server, &[]);
+    let session = front.session();
+    let id = session.id.clone();
+    server.finish();
+    let answer = session.post(&request(9, "tools/list", &json!({})));
+    assert_eq!((answer.status, &answer.message()["id"]), (502, &json!(9)));
+    assert!(answer.text().contains("upstream"), "{}", answer.text());
+    assert!(!front.stage.story().contains(&id));
+    drop(session);
+    // Nobody can be told of its end, which is said; everything else is as it should be.
+    let mut front = front;
+    front.signal(rustix::process::Signal::TERM);
+    front.wait();
+    assert!(
+        front.stderr().contains("could not be ended"),
+        "{}",
+        front.stderr()
+    );
+    front.stage.census.assert_empty();
+}

@@ -1,0 +1,90 @@
+//! A session of `serve` has a server of its own, ends by DELETE, and is 404 for ever after.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod front;
+
+use front::{Front, call, gone, request};
+use serde_json::json;
+
+#[test]
+fn and_its_server_with_it() {
+    let front = Front::start(&[], &[]);
+    let one = front.session();
+    let other = front.session();
+    assert_ne!(one.id, other.id);
+    assert_eq!(one.id.len(), 32, "128 bits");
+    let (mine, theirs) = (one.server(), other.server());
+    assert_ne!(mine, theirs);
+    assert_eq!(one.delete().status, 200);
+    gone(mine);
+    for answer in [
+        one.delete(),
+        one.news(None).answer(),
+        one.post(&request(2, "ping", &json!({}))),
+        one.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})),
+    ] {
+        assert_eq!(answer.status, 404, "{}", answer.text());
+    }
+    assert_eq!(other.server(), theirs, "the other one goes on");
+    let over = front.stage.event("session_over");
+    assert_eq!(
+        (&over["why"], &over["session"]),
+        (&json!("deleted"), &json!(1))
+    );
+    assert!(
+        !over.to_string().contains(&one.id),
+        "its name is its client's secret"
+    );
+    front.metric_is("mainstay_sessions_open", 1);
+    assert_eq!(
+        front.metric("mainstay_sessions_closed_total{cause=\"deleted\"}"),
+        1
+    );
+    front.finish();
+}
+
+#[test]
+fn and_nothing_goes_without_a_session() {
+    let front = Front::start(&[], &[]);
+    let session = front.session();
+    let mut bare = front.connect();
+    bare.post(&[], &request(1, "tools/list", &json!({})));
+    let answer = bare.answer();
+    assert_eq!((answer.status, answer.code()), (400, -32600));
+    assert_eq!(answer.message()["id"], 1);
+    let mut wrong = front.connect();
+    let headers = [
+        ("mcp-session-id", session.id.as_str()),
+        ("mcp-protocol-version", "1999-01-01"),
+    ];
+    wrong.post(&headers, &request(1, "tools/list", &json!({})));
+    assert_eq!(wrong.answer().status, 400, "a version that nobody speaks");
+    let answer = session.post(&call(5, "echo", &json!({"text": "hi"})));
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/json"),
+        "one answer is no stream"
+    );
+    front.finish();
+}
+
+#[test]
+fn and_an_opening_that_fails_leaves_no_session() {
+    let front = Front::start(&[], &["--refuses", "initialize"]);
+    let mut connection = front.connect();
+    connection.post(
+        &[],
+        &request(1, "initialize", &json!({"protocolVersion": "2025-11-25"})),
+    );
+    let answer = connection.answer();
+    assert_eq!(
+        (answer.status, answer.code()),
+        (200, -32602),
+        "the server's own words"
+    );
+    assert_eq!(answer.header("mcp-session-id"), None);
+    assert_eq!(front.stage.event("session_over")["why"], "opening_failed");
+    front.metric_is("mainstay_links", 0);
+    front.finish();
+}

@@ -1,0 +1,52 @@
+//! An idle session ends; one in use does not; a client that vanished uses nothing.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod front;
+
+use std::time::Duration;
+
+use front::{Front, alive, call, gone};
+use mainstay_testkit::wait::idle;
+use serde_json::json;
+
+const TTL: Duration = Duration::from_millis(600);
+const OPTIONS: [&str; 4] = ["--session-ttl", "600ms", "--sse-keep-alive", "50ms"];
+
+#[test]
+fn and_one_with_a_stream_or_a_request_is_not_idle() {
+    let front = Front::start(&OPTIONS, &[]);
+    let (reading, waiting, left) = (front.session(), front.session(), front.session());
+    let (reader, waiter, leaver) = (reading.server(), waiting.server(), left.server());
+    let mut news = reading.news(None);
+    assert_eq!(news.head().status, 200);
+    let mut slow = waiting.asking(&call(7, "sleep", &json!({"ms": 2_000})));
+    gone(leaver);
+    assert_eq!(left.delete().status, 404);
+    // Not to let something happen, but to see that something does not.
+    idle(TTL);
+    assert!(alive(reader), "its client reads news");
+    let answer = slow.answer();
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.last()["id"], 7, "its client waited");
+    assert!(alive(waiter) || front.metric("mainstay_sessions_open") <= 1);
+    news.drop_it();
+    gone(reader);
+    gone(waiter);
+    front.metric_is("mainstay_sessions_open", 0);
+    front.metric_is("mainstay_sessions_closed_total{cause=\"idle\"}", 3);
+    front.metric_is("mainstay_links", 0);
+    front.finish();
+}
+
+#[test]
+fn also_while_its_server_works_for_a_client_that_left() {
+    let front = Front::start(&OPTIONS, &[]);
+    let session = front.session();
+    let server = session.server();
+    let connection = session.asking(&call(7, "sleep", &json!({"ms": 600_000})));
+    front.metric_is("mainstay_requests_total{era=\"legacy\"}", 3);
+    connection.drop_it();
+    gone(server);
+    assert_eq!(front.stage.event("session_over")["why"], "idle");
+    front.finish();
+}

@@ -1,0 +1,24 @@
+// Processes by a word of their command line.
+
+import { readFileSync, readdirSync } from 'node:fs';
+
+/** Servers that were started with this very word as their last one. */
+export function bearing(word) {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => words(pid).at(-1) === word && words(pid)[1] !== 'run' && words(pid)[1] !== 'serve')
+    .map(Number);
+}
+
+/** Everybody who has this word in the command line. */
+export function all(word) {
+  return readdirSync('/proc').filter((name) => /^\d+$/.test(name) && words(name).includes(word));
+}
+
+function words(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1);
+  } catch {
+    return []; // it went away while we looked
+  }
+}
