@@ -250,6 +250,13 @@ impl Keeper<'_> {
         self.lease_over(over);
     }
 
+    /// A last look before a server is started; whether the lease is over, which the link knows by then.
+    pub(super) fn lease_is_over(&mut self) -> bool {
+        self.look_at_lease();
+        let tenancy = self.tenancy.as_ref();
+        tenancy.is_some_and(|tenancy| tenancy.over.is_some())
+    }
+
     /// Looks at owner and time; whether the lease is over.
     pub(super) fn poll_lease(&mut self) -> bool {
         let Some(tenancy) = &mut self.tenancy else {

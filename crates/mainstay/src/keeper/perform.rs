@@ -70,6 +70,9 @@ impl Keeper<'_> {
     }
 
     fn spawn(&mut self) {
+        if self.lease_is_over() {
+            return;
+        }
         // What was meant for the last generation, or half said by it, is void.
         self.up.sink_lost();
         self.to_server.clear();
