@@ -180,7 +180,8 @@ impl<'t> Walk<'t> {
     fn word(&mut self) {
         let start = self.at;
         let rest = &self.text[start..];
-        let ends = |c: char| "\",:{}[]".contains(c) || c.is_ascii_whitespace();
+        // It begins with something else, so it is never empty.
+        let ends = |c: char| "\",:{}[] \t\r\n".contains(c);
         self.at = start + rest.find(ends).unwrap_or(rest.len());
         let word = &self.text[start..self.at];
         if self.colon_follows() {

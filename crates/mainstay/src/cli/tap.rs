@@ -48,8 +48,8 @@ What a client said can be said again, to any server:
 
 Each row: when, which way, method, id, size, time since the request, body. c client, s server,
 m mainstay: c→s and c←s pass on as they are, m→s and c←m are mainstay's own. Before the method:
-· notification, = result, ! error, ? no message. A tap that reads too slowly misses frames and is told how
-many; the server is never slowed. Fields of a line in a file: docs/design/frames.md")]
+· notification, = result, ! error, ? no message. A tap that reads too slowly misses frames and is
+told how many; the server is never slowed. Fields of a line in a file: docs/design/frames.md")]
 pub struct Options {
     /// The server's name, or the first digits of the link's id
     #[arg(value_name = "NAME|ID", required_unless_present = "from")]

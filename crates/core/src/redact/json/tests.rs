@@ -123,6 +123,7 @@ fn what_was_json_stays_json_and_keeps_what_is_no_secret() {
 fn any_text_is_taken() {
     let pieces = [
         "{", "}", "[", "\"", "\\", "\\u", ":", "token", ",", "1", " ", "é", "x", "//", "@", "=",
+        "\u{c}", "\u{b}", "\u{a0}", "\0",
     ];
     let mut seed = 1u64;
     for _ in 0..20_000 {
