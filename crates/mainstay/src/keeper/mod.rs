@@ -1,4 +1,4 @@
-//! The keeper: the only place that awaits for a link.
+//! The keeper: the only place that waits for a link.
 //!
 //! One thread, one task, one loop: see what is ready, tell the link, do what it asks. Everything that waits is a
 //! descriptor or a deadline; nothing here decides what depends on order or time.
@@ -359,6 +359,13 @@ impl<'p> Keeper<'p> {
         if let Some(server) = &mut self.server {
             // Whoever the machine has killed before now is not ours.
             server.oom_kills.1 = oom_kills_of_the_machine();
+        }
+        let stdout = self
+            .server
+            .as_ref()
+            .and_then(|server| server.stdout.as_ref());
+        for port in stdout.into_iter().chain(&self.client_out) {
+            port.narrow();
         }
         self.remember();
         self.up.give_back();

@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 
 use super::ready::Ready;
 
@@ -32,7 +33,24 @@ pub struct Port {
     kind: Kind,
     /// There may be bytes that no event has told of yet.
     untold: Cell<bool>,
+    /// How wide the pipe is.
+    width: Cell<Width>,
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// As its owner wants it, or no pipe.
+    Fixed,
+    /// As the kernel makes it; it may be widened.
+    Usual,
+    /// Widened for large messages.
+    Wide,
+}
+
+/// What a pipe holds as the kernel makes it, and what it holds while large messages pass, so that each turn of ours moves
+/// more. All pipes of a user share one budget (64 MB), so a pipe is wide only while it is needed.
+const USUAL_BYTES: usize = 64 * 1024;
+const WIDE_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 enum Kind {
@@ -97,15 +115,44 @@ impl Port {
         };
         match way {
             Way::In => Self::source(own, Kind::Stream),
-            Way::Out => Ok(Self::sink(own, false)),
+            Way::Out => {
+                let port = Self::sink(own, false);
+                // A size that somebody has chosen stays; what is no pipe has none.
+                if fcntl_getpipe_size(&port).is_ok_and(|bytes| bytes == USUAL_BYTES) {
+                    port.width.set(Width::Usual);
+                }
+                Ok(port)
+            }
         }
     }
 
     /// One end of a pipe that we made; it is non-blocking already.
     pub fn of_ours(fd: OwnedFd, way: Way) -> io::Result<Self> {
         match way {
-            Way::In => Self::source(fd, Kind::Stream),
+            Way::In => {
+                let port = Self::source(fd, Kind::Stream)?;
+                port.width.set(Width::Usual);
+                Ok(port)
+            }
+            // Never widened: what a dead server has not read must not be more than we remember.
             Way::Out => Ok(Self::sink(fd, false)),
+        }
+    }
+
+    /// Large messages pass: fewer and longer turns for whoever writes. Whether it holds more now.
+    pub fn widen(&self) -> bool {
+        if self.width.get() != Width::Usual {
+            return false;
+        }
+        // Refused if the user's pipes hold too much already: then it stays as it is, and is not asked again.
+        self.width.set(Width::Wide);
+        fcntl_setpipe_size(self, WIDE_BYTES).is_ok()
+    }
+
+    /// They have passed. A pipe that holds too much for it stays wide until the next time.
+    pub fn narrow(&self) {
+        if self.width.get() == Width::Wide && fcntl_setpipe_size(self, USUAL_BYTES).is_ok() {
+            self.width.set(Width::Usual);
         }
     }
 
@@ -113,6 +160,7 @@ impl Port {
         Self {
             kind,
             untold: Cell::new(false),
+            width: Cell::new(Width::Fixed),
         }
     }
 
@@ -232,11 +280,15 @@ impl Port {
                     }
                     return Poll::Ready(Ok(len));
                 }
+                Ok(len) if bytes.len() >= USUAL_BYTES / 2 && self.widen() => {
+                    return Poll::Ready(Ok(len));
+                }
                 Ok(len) => {
                     // A short write has filled it: the next one would be in vain, and room brings a new event.
                     watched(&mut full, fd)?.taken();
                     return Poll::Ready(Ok(len));
                 }
+                Err(Errno::AGAIN) if bytes.len() >= USUAL_BYTES / 2 && self.widen() => {}
                 Err(Errno::AGAIN) => {
                     watched(&mut full, fd)?.in_vain();
                     return Poll::Pending;

@@ -16,6 +16,9 @@ use mainstay_os::record::{Inbox, Marks};
 
 use super::port::Port;
 
+/// How much may wait for a sink while more is read.
+const AHEAD_BYTES: usize = WHOLE_LINE_BYTES / 2;
+
 /// What the pump shows to whoever decides.
 #[derive(Clone, Copy)]
 pub enum Show<'a> {
@@ -125,9 +128,11 @@ impl Pump {
         self.dry = false;
     }
 
-    /// Whether there is no room to read into.
+    /// Whether nothing more is read for now: there is no room, or enough waits to be written. Who reads ahead of a slow
+    /// sink wakes once more for each piece, and has it in the cache no more when it is written.
     pub fn full(&self) -> bool {
         self.at.end as usize == self.room.bytes().len()
+            || (self.at.routed - self.at.start) as usize >= AHEAD_BYTES
     }
 
     /// Whether everything that was routed has been written.
@@ -153,15 +158,11 @@ impl Pump {
 
     /// Reads once; whether there was anything (or the end).
     pub fn fill(&mut self, from: &Port, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.ended {
+        if self.ended || self.full() {
             return Ok(false);
         }
         let end = self.at.end as usize;
-        let buffer = self.bytes_mut();
-        if end == buffer.len() {
-            return Ok(false);
-        }
-        match from.poll_read(cx, &mut buffer[end..]) {
+        match from.poll_read(cx, &mut self.bytes_mut()[end..]) {
             Poll::Pending => {
                 self.dry = true;
                 Ok(false)
@@ -172,6 +173,9 @@ impl Pump {
             }
             Poll::Ready(Ok(len)) => {
                 self.dry = false;
+                if len >= WHOLE_LINE_BYTES {
+                    from.widen();
+                }
                 self.at.end += len as u32;
                 self.keep();
                 Ok(true)
@@ -358,7 +362,7 @@ impl Pump {
     fn part_of_a_line(&mut self, decide: &mut dyn FnMut(Show<'_>) -> Route) {
         let (routed, end) = (self.at.routed as usize, self.at.end as usize);
         match self.cut {
-            Cut::No if end - routed > WHOLE_LINE_BYTES => {
+            Cut::No if end - routed >= WHOLE_LINE_BYTES => {
                 let frame = self.scanner.known();
                 let known = frame.is_some();
                 let junk = self.scanner.certain_junk();

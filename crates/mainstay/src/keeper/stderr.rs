@@ -86,7 +86,7 @@ impl Stderr {
     /// Whether another look is due.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         for _ in 0..READS {
-            if !self.from.as_ref().is_some_and(|from| from.readable()) {
+            if !self.from.as_ref().is_some_and(Port::readable) {
                 return false;
             }
             self.read(cx);

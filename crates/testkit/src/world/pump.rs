@@ -87,8 +87,12 @@ impl Pump {
         self.dry && self.flushed()
     }
 
-    /// Whether there is no room to read into.
+    /// Whether nothing more is read for now: there is no room, or enough waits to be written.
     pub fn full(&self) -> bool {
+        self.no_room() || self.out.len() >= WHOLE_LINE_BYTES / 2
+    }
+
+    fn no_room(&self) -> bool {
         self.out.len() + self.rest.len() >= 2 * WHOLE_LINE_BYTES
     }
 
@@ -171,7 +175,7 @@ impl Pump {
         if self.cut != Cut::No || self.held.is_some() || self.rest.is_empty() {
             return Ok(());
         }
-        if serde_json::from_slice::<serde_json::Value>(&self.rest).is_err() || self.full() {
+        if serde_json::from_slice::<serde_json::Value>(&self.rest).is_err() || self.no_room() {
             self.rest.clear();
             self.scanned = 0;
             return Ok(());
@@ -261,7 +265,7 @@ impl Pump {
     fn part_of_a_line(&mut self, decide: Decide<'_>) -> Result<(), Halt> {
         let end = self.rest.len();
         match self.cut {
-            Cut::No if end > WHOLE_LINE_BYTES => {
+            Cut::No if end >= WHOLE_LINE_BYTES => {
                 let frame = self.scanner.known();
                 let known = frame.is_some();
                 let route = if self.scanner.certain_junk() {
