@@ -11,8 +11,8 @@ use core::fmt;
 use serde::Serialize;
 
 use crate::event::{
-    Cause, Exit, Gone, Lost, Origin, OutOfMemory, Part, Relation, Renewal, Renewing, Seen, Signal,
-    Status, Teardown, What,
+    Cause, Exit, Gone, LingerEnded, Lingering, Lost, Origin, OutOfMemory, Part, Relation, Renewal,
+    Renewing, Seen, Signal, Status, Teardown, What,
 };
 
 /// Deaths of shim and client that are not further apart have one cause.
@@ -184,12 +184,13 @@ pub struct Verdict {
     pub suspects: Vec<Seen>,
 }
 
-/// The deaths among these facts, by their place: ends of servers, failed starts, killed keepers.
+/// The deaths among these facts, by their place: ends of servers, failed starts, killed keepers, and attempts on the shim
+/// that the server has survived.
 pub fn deaths(facts: &[Fact<'_>]) -> Vec<usize> {
     let death = |what: &What| {
         matches!(
             what,
-            What::Exit(_) | What::StartFailed(_) | What::KeeperLost(_)
+            What::Exit(_) | What::StartFailed(_) | What::KeeperLost(_) | What::Lingering(_)
         )
     };
     let all = facts.iter().enumerate();
@@ -205,6 +206,7 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         What::Exit(exit) => Some(case.exit(exit)),
         What::StartFailed(_) => Some(case.verdict(By::Nobody, Sure::Certain, Rule::CannotStart)),
         What::KeeperLost(lost) => Some(case.keeper_lost(lost)),
+        What::Lingering(lingering) => Some(case.survived(lingering)),
         What::Start(_)
         | What::Teardown(_)
         | What::Sweep(_)
@@ -222,7 +224,9 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         | What::ListChanged(_)
         | What::Instant(_)
         | What::ProbesUnanswered(_)
-        | What::CallDeadline(_) => None,
+        | What::CallDeadline(_)
+        | What::Reattached(_)
+        | What::LingerEnded(_) => None,
     }
 }
 
@@ -328,6 +332,27 @@ impl<'a> Case<'a> {
                 .evidence
                 .extend(self.last(any_renewal).map(|(at, _)| at));
         }
+        if let Some((at, _)) = self.last(any_parting) {
+            verdict.evidence.push(at);
+        }
+        verdict.evidence.sort_unstable();
+        verdict.evidence.dedup();
+        verdict
+    }
+
+    /// The shim was signalled or killed, and the server was kept.
+    fn survived(mut self, told: &Lingering) -> Verdict {
+        // What happened after the client came back is another story.
+        let behind = self.facts[self.death..self.to].iter();
+        let back = |fact: &Fact<'_>| matches!(fact.what, What::Reattached(_));
+        if let Some(place) = behind.clone().position(back) {
+            self.to = self.death + place;
+        }
+        let mut verdict = if let Cause::ShimSignal { number } = told.cause {
+            self.signal(Part::Shim, number)
+        } else {
+            self.shim_killed()
+        };
         verdict.evidence.sort_unstable();
         verdict.evidence.dedup();
         verdict
@@ -494,6 +519,13 @@ fn any_gone(what: &What) -> Option<&Gone> {
 fn any_teardown(what: &What) -> Option<&Teardown> {
     if let What::Teardown(teardown) = what {
         return Some(teardown);
+    }
+    None
+}
+
+fn any_parting(what: &What) -> Option<&LingerEnded> {
+    if let What::LingerEnded(ended) = what {
+        return Some(ended);
     }
     None
 }

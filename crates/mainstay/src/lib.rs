@@ -13,11 +13,13 @@ pub mod exit;
 pub mod keeper;
 pub mod ledger;
 pub mod paths;
+pub mod profile;
 pub mod recollection;
 pub mod registry;
 pub mod report;
 pub mod sweeper;
 pub mod view;
+pub mod warm;
 
 #[cfg(test)]
 mod reference;

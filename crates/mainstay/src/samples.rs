@@ -2,9 +2,9 @@
 
 use mainstay_core::event::{
     Abandoned, CallDeadline, Cause, ClientMoved, Detached, Differs, Event, Exit, Gone, Instant,
-    Junk, ListChanged, Lost, OpeningSilent, Origin, Part, ProbesUnanswered, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, Signal, Start, StartFailed, Status, StderrDropped, Sweep,
-    Teardown, Usage, VERSION, What,
+    Junk, LingerEnded, Lingering, ListChanged, Lost, OpeningSilent, Origin, Part, Parting,
+    ProbesUnanswered, Reattached, Relation, Renewal, Renewing, Replayed, Rung, Seen, Signal, Start,
+    StartFailed, Status, StderrDropped, Sweep, Teardown, Usage, VERSION, What,
 };
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::tier::{Tier, WhyNot};
@@ -176,6 +176,21 @@ pub fn all() -> Vec<What> {
         What::CallDeadline(CallDeadline {
             request: "tools/call".into(),
             ms: 60_000,
+        }),
+        What::Lingering(Lingering {
+            cause: Cause::ShimSignal { number: 15 },
+            ms: 60_000,
+            uptime_ms: 41_200,
+            in_flight: 1,
+        }),
+        What::Reattached(Reattached {
+            after_ms: 4_100,
+            dropped: 1,
+        }),
+        What::LingerEnded(LingerEnded {
+            why: Parting::TimeOver,
+            after_ms: 60_000,
+            dropped: 0,
         }),
     ]
 }

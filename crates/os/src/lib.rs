@@ -12,6 +12,7 @@ pub mod census;
 pub mod channel;
 pub mod clock;
 pub mod dbus;
+pub mod door;
 pub mod ended;
 pub mod guard;
 pub mod holder;

@@ -18,6 +18,7 @@ use crate::keeper::plan::Plan;
 use crate::keeper::session::Session;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
+use crate::warm::{self, Meeting, Welcome};
 
 /// Runs a server.
 pub fn run(options: RunOptions) -> Result<Exit, Report> {
@@ -42,9 +43,12 @@ pub fn run(options: RunOptions) -> Result<Exit, Report> {
     } else {
         Detach::No
     };
-    let ending = Region::create()
-        .and_then(|region| shim::run(&region, detach, &mut Session::new(&plan)))
-        .map_err(|error| failed(&error))?;
+    let ending = match warm::meet(&plan) {
+        Meeting::Over => return Ok(Exit::Server(Status::Code(0))),
+        Meeting::Nobody(read) => start(&plan, detach, &read),
+        Meeting::Warm(welcome) => go_on(plan, detach, welcome),
+    }
+    .map_err(|error| failed(&error))?;
     match ending {
         Ending::Code(code) => Ok(Exit::Server(Status::Code(i32::from(code)))),
         Ending::Signal(number) => {
@@ -62,6 +66,27 @@ pub fn run(options: RunOptions) -> Result<Exit, Report> {
     }
 }
 
+/// A link of its own; the client may have said something already.
+fn start(plan: &Plan, detach: Detach, read: &[u8]) -> io::Result<Ending> {
+    let region = Region::create()?;
+    if !read.is_empty() {
+        region.preload(read);
+    }
+    shim::run(&region, detach, &mut Session::new(plan))
+}
+
+/// A link that was kept for our client.
+fn go_on(plan: Plan, detach: Detach, welcome: Welcome) -> io::Result<Ending> {
+    let Welcome {
+        link,
+        region,
+        channel,
+        pair,
+    } = welcome;
+    let plan = Plan { id: link, ..plan };
+    shim::go_on(&region, detach, channel, pair, &mut Session::new(&plan))
+}
+
 fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Result<Plan> {
     let Settled {
         name,
@@ -74,6 +99,7 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         policy,
         watch,
         record,
+        linger,
     } = settled;
     let watch = if watch.is_empty() {
         watch
@@ -116,6 +142,8 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         shim: identity::me()?,
         ancestors: parent.as_ref().map(census::ancestors).unwrap_or_default(),
         client,
+        // A guard that is our child cannot outlive us without leaving a zombie.
+        linger: if verdict.reaps { linger } else { Some(0) },
         detached,
     })
 }

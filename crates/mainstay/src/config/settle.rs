@@ -38,6 +38,8 @@ pub struct Settled {
     pub watch: Vec<PathBuf>,
     /// Whether openings are remembered and used.
     pub record: bool,
+    /// How long a server is kept for a client that lives, if that is set anywhere.
+    pub linger: Option<u64>,
 }
 
 /// Puts options, config file and built-in values together.
@@ -79,6 +81,7 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         tier: settings.tier,
         require_tier: settings.require_tier,
         policy: settings.policy(),
+        linger: settings.limits.get("linger").copied(),
         record: settings.record.unwrap_or(true),
         watch: settings.watch.unwrap_or_default(),
     })

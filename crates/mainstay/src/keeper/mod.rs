@@ -11,6 +11,7 @@ pub mod control;
 mod data;
 mod end;
 mod hear;
+mod linger;
 mod perform;
 pub mod plan;
 mod port;
@@ -38,7 +39,7 @@ use mainstay_core::message::remembered::Remembered;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
 use mainstay_os::measure::oom_kills_of_the_machine;
-use mainstay_os::record::Region;
+use mainstay_os::record::{Notes, Region};
 use mainstay_os::signals::{ENDING, Signals};
 use mainstay_os::{clock, identity};
 use tokio::task::unconstrained;
@@ -47,6 +48,7 @@ use tokio::time::Sleep;
 use crate::ledger::append::Ledger;
 use crate::registry::entry::Entry;
 use control::Control;
+use linger::Host;
 use plan::Plan;
 use port::{Port, Way};
 use pump::Pump;
@@ -138,7 +140,16 @@ struct Keeper<'p> {
     side_guards: u32,
     /// The guard, or the side guard, is gone.
     unguarded: bool,
+    /// The process that the client started; another one after the client came back.
+    shim: Identity,
     client: Option<Identity>,
+    /// Who stood above the client when it started us.
+    ancestors: Vec<Identity>,
+    notes: &'static mut Notes,
+    /// The door for a client that comes back, while there is one.
+    host: Option<Host>,
+    /// A shim that was signalled knows that it may leave.
+    leave_told: bool,
     control: Control,
     upkeep: Upkeep,
     timer: Pin<Box<Sleep>>,
@@ -180,6 +191,13 @@ impl<'p> Keeper<'p> {
             }
         });
         parts.notes.set_lost_pid(me.pid);
+        let (shim, client, ancestors) = match parts.notes.reattached() {
+            Some((shim, client)) => (shim, client, linger::above(client)),
+            None => {
+                let client = plan.client.as_ref().map(|seen| seen.who);
+                (plan.shim, client, plan.ancestors.clone())
+            }
+        };
         let limits = plan.limits.clone();
         let client_err = Port::of_client(standard(2), Way::Out).ok();
         let mut keeper = Self {
@@ -215,11 +233,16 @@ impl<'p> Keeper<'p> {
             signals: Watched::new(Signals::open(&signals)?)?,
             to_shim: Watched::new(to_shim)?,
             to_guard,
-            watcher: Watcher::new(plan.shim, guard, plan.client.as_ref().map(|seen| seen.who)),
+            watcher: Watcher::new(shim, guard, client),
             side_guard: None,
             side_guards: 0,
             unguarded: false,
-            client: plan.client.as_ref().map(|seen| seen.who),
+            shim,
+            client,
+            ancestors,
+            notes: parts.notes,
+            host: None,
+            leave_told: false,
             control: Control::default(),
             upkeep: Upkeep::new(plan),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -269,6 +292,7 @@ impl<'p> Keeper<'p> {
             again |= self.poll_shim(cx);
             again |= self.poll_watcher(cx);
             again |= self.poll_control(cx);
+            again |= self.poll_door(cx);
             again |= self.poll_upkeep(cx);
             self.tell_exit();
             again |= self.perform(cx);

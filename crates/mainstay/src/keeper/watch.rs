@@ -84,8 +84,8 @@ pub struct Dead {
     pub shim: Option<Death>,
     /// The guard.
     pub guard: Option<Death>,
-    /// The client.
-    pub client: Option<Death>,
+    /// The client, and who that was.
+    pub client: Option<(Identity, Death)>,
 }
 
 /// How somebody ended who is not our child.
@@ -98,6 +98,7 @@ pub struct Death {
 /// Watches the three whose death matters.
 pub struct Watcher {
     guard_id: Identity,
+    client_id: Option<Identity>,
     /// The shim has told of a signal, by which it ends.
     pub shim_signalled: bool,
     shim: Watch,
@@ -119,6 +120,7 @@ impl Watcher {
     pub fn new(shim: Identity, guard: Identity, client: Option<Identity>) -> Self {
         Self {
             guard_id: guard,
+            client_id: client,
             shim_signalled: false,
             shim: Watch::on(shim),
             guard: Watch::on(guard),
@@ -131,8 +133,15 @@ impl Watcher {
         self.guard_id
     }
 
+    /// Another process is the shim now.
+    pub fn watch_shim(&mut self, shim: Identity) {
+        self.shim_signalled = false;
+        self.shim = Watch::on(shim);
+    }
+
     /// Another process is the client now.
     pub fn watch_client(&mut self, client: Identity) {
+        self.client_id = Some(client);
         self.client = Watch::on(client);
     }
 
@@ -146,7 +155,7 @@ impl Watcher {
         Dead {
             shim: self.shim.poll(cx),
             guard: self.guard.poll(cx),
-            client: self.client.poll(cx),
+            client: self.client_id.zip(self.client.poll(cx)),
         }
     }
 }

@@ -120,6 +120,10 @@ fn told(what: &What) -> Told {
         | What::Instant(_)
         | What::ProbesUnanswered(_)
         | What::CallDeadline(_) => told_of_life(what),
+        What::Lingering(_) | What::Reattached(_) | What::LingerEnded(_) => {
+            let (tone, text) = told_of_linger(what);
+            (tone, text, Vec::new())
+        }
     }
 }
 
@@ -204,9 +208,43 @@ fn told_of_life(what: &What) -> Told {
         | What::ClientMoved(_)
         | What::Junk(_)
         | What::StderrDropped(_)
-        | What::OpeningSilent(_) => (Tone::Plain, String::new()),
+        | What::OpeningSilent(_)
+        | What::Lingering(_)
+        | What::Reattached(_)
+        | What::LingerEnded(_) => (Tone::Plain, String::new()),
     };
     (tone, text, Vec::new())
+}
+
+/// What happens between a client and its coming back.
+fn told_of_linger(what: &What) -> (Tone, String) {
+    let dropped = |number| match number {
+        0 => String::new(),
+        number => format!(", {} dropped meanwhile", count(number, "answer")),
+    };
+    if let What::Lingering(lingering) = what {
+        let unanswered = match lingering.in_flight {
+            0 => String::new(),
+            number => format!(", {} unanswered", count(number, "request")),
+        };
+        let (cause, ms) = (&lingering.cause, fine(lingering.ms));
+        let text = format!("{cause} while the client lives: kept for {ms}{unanswered}");
+        return (Tone::Warn, text);
+    }
+    if let What::Reattached(back) = what {
+        let after = fine(back.after_ms);
+        let text = format!(
+            "the client came back after {after}{}",
+            dropped(back.dropped)
+        );
+        return (Tone::Good, text);
+    }
+    if let What::LingerEnded(ended) = what {
+        let after = fine(ended.after_ms);
+        let text = format!("{} after {after}{}", ended.why, dropped(ended.dropped));
+        return (Tone::Plain, text);
+    }
+    (Tone::Plain, String::new())
 }
 
 fn told_replayed(replayed: &Replayed) -> String {
