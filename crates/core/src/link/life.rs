@@ -32,7 +32,7 @@ impl Link<'_> {
     /// server; one that cannot be opened gets a few chances; what the client builds on is kept up.
     pub(super) fn goes_on(&self) -> bool {
         self.limits.restart_budget > 0
-            && !self.away()
+            && self.attached()
             && self.head.spoken != 0
             && (self.opened() || self.tries + 1 < OPENING_TRIES)
     }

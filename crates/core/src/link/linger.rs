@@ -56,7 +56,15 @@ impl Link<'_> {
         match &self.attachment {
             Attachment::Doubted { until, .. } => Some(*until),
             Attachment::Away(away) => Some(away.until),
-            Attachment::Held | Attachment::Reopening => None,
+            Attachment::Held | Attachment::Reopening | Attachment::Parted => None,
+        }
+    }
+
+    /// Whether a client is there for whom the server would be started again.
+    pub(super) fn attached(&self) -> bool {
+        match &self.attachment {
+            Attachment::Held | Attachment::Doubted { .. } | Attachment::Reopening => true,
+            Attachment::Away(_) | Attachment::Parted => false,
         }
     }
 
@@ -75,7 +83,7 @@ impl Link<'_> {
                 self.stop_for(now, cause);
                 self.let_go_already();
             }
-            Attachment::Held | Attachment::Reopening => {}
+            Attachment::Held | Attachment::Reopening | Attachment::Parted => {}
         }
     }
 
@@ -95,6 +103,8 @@ impl Link<'_> {
                 self.linger(now, cause);
                 true
             }
+            // That is the server's affair, and says nothing of the client.
+            Attachment::Doubted { .. } if parting(cause) == Parting::ServerEnded => false,
             Attachment::Doubted { .. } => {
                 self.attachment = Attachment::Held;
                 false
@@ -110,7 +120,7 @@ impl Link<'_> {
                 }
                 true
             }
-            Attachment::Held | Attachment::Reopening => false,
+            Attachment::Held | Attachment::Reopening | Attachment::Parted => false,
         }
     }
 
@@ -217,7 +227,7 @@ impl Link<'_> {
 
     /// Nobody is waited for any more.
     pub(super) fn part(&mut self, now: Moment, why: Parting) {
-        let attachment = core::mem::replace(&mut self.attachment, Attachment::Held);
+        let attachment = core::mem::replace(&mut self.attachment, Attachment::Parted);
         let Attachment::Away(away) = attachment else {
             self.attachment = attachment;
             return;

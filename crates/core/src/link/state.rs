@@ -88,6 +88,8 @@ pub(super) enum Attachment {
     Away(Away),
     /// Those of a client that came back and has not opened yet.
     Reopening,
+    /// Nobody's, and nobody is waited for: the link ends.
+    Parted,
 }
 
 #[derive(Debug)]

@@ -75,7 +75,12 @@ impl Orphans {
 
     /// The client is gone: all that it has taken back counts as unanswered, and nobody waits for progress.
     pub fn client_gone(&mut self) {
-        for id in core::mem::take(&mut self.cancelled) {
+        // A label that is left is of a request that was taken back.
+        let labels = core::mem::take(&mut self.labels).into_keys();
+        for id in core::mem::take(&mut self.cancelled)
+            .into_iter()
+            .chain(labels)
+        {
             // It was told to be taken back: its answer may come, its progress need not be waited for.
             if self.ids.len() < IN_FLIGHT_MAX {
                 self.ids.entry(id).or_insert(true);
@@ -270,7 +275,11 @@ mod tests {
         assert!(orphans.is_empty() && !orphans.is(b"5"));
         orphans.client_gone();
         assert!(orphans.is(b"5") && !orphans.may_speak());
-        assert!(orphans.label(b"5").is_some());
+        let label = orphans.label(b"5").unwrap();
+        orphans.cancelled(b"5");
+        orphans.client_gone();
+        assert_eq!(orphans.close(&label), None);
+        assert!(orphans.is(&label));
     }
 
     #[test]

@@ -281,6 +281,9 @@ impl<'a> Shell<'a> {
             Input::Stop(Cause::ShimSignal { .. } | Cause::ShimKilled)
         );
         self.link.handle(outside.now, input);
+        if self.link.away() {
+            outside.watch.let_go();
+        }
         if (shim || doubted) && !self.link.doubted() && !self.link.away() {
             outside.watch.ends(outside.now);
         }

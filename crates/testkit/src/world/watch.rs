@@ -205,6 +205,11 @@ impl Watch {
         self.torn_allowed = false;
     }
 
+    /// Nobody is there to be answered.
+    pub fn let_go(&mut self) {
+        self.dropped = true;
+    }
+
     /// Another client is there.
     pub fn client_returns(&mut self) {
         self.dropped = false;
