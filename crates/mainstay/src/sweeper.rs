@@ -31,11 +31,11 @@ pub fn end_leftovers(paths: &Paths, spare: Option<LinkId>) -> Vec<Sweep> {
     };
     let strays = sweep::find(&realm, &recorded, &|link| Some(link) == spare);
     let swept = strays.iter().map(end).collect();
-    crate::warm::sweep(paths);
     for link in dead {
         // A directory that cannot be removed now is found again by the next sweep.
         drop(link.remove());
     }
+    crate::warm::sweep(paths);
     swept
 }
 
