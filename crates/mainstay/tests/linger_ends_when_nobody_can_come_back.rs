@@ -13,6 +13,7 @@ use mainstay_testkit::built;
 use mainstay_testkit::killers;
 use mainstay_testkit::puppet::{Plan, Puppet};
 use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
 use rustix::process::Signal;
 use scene::{Scene, argv};
 use serde_json::Value;
@@ -96,12 +97,21 @@ fn the_keeper_is_killed() {
         let mut victims = vec![card.keeper.unwrap()];
         victims.extend(card.guard.filter(|_| both));
         killers::at_once(&victims);
+        until("the victims are dead", || {
+            let dead = |who: &mainstay_core::ids::Identity| !mainstay_os::identity::alive(*who);
+            victims.iter().all(dead).then_some(())
+        });
         if both {
-            // Nobody of ours is left; the next start ends who is.
+            // Nobody of ours is left: the server went with its keeper, and a later start takes the door away.
             let words = argv(&scene.stage, &["--linger", "60s"], &[]);
-            scene.client = mainstay_testkit::client::Client::open(&scene.stage, &words);
-            assert_eq!(scene.call("pid", &serde_json::json!({}))["calls"], 1);
-            scene.client.finish();
+            let warm = scene.stage.home().join(".local/state/mainstay/warm");
+            until("a later start sweeps", || {
+                scene.client = mainstay_testkit::client::Client::open(&scene.stage, &words);
+                assert_eq!(scene.call("pid", &serde_json::json!({}))["calls"], 1);
+                scene.client.finish();
+                scene.stage.census.assert_empty();
+                (!warm.exists()).then_some(())
+            });
         } else {
             assert_eq!(parted(&scene.stage), "keeper_lost");
         }

@@ -147,6 +147,7 @@ impl Link<'_> {
         self.written();
         self.undo();
         self.gathered = None;
+        self.initialized_before = false;
         self.changed_in_replay.clear();
         self.lists = Lists::default();
         self.lists_from_record = false;

@@ -146,7 +146,7 @@ impl Keeper<'_> {
             if turn && to_client.len() < TO_CLIENT_BYTES {
                 step |= up.route(&mut |show| route_up(link, *now, show));
             }
-            if up.ended() && self.client_in.is_some() {
+            if turn && up.ended() && self.client_in.is_some() {
                 up.finish(&mut |show| route_up(link, *now, show));
             }
             if self.link.has_output() {
@@ -160,7 +160,7 @@ impl Keeper<'_> {
             moved |= step;
         }
         if self.client_in.is_some()
-            && (self.up.ended() && !self.up.holds() || self.left_unread(moved, cx))
+            && (self.up.ended() && !self.waits() || self.left_unread(moved, cx))
         {
             self.client_in = None;
             self.unread_until = None;
@@ -174,7 +174,12 @@ impl Keeper<'_> {
         }
         // A buffer that has just become full, or an end behind a line that waits: whether the client has left is asked when
         // nothing moves.
-        step || moved && (self.up.full() || self.up.ended() && self.up.holds())
+        step || moved && (self.up.full() || self.up.ended() && self.waits())
+    }
+
+    /// Whether a line waits before the end of the client's: to be shown again, or for the end of a line of ours.
+    fn waits(&self) -> bool {
+        self.up.holds() || !(self.to_server.is_empty() || self.up.mid_line())
     }
 
     /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be
@@ -182,7 +187,7 @@ impl Keeper<'_> {
     /// grace, that must not hide the EOF.
     fn left_unread(&mut self, moved: bool, cx: &mut Context<'_>) -> bool {
         let hung_up = |client: &Port| client.poll_hung_up(cx);
-        let left = (self.up.ended() && self.up.holds())
+        let left = (self.up.ended() && self.waits())
             || (self.up.full() && self.client_in.as_ref().is_some_and(hung_up));
         if moved || !left {
             self.unread_until = None;

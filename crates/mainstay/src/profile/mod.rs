@@ -145,23 +145,26 @@ pub struct Owner {
 
 impl Owner {
     /// The client behind our stdin, among these, nearest first: the nearest that we know, up to the one that holds the other
-    /// end (whoever stands above that one is not its launcher), else the nearest that lives.
+    /// end (whoever stands above that one is not its launcher), else that one, else the nearest that lives.
     pub fn among(mut candidates: Vec<Identity>, stdin: Option<&impl AsFd>) -> Option<Self> {
-        if let Some(holder) = stdin.and_then(|stdin| holder::nearest(stdin, &candidates)) {
-            candidates.truncate(holder + 1);
+        let holder = stdin.and_then(|stdin| holder::nearest(stdin, &candidates));
+        candidates.truncate(holder.map_or(candidates.len(), |place| place + 1));
+        let living = candidates.into_iter();
+        let living: Vec<(Identity, Signature)> = living
+            .filter_map(|who| Some((who, Signature::of(who)?)))
+            .collect();
+        let mut all = living.iter();
+        let found = all.find_map(|(who, signature)| Some((*who, known(signature)?)));
+        if let Some((who, profile)) = found {
+            let profile = Some(profile);
+            return Some(Self { who, profile });
         }
-        let mut nearest = None;
-        for who in candidates {
-            let Some(signature) = Signature::of(who) else {
-                continue;
-            };
-            let profile = known(&signature);
-            if profile.is_some() {
-                return Some(Self { who, profile });
-            }
-            nearest.get_or_insert(Self { who, profile: None });
-        }
-        nearest
+        let (who, _) = match holder {
+            Some(_) => living.last()?,
+            None => living.first()?,
+        };
+        let (who, profile) = (*who, None);
+        Some(Self { who, profile })
     }
 }
 

@@ -200,7 +200,12 @@ impl Watch {
             ));
         }
         if method == "initialize" {
-            // A second one, of a client that does not wait.
+            // A second one, of a client that does not wait; or of one that came back and opens in another way.
+            if self.attachment > 1 {
+                self.known = super::replay::Known::default();
+                self.met = super::replay::Met::default();
+                self.served = false;
+            }
             return Ok(());
         }
         self.met.client_traffic(&method)
