@@ -13,6 +13,9 @@ use alloc::vec::Vec;
 impl Link<'_> {
     /// May a line from the client that is too long to be held go on? Not all of it may be known yet.
     pub fn client_cut(&mut self, frame: Option<&Frame<'_>>) -> Route {
+        if self.away() {
+            return Route::Drop;
+        }
         match &self.life {
             Life::Up(up) => match up.stage {
                 Stage::Serving if up.giving_way.is_none() => {

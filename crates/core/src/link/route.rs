@@ -17,6 +17,10 @@ pub(super) const HELD: u32 = u32::MAX;
 impl Link<'_> {
     /// Routes a whole line from the client.
     pub fn client_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+        if self.away() {
+            // Of somebody who is not there any more.
+            return Route::Drop;
+        }
         match &self.life {
             Life::Up(up) => match &up.stage {
                 Stage::Serving if up.giving_way.is_some() && frame.kind == Kind::Request => {

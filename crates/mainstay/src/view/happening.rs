@@ -515,6 +515,9 @@ mod tests {
 22:31:07.123  playwright  instant  initialize was answered from the record after 300 ms
 22:31:07.123  playwright  probes_unanswered  3 questions unanswered; the server does not know them and is not asked any more
 22:31:07.123  playwright  call_deadline  tools/call was answered with an error after 1m00s
+22:31:07.123  playwright  lingering  the shim got SIGTERM while the client lives: kept for 1m00s, 1 request unanswered
+22:31:07.123  playwright  reattached  the client came back after 4.10 s, 1 answer dropped meanwhile
+22:31:07.123  playwright  linger_ended  nobody came back after 1m00s
 "
         );
     }

@@ -4,6 +4,7 @@ mod cannot_start;
 mod client_killed;
 mod keeper_killed;
 mod server_killed;
+mod unasked_signal;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,11 +14,12 @@ use super::stage::Stage;
 use super::watch::Trouble;
 
 /// All of them.
-pub static SCENES: [Scene; 4] = [
+pub static SCENES: [Scene; 5] = [
     client_killed::SCENE,
     server_killed::SCENE,
     keeper_killed::SCENE,
     cannot_start::SCENE,
+    unasked_signal::SCENE,
 ];
 
 /// One scene.
