@@ -7,6 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 mod life;
+mod linger;
 
 use super::*;
 use crate::event::{Cause, Rung, Status, Usage};

@@ -114,7 +114,7 @@ impl Facts {
             (Tone::Bad, "another process answered".into())
         };
         let mut lines = vec![
-            Line::new(Tone::Plain, "The client connected again: ").and(tone, text),
+            Line::new(Tone::Plain, "Connected again: ").and(tone, text),
             Line::new(Tone::Plain, "What `mainstay why` says:"),
         ];
         lines.extend(quote(why));
