@@ -194,13 +194,13 @@ fn not_who_talks_nonsense() {
     let name = fs::read_dir(&warm).unwrap().next().unwrap().unwrap();
     let name = name.file_name().into_string().unwrap();
     let directory = fs::File::open(&warm).unwrap();
-    let mut guests = Vec::new();
+    let (mut guests, long) = (Vec::new(), vec![b'P'; 70_000]);
     for words in [
         &b"junk"[..],
         b"T",
         b"T{\"id\":1,\"method\":\"initialize\"}\n",
         b"P",
-        &[b'P'; 70_000],
+        &long,
     ] {
         let guest = Visit::at(directory.as_fd(), &name).unwrap();
         guest.say(words, &[]).unwrap();

@@ -206,9 +206,8 @@ impl Shim {
                 Some((number, until)) if lost || clock::now() >= until => {
                     return Ok(Wake::Ending(Ending::Signal(number)));
                 }
-                Some(_) => {}
                 None if lost => return Ok(Wake::Lost),
-                None => {}
+                Some(_) | None => {}
             }
         }
     }

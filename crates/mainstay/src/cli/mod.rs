@@ -68,6 +68,7 @@ pub enum Verb {
   mainstay run -- npx -y @playwright/mcp
   mainstay run --name files --grace-eof 5s -- uvx mcp-server-filesystem /srv
   mainstay run --watch src -- python server.py     restarted whenever you have changed it
+  mainstay run --linger 5m -- npx -y @playwright/mcp     kept warm if the client kills it and comes back
   mainstay run --name files            command and limits from [server.files] of the config file
 
 Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 126 not executable,

@@ -208,7 +208,6 @@ impl Keeper<'_> {
         );
         self.to_shim = watched;
         self.watcher.watch_shim(shim);
-        self.leave_told = false;
         self.to_shim.get().say(Word::Here {
             guard: self.guard(),
             keeper: self.me,

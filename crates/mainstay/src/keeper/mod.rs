@@ -148,8 +148,6 @@ struct Keeper<'p> {
     notes: &'static mut Notes,
     /// The door for a client that comes back, while there is one.
     host: Option<Host>,
-    /// A shim that was signalled knows that it may leave.
-    leave_told: bool,
     control: Control,
     upkeep: Upkeep,
     timer: Pin<Box<Sleep>>,
@@ -191,12 +189,11 @@ impl<'p> Keeper<'p> {
             }
         });
         parts.notes.set_lost_pid(me.pid);
-        let (shim, client, ancestors) = match parts.notes.reattached() {
-            Some((shim, client)) => (shim, client, linger::above(client)),
-            None => {
-                let client = plan.client.as_ref().map(|seen| seen.who);
-                (plan.shim, client, plan.ancestors.clone())
-            }
+        let (shim, client, ancestors) = if let Some((shim, client)) = parts.notes.reattached() {
+            (shim, client, linger::above(client))
+        } else {
+            let client = plan.client.as_ref().map(|seen| seen.who);
+            (plan.shim, client, plan.ancestors.clone())
         };
         let limits = plan.limits.clone();
         let client_err = Port::of_client(standard(2), Way::Out).ok();
@@ -242,7 +239,6 @@ impl<'p> Keeper<'p> {
             ancestors,
             notes: parts.notes,
             host: None,
-            leave_told: false,
             control: Control::default(),
             upkeep: Upkeep::new(plan),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),

@@ -55,8 +55,9 @@ impl Keeper<'_> {
 
     /// A shim that was signalled stays until it is known what that was.
     fn let_the_shim_leave(&mut self) {
-        if self.watcher.shim_signalled && !self.link.doubted() && !self.leave_told {
-            self.leave_told = true;
+        let waits = self.watcher.shim_signalled && !self.watcher.leave_told;
+        if waits && !self.link.doubted() {
+            self.watcher.leave_told = true;
             self.to_shim.get().say(Word::Leave);
         }
     }

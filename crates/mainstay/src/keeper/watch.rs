@@ -101,6 +101,8 @@ pub struct Watcher {
     client_id: Option<Identity>,
     /// The shim has told of a signal, by which it ends.
     pub shim_signalled: bool,
+    /// It knows that it may leave.
+    pub leave_told: bool,
     shim: Watch,
     guard: Watch,
     client: Watch,
@@ -122,6 +124,7 @@ impl Watcher {
             guard_id: guard,
             client_id: client,
             shim_signalled: false,
+            leave_told: false,
             shim: Watch::on(shim),
             guard: Watch::on(guard),
             client: client.map_or(Watch::Off, Watch::on),
@@ -136,6 +139,7 @@ impl Watcher {
     /// Another process is the shim now.
     pub fn watch_shim(&mut self, shim: Identity) {
         self.shim_signalled = false;
+        self.leave_told = false;
         self.shim = Watch::on(shim);
     }
 

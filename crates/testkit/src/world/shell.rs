@@ -319,7 +319,7 @@ impl<'a> Shell<'a> {
                     outside.note(|| format!("ours to server: {}", text(&line)));
                     self.to_server.extend(line);
                 }
-                Output::Say(_) => {}
+                Output::Say(_) | Output::LingerOver => {}
                 Output::Stop(step) => self.stop(outside, step)?,
                 Output::Measure => {
                     let cpu_ms = outside.dice.below(3) * 1_000;
@@ -329,7 +329,6 @@ impl<'a> Shell<'a> {
                 Output::ReleaseClient => self.releasing = true,
                 Output::DropClient => self.drop_client(outside),
                 Output::Linger => self.linger(outside),
-                Output::LingerOver => {}
                 Output::Tell(what) => outside.note(|| format!("event: {}", what.word())),
                 Output::Finish(code) => {
                     outside.note(|| format!("finish {code}"));
