@@ -209,7 +209,9 @@ mod tests {
 
     fn orphaned(ids: &[&str]) -> Orphans {
         let mut orphans = Orphans::default();
-        ids.iter().for_each(|id| orphans.add(id.as_bytes()));
+        for id in ids {
+            orphans.add(id.as_bytes());
+        }
         orphans.client_gone();
         orphans
     }
