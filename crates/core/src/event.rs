@@ -118,6 +118,12 @@ pub enum What {
     /// A session that a dead process of ours had opened could not be closed for so long that its server has surely
     /// forgotten it.
     DebtGivenUp(DebtGivenUp),
+    /// The shim was killed while the client lives: the server is kept for it.
+    Lingering(Lingering),
+    /// The client came back and goes on with the server that was kept.
+    Reattached(Reattached),
+    /// The server is kept no longer.
+    LingerEnded(LingerEnded),
 }
 
 impl What {
@@ -171,6 +177,9 @@ impl What {
             Self::SessionClosed(_) => "session_closed",
             Self::DebtPaid(_) => "debt_paid",
             Self::DebtGivenUp(_) => "debt_given_up",
+            Self::Lingering(_) => "lingering",
+            Self::Reattached(_) => "reattached",
+            Self::LingerEnded(_) => "linger_ended",
         }
     }
 }
@@ -457,6 +466,8 @@ pub enum Renewing {
     },
     /// It did not take the replayed opening.
     Opening,
+    /// The client came back and opens the session in another way.
+    Reopened,
 }
 
 impl Renewing {
@@ -468,7 +479,8 @@ impl Renewing {
             | Self::Memory { .. }
             | Self::Unresponsive { .. }
             | Self::Idle { .. }
-            | Self::Opening => None,
+            | Self::Opening
+            | Self::Reopened => None,
         }
     }
 }
@@ -487,6 +499,7 @@ impl fmt::Display for Renewing {
             Self::Idle { ms: ms @ ..1_000 } => write!(f, "idle for {ms} ms"),
             Self::Idle { ms } => write!(f, "idle for {} s", ms / 1_000),
             Self::Opening => f.write_str("it did not take the opening again"),
+            Self::Reopened => f.write_str("the client came back with another opening"),
         }
     }
 }
@@ -628,6 +641,70 @@ pub struct Differs {
     pub generation: u32,
     /// In what.
     pub what: String,
+}
+
+/// A server that is kept while nobody is attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lingering {
+    /// What was done to the shim.
+    pub cause: Cause,
+    /// For how long it is kept at most.
+    pub ms: u64,
+    /// How long this generation had been up.
+    pub uptime_ms: u64,
+    /// Client requests that are unanswered: their answers reach nobody.
+    pub in_flight: u32,
+}
+
+/// A client that came back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reattached {
+    /// How long it was away.
+    pub after_ms: u64,
+    /// Answers that came meanwhile and were dropped.
+    pub dropped: u32,
+}
+
+/// A server that is kept no longer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LingerEnded {
+    /// Why.
+    pub why: Parting,
+    /// How long it was kept.
+    pub after_ms: u64,
+    /// Answers that came meanwhile and were dropped.
+    pub dropped: u32,
+}
+
+/// Why a server is kept no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parting {
+    /// Nobody came back in time.
+    TimeOver,
+    /// The client has ended.
+    ClientGone,
+    /// Somebody asked for the end.
+    Asked,
+    /// Its lease is over.
+    LeaseEnded,
+    /// The server has ended, or was to be replaced.
+    ServerEnded,
+    /// The keeper was killed, and the server with it.
+    KeeperLost,
+}
+
+impl fmt::Display for Parting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TimeOver => "nobody came back",
+            Self::ClientGone => "the client has ended",
+            Self::Asked => "its end was asked for",
+            Self::LeaseEnded => "its lease is over",
+            Self::ServerEnded => "the server did not go on",
+            Self::KeeperLost => "the keeper was killed",
+        })
+    }
 }
 
 /// A server that is not started again for now.

@@ -48,6 +48,8 @@ pub struct Limits {
     pub held_bytes: u64,
     /// Bytes of one recording of frames.
     pub record_bytes: u64,
+    /// How long a server is kept for a client that lives and whose shim was killed without an end of stdin; 0: not at all.
+    pub linger_ms: u64,
 }
 
 impl Default for Limits {
@@ -74,6 +76,7 @@ impl Default for Limits {
             held_messages: 0,
             held_bytes: 0,
             record_bytes: 0,
+            linger_ms: 0,
         };
         for limit in &TABLE {
             *(limit.of)(&mut limits) = limit.default;
@@ -112,7 +115,7 @@ pub struct Limit<L: 'static = Limits> {
 }
 
 /// The table.
-pub static TABLE: [Limit; 21] = [
+pub static TABLE: [Limit; 22] = [
     Limit {
         name: "grace-eof",
         unit: Unit::Time,
@@ -302,7 +305,29 @@ pub static TABLE: [Limit; 21] = [
         help: "Size at which the file under --record is ended; the server goes on",
         of: |l| &mut l.record_bytes,
     },
+    Limit {
+        name: "linger",
+        unit: Unit::Time,
+        default: LINGER_MS,
+        min: 0,
+        max: 3_600_000,
+        help: "How long a server is kept warm for a client that lives when only the process that it started was killed; without this option it is 60s for Claude Code, 0 for clients that end their sessions by killing (Copilot, Zed, Crush), and the default for any other",
+        of: |l| &mut l.linger_ms,
+    },
 ];
+
+/// How long a server is kept for a client that nobody knows.
+pub const LINGER_MS: u64 = 5_000;
+/// How long a signalled shim is kept waiting: an EOF within this time is the client's own act, not the consequence of our end.
+pub const DOUBT_MS: u64 = 100;
+/// How long a signalled shim stays if the keeper says nothing: less than the 500 ms after which Claude Code kills it.
+pub const SHIM_STAYS_MS: u64 = 400;
+/// How long a lingering keeper may take to take somebody in before that one starts a server of its own.
+pub const HANDOVER_MS: u64 = 5_000;
+/// Connections that a lingering keeper listens to at once.
+pub const DOOR_PEERS: usize = 16;
+/// Requests taken back unanswered that are remembered, in case their client is gone and their answers come.
+pub const CANCELLED_MAX: usize = 256;
 
 /// A line up to this size goes on whole; a longer one is forwarded as it comes.
 pub const WHOLE_LINE_BYTES: usize = 64 * 1024;

@@ -9,11 +9,13 @@
 //! nothing is started any more; the last output is always [`Output::Finish`].
 
 mod answer;
+mod apart;
 mod end;
 mod gather;
 mod heard;
 mod io;
 mod life;
+mod linger;
 mod own;
 mod recall;
 mod replay;
@@ -33,6 +35,7 @@ use crate::message::again::Again;
 use crate::message::asked::Asked;
 use crate::message::inflight::{Inflight, Slot, Token, Tracked};
 use crate::message::lists::{Lists, Which};
+use crate::message::orphans::Orphans;
 use crate::message::remembered::Remembered;
 use crate::message::tasks::Tasks;
 use crate::policy::Policy;
@@ -43,7 +46,7 @@ use crate::server::health::Knows;
 
 pub use io::{About, Exited, Input, Output, Reason, Route};
 use own::Own;
-use state::{Because, Closing, Life, Server, Silence, Stage, TreeState, Up};
+use state::{Attachment, Because, Closing, Life, Server, Silence, Stage, TreeState, Up};
 
 /// The machine.
 #[derive(Debug)]
@@ -56,6 +59,7 @@ pub struct Link<'a> {
     inflight: Inflight<&'a mut [Slot]>,
     keepsakes: Keepsakes<'a>,
     life: Life,
+    attachment: Attachment,
     outputs: VecDeque<Output>,
     on_way: OnWay,
     junk: u64,
@@ -76,6 +80,10 @@ pub struct Link<'a> {
     tasks: Tasks,
     /// Requests of ours at the server.
     own: Own,
+    /// What the server works on for clients that are gone.
+    orphans: Orphans,
+    /// The server has heard the `notifications/initialized` that this client is about to send.
+    initialized_before: bool,
     /// Client messages that wait within us, in order.
     held: VecDeque<Vec<u8>>,
     held_bytes: usize,
@@ -135,6 +143,7 @@ impl<'a> Link<'a> {
             inflight: Inflight::new(slots),
             keepsakes: Keepsakes::over(board, keepsakes),
             life: Life::Absent { trial: None },
+            attachment: Attachment::Held,
             outputs: VecDeque::new(),
             on_way: OnWay::default(),
             junk: 0,
@@ -147,6 +156,8 @@ impl<'a> Link<'a> {
             lists: Lists::default(),
             tasks: Tasks::default(),
             own: Own::default(),
+            orphans: Orphans::default(),
+            initialized_before: false,
             held: VecDeque::new(),
             held_bytes: 0,
             held_since: Moment::default(),
@@ -165,10 +176,14 @@ impl<'a> Link<'a> {
 
     /// Begins, or goes on where a killed keeper stopped.
     pub fn begin(&mut self, now: Moment, lost: Option<Lost>) {
+        let taken_over = lost.is_some();
         if let Some(lost) = lost {
             self.restore();
             let settled = self.settle_after_keeper();
             self.tell(What::KeeperLost(Lost { settled, ..lost }));
+        }
+        if taken_over && self.away_no_more(now) {
+            return;
         }
         match self.head.phase() {
             // What is kept for a first generation wants one.
@@ -205,6 +220,7 @@ impl<'a> Link<'a> {
             Input::TreeEmpty { ended, left } => self.tree_empty(now, ended, left),
             Input::ClientEof => self.client_eof(now),
             Input::Stop(cause) => self.stop(now, cause),
+            Input::Reattached => self.reattached(now),
             Input::Renew(why) => self.renew(now, why),
             Input::Measured { cpu_ms, traced } => self.measured(now, cpu_ms, traced),
             Input::Tick => self.tick(now),
@@ -228,6 +244,11 @@ impl<'a> Link<'a> {
 
     /// When to be woken if nothing happens, and why.
     pub fn wake_at(&self) -> Option<(Moment, Reason)> {
+        let linger = self.linger_at().map(|at| (at, Reason::Linger));
+        earliest([linger, self.life_wake_at()])
+    }
+
+    fn life_wake_at(&self) -> Option<(Moment, Reason)> {
         match &self.life {
             Life::Absent { .. } | Life::Resting | Life::Finished => None,
             Life::Up(up) => self.wake_up_at(up),
@@ -319,6 +340,7 @@ impl<'a> Link<'a> {
     pub fn word(&self) -> &'static str {
         match &self.life {
             Life::Absent { .. } => "starting",
+            Life::Up(_) if self.away() => "lingering",
             Life::Up(up) => match up.stage {
                 Stage::Greeting { .. } | Stage::Replaying { .. } => "greeting",
                 Stage::Instant => "opening",
@@ -413,6 +435,7 @@ impl<'a> Link<'a> {
     }
 
     fn tick(&mut self, now: Moment) {
+        self.tick_linger(now);
         match &mut self.life {
             Life::Up(_) => self.tick_up(now),
             Life::Swapping(swapping) => {

@@ -43,6 +43,18 @@ pub struct Head {
     pub generation: u32,
     /// Bytes of [`Record::opening`] that hold the client's `initialize` line.
     pub opening_len: u32,
+    attachment: u8,
+}
+
+/// Whose pipes a link holds, as far as a successor must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// A client's, which has opened or will.
+    Yes,
+    /// Nobody's: the server is kept for whoever comes back.
+    No,
+    /// Those of a client that came back, and has not opened again yet.
+    Again,
 }
 
 impl Head {
@@ -55,6 +67,24 @@ impl Head {
             // Anything else was never written by us.
             _ => Phase::Fresh,
         }
+    }
+
+    /// Whose pipes it holds.
+    pub fn attached(&self) -> Attached {
+        match self.attachment {
+            1 => Attached::No,
+            2 => Attached::Again,
+            _ => Attached::Yes,
+        }
+    }
+
+    /// Notes whose pipes it holds.
+    pub fn set_attached(&mut self, attached: Attached) {
+        self.attachment = match attached {
+            Attached::Yes => 0,
+            Attached::No => 1,
+            Attached::Again => 2,
+        };
     }
 
     /// Notes how far it has come.

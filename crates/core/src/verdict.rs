@@ -11,8 +11,8 @@ use core::fmt;
 use serde::Serialize;
 
 use crate::event::{
-    Cause, Exit, Gone, Lost, Origin, OutOfMemory, Part, Relation, Renewal, Renewing, Seen, Signal,
-    Status, Suspect, Suspects, Suspicion, Teardown, What,
+    Cause, Exit, Gone, LingerEnded, Lingering, Lost, Origin, OutOfMemory, Part, Relation, Renewal,
+    Renewing, Seen, Signal, Status, Suspect, Suspects, Suspicion, Teardown, What,
 };
 use crate::lease::Over;
 
@@ -200,12 +200,13 @@ pub struct Verdict {
     pub suspects: Vec<Suspect>,
 }
 
-/// The deaths among these facts, by their place: ends of servers, failed starts, killed keepers.
+/// The deaths among these facts, by their place: ends of servers, failed starts, killed keepers, and attempts on the shim
+/// that the server has survived.
 pub fn deaths(facts: &[Fact<'_>]) -> Vec<usize> {
     let death = |what: &What| {
         matches!(
             what,
-            What::Exit(_) | What::StartFailed(_) | What::KeeperLost(_)
+            What::Exit(_) | What::StartFailed(_) | What::KeeperLost(_) | What::Lingering(_)
         )
     };
     let all = facts.iter().enumerate();
@@ -221,6 +222,7 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         What::Exit(exit) => Some(case.exit(exit)),
         What::StartFailed(_) => Some(case.verdict(By::Nobody, Sure::Certain, Rule::CannotStart)),
         What::KeeperLost(lost) => Some(case.keeper_lost(lost)),
+        What::Lingering(lingering) => Some(case.survived(lingering)),
         What::Start(_)
         | What::Teardown(_)
         | What::Sweep(_)
@@ -252,7 +254,9 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
         | What::SessionOpened(_)
         | What::SessionClosed(_)
         | What::DebtPaid(_)
-        | What::DebtGivenUp(_) => None,
+        | What::DebtGivenUp(_)
+        | What::Reattached(_)
+        | What::LingerEnded(_) => None,
     }
 }
 
@@ -361,6 +365,27 @@ impl<'a> Case<'a> {
                 .evidence
                 .extend(self.last(any_renewal).map(|(at, _)| at));
         }
+        if let Some((at, _)) = self.last(any_parting) {
+            verdict.evidence.push(at);
+        }
+        verdict.evidence.sort_unstable();
+        verdict.evidence.dedup();
+        verdict
+    }
+
+    /// The shim was signalled or killed, and the server was kept.
+    fn survived(mut self, told: &Lingering) -> Verdict {
+        // What happened after the client came back is another story.
+        let behind = self.facts[self.death..self.to].iter();
+        let back = |fact: &Fact<'_>| matches!(fact.what, What::Reattached(_));
+        if let Some(place) = behind.clone().position(back) {
+            self.to = self.death + place;
+        }
+        let mut verdict = if let Cause::ShimSignal { number } = told.cause {
+            self.signal(Part::Shim, number)
+        } else {
+            self.shim_killed()
+        };
         verdict.evidence.sort_unstable();
         verdict.evidence.dedup();
         verdict
@@ -570,6 +595,13 @@ fn any_suspects(what: &What) -> Option<&Suspects> {
 fn any_teardown(what: &What) -> Option<&Teardown> {
     if let What::Teardown(teardown) = what {
         return Some(teardown);
+    }
+    None
+}
+
+fn any_parting(what: &What) -> Option<&LingerEnded> {
+    if let What::LingerEnded(ended) = what {
+        return Some(ended);
     }
     None
 }

@@ -63,6 +63,8 @@ pub mod ledger;
 #[doc(hidden)]
 pub mod paths;
 #[doc(hidden)]
+pub mod profile;
+#[doc(hidden)]
 pub mod recollection;
 #[doc(hidden)]
 pub mod registry;
@@ -74,6 +76,9 @@ pub mod sweeper;
 #[doc(hidden)]
 pub mod trace;
 pub mod view;
+#[doc(hidden)]
+pub mod warm;
+#[doc(hidden)]
 pub mod watch;
 
 #[cfg(test)]

@@ -85,6 +85,11 @@ impl Paths {
         self.state().join("run")
     }
 
+    /// The doors of servers that are kept for a client; not there while there are none.
+    pub fn warm(&self) -> PathBuf {
+        self.state().join("warm")
+    }
+
     /// One file per configuration: what its server said when it was opened.
     pub fn record(&self) -> PathBuf {
         self.state().join("record")

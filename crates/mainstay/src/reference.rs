@@ -160,6 +160,26 @@ fn fixed() -> Vec<(&'static str, String)> {
             time(limits::PAIR_END_MS),
         ),
         (
+            "Time a signalled shim is kept waiting for an EOF, which would say that the client means it",
+            time(limits::DOUBT_MS),
+        ),
+        (
+            "Time it stays if its keeper says nothing",
+            time(limits::SHIM_STAYS_MS),
+        ),
+        (
+            "Time a keeper that lingers has to take a newcomer in before that one starts a server of its own",
+            time(limits::HANDOVER_MS),
+        ),
+        (
+            "Newcomers at a lingering keeper's door at once",
+            limits::DOOR_PEERS.to_string(),
+        ),
+        (
+            "Requests taken back unanswered that are remembered for the case that their client goes",
+            limits::CANCELLED_MAX.to_string(),
+        ),
+        (
             "Time a process that is on its way out has until its status is called unknown",
             time(limits::EXITING_MS),
         ),
@@ -741,7 +761,7 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("generation", "which"),
             (
                 "why",
-                "asked, changed (path), memory (bytes), unresponsive (lost, silent_ms), idle (ms), opening",
+                "asked, changed (path), memory (bytes), unresponsive (lost, silent_ms), idle (ms), opening, reopened",
             ),
             ("in_flight", "client requests that it may still answer"),
         ],
@@ -913,6 +933,39 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("since", "when the session was opened"),
             ("why", "why the last attempt was in vain"),
             ("attempts", "how many there were"),
+        ],
+    ),
+    (
+        "lingering: the shim was signalled or killed while the client lives and stdin was open; the server is kept for it",
+        &[
+            (
+                "cause",
+                "what was done to the shim: shim_signal (number), shim_killed",
+            ),
+            ("ms", "for how long it is kept at most"),
+            ("uptime_ms", "how long this generation had been up"),
+            (
+                "in_flight",
+                "client requests that are unanswered: their answers reach nobody",
+            ),
+        ],
+    ),
+    (
+        "reattached: the client came back and goes on with the server that was kept",
+        &[
+            ("after_ms", "how long it was away"),
+            ("dropped", "answers that came meanwhile and were dropped"),
+        ],
+    ),
+    (
+        "linger_ended: the server is kept no longer, and ends",
+        &[
+            (
+                "why",
+                "time_over, client_gone, asked, lease_ended, server_ended, keeper_lost",
+            ),
+            ("after_ms", "how long it was kept"),
+            ("dropped", "answers that came meanwhile and were dropped"),
         ],
     ),
 ];

@@ -2,11 +2,12 @@
 
 use mainstay_core::event::{
     Abandoned, Brief, CallDeadline, Cause, ClientMoved, DebtGivenUp, DebtPaid, Delivery, Detached,
-    Differs, Event, Exit, Gone, Instant, Junk, LeaseEnded, LeaseOpened, ListChanged, Lost,
-    OpeningSilent, Origin, Part, Pipe, PipeEnd, ProbesUnanswered, RecordingHurt, Relation, Renewal,
-    Renewing, Replayed, Rung, Seen, ServeStarted, ServeStopped, SessionBegan, SessionClosed,
-    SessionOpened, SessionOver, Signal, Standing, Start, StartFailed, Status, StderrDropped,
-    Suspect, Suspects, Suspicion, Sweep, Target, Teardown, Traced, Usage, VERSION, Waiting, What,
+    Differs, Event, Exit, Gone, Instant, Junk, LeaseEnded, LeaseOpened, LingerEnded, Lingering,
+    ListChanged, Lost, OpeningSilent, Origin, Part, Parting, Pipe, PipeEnd, ProbesUnanswered,
+    Reattached, RecordingHurt, Relation, Renewal, Renewing, Replayed, Rung, Seen, ServeStarted,
+    ServeStopped, SessionBegan, SessionClosed, SessionOpened, SessionOver, Signal, Standing, Start,
+    StartFailed, Status, StderrDropped, Suspect, Suspects, Suspicion, Sweep, Target, Teardown,
+    Traced, Usage, VERSION, Waiting, What,
 };
 use mainstay_core::frames::{Kind, Side};
 use mainstay_core::ids::{Identity, LinkId};
@@ -306,6 +307,21 @@ pub fn all() -> Vec<What> {
             since: "2026-11-14T12:00:00.000Z".into(),
             why: "mcp.example: connection refused".into(),
             attempts: 9,
+        }),
+        What::Lingering(Lingering {
+            cause: Cause::ShimSignal { number: 15 },
+            ms: 60_000,
+            uptime_ms: 41_200,
+            in_flight: 1,
+        }),
+        What::Reattached(Reattached {
+            after_ms: 4_100,
+            dropped: 1,
+        }),
+        What::LingerEnded(LingerEnded {
+            why: Parting::TimeOver,
+            after_ms: 60_000,
+            dropped: 0,
         }),
     ]
 }

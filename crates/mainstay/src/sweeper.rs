@@ -60,6 +60,7 @@ pub fn end_leftovers(paths: &Paths, spare: Option<LinkId>) -> Vec<Sweep> {
         // A directory that cannot be removed now is found again by the next sweep.
         drop(link.remove());
     }
+    crate::warm::sweep(paths);
     swept
 }
 

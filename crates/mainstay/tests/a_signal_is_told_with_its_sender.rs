@@ -18,7 +18,7 @@ fn me() -> i32 {
 
 #[test]
 fn the_client_itself() {
-    let mut scene = Scene::open(&[], &[]);
+    let mut scene = Scene::open(&["--linger", "0"], &[]);
     let shim = scene.stage.card().shim.unwrap();
     Handle::open(shim).unwrap().signal(Signal::TERM).unwrap();
     let told = scene.stage.event("signal");
@@ -47,7 +47,7 @@ fn the_client_itself() {
     reason = "a child of the client that kills"
 )]
 fn a_child_of_the_client_with_a_secret() {
-    let mut scene = Scene::open(&[], &[]);
+    let mut scene = Scene::open(&["--linger", "0"], &[]);
     let script = format!(
         "kill -HUP {}; read line",
         scene.stage.card().shim.unwrap().pid

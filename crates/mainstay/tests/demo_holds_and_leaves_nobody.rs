@@ -28,6 +28,7 @@ fn every_scene_is_told_in_json() {
             "keeper_killed",
             "lease_closed",
             "cannot_start",
+            "unasked_signal",
             "nothing_left"
         ]
     );
@@ -115,6 +116,8 @@ fn in_a_pipe_it_is_plain_and_fits() {
         "WEATHER_API_KEY is not set",
         "after the session     5 of 5 left alive       0 left",
         "`mainstay lease close job-17` returned after ",
+        "the same process answered, ",
+        "went on with the same server",
         "all 5 held in ",
     ] {
         assert!(text.contains(words), "`{words}` is missing:\n{text}");

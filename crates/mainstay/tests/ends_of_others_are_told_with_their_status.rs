@@ -50,7 +50,7 @@ fn a_client_that_only_closed_is_not_gone() {
 
 #[test]
 fn a_shim_that_was_killed() {
-    let mut scene = Scene::open(&[], &[]);
+    let mut scene = Scene::open(&["--linger", "0"], &[]);
     let shim = scene.stage.card().shim.unwrap();
     Handle::open(shim).unwrap().signal(Signal::KILL).unwrap();
     let told = gone(&scene.stage, "shim");

@@ -81,7 +81,7 @@ fn after_a_kill_of_the_shim_it_is_the_kill() {
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
     let argv = run(
         mainstay,
-        &["--grace-eof", "200ms"],
+        &["--grace-eof", "200ms", "--linger", "0"],
         stage.unruly::<&str>(&[]),
     );
     for signal in [

@@ -24,7 +24,7 @@ fn saved_after(end: impl FnOnce(Puppet) -> Option<Puppet>) -> String {
             own_group: true,
             ..Plan::default()
         },
-        &run(mainstay, &[], server),
+        &run(mainstay, &["--linger", "0"], server),
     );
     let client = end(puppet);
     stage.census.assert_empty();

@@ -107,7 +107,7 @@ what followed
 
 #[test]
 fn a_shim_signalled_by_the_client() {
-    let mut scene = Scene::open(&[], &[]);
+    let mut scene = Scene::open(&["--linger", "0"], &[]);
     let shim = scene.stage.card().shim.unwrap();
     Handle::open(shim).unwrap().signal(Signal::TERM).unwrap();
     scene.stage.event("teardown");

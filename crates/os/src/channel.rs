@@ -32,8 +32,12 @@ pub enum Word {
     },
     /// To the keeper: the shim got this signal.
     Signalled(Received),
+    /// To a shim that was signalled: nothing more is to be learned from your staying.
+    Leave,
     /// To the guard: let go of the client's pipes.
     Release,
+    /// To the guard: a client has come back. With it come its stdin, stdout and stderr and the channel to its shim.
+    Attach,
     /// To the guard: the server was spawned, or could not be; whatever has time may begin. With it come the descriptors
     /// that hold the link's lock.
     Spawned,
@@ -49,6 +53,11 @@ impl Channel {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         Ok((Self(a), Self(b)))
+    }
+
+    /// An end that another process has sent us; whether it blocks was its maker's choice, and it does not.
+    pub fn of(fd: OwnedFd) -> Self {
+        Self(fd)
     }
 
     /// Says a word. A peer that is gone or does not listen is not an error here: its death is seen elsewhere.
@@ -199,6 +208,8 @@ fn encode(word: Word) -> [u8; PACKET] {
         }
         Word::Release => put(0, &[4]),
         Word::Spawned => put(0, &[5]),
+        Word::Leave => put(0, &[6]),
+        Word::Attach => put(0, &[7]),
     }
     out
 }
@@ -228,6 +239,8 @@ fn decode(bytes: &[u8]) -> Option<Word> {
         })),
         4 => Some(Word::Release),
         5 => Some(Word::Spawned),
+        6 => Some(Word::Leave),
+        7 => Some(Word::Attach),
         _ => None,
     }
 }
@@ -259,6 +272,8 @@ mod tests {
             }),
             Word::Release,
             Word::Spawned,
+            Word::Leave,
+            Word::Attach,
         ];
         for word in words {
             a.say(word);

@@ -180,7 +180,7 @@ impl<'a> Guard<'a> {
             keeper: who,
         });
         let mut below = Tree::below_us();
-        let (mut deaf, mut spawned) = (false, None);
+        let (mut deaf, mut news) = (false, News::default());
         loop {
             let mut fds = [
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
@@ -188,11 +188,8 @@ impl<'a> Guard<'a> {
             ];
             // A closed channel stays readable: once it is known to be closed it is not waited for.
             wait(&mut fds[..if deaf { 1 } else { 2 }])?;
-            deaf = deaf || listen(&mine, &mut spawned);
-            if let Some(lent) = spawned.take() {
-                self.roles.adopt(lent);
-                self.sweep();
-            }
+            deaf = deaf || listen(&mine, &mut news);
+            self.take(&mut news);
             while self.signals.read()?.is_some() {}
             let mut found = None;
             below.reap(&mut |pid, status, _| {
@@ -201,9 +198,23 @@ impl<'a> Guard<'a> {
                 }
             });
             if let Some(status) = found {
+                // Its last words may have come after the last look.
+                listen(&mine, &mut news);
+                self.take(&mut news);
                 self.note_keeper(keeper);
                 return Ok((who, status));
             }
+        }
+    }
+
+    /// What the keeper has sent.
+    fn take(&mut self, news: &mut News) {
+        if let Some(lent) = news.spawned.take() {
+            self.roles.adopt(lent);
+            self.sweep();
+        }
+        if let Some(to_shim) = news.to_shim.take() {
+            self.to_shim = to_shim;
         }
     }
 
@@ -239,15 +250,18 @@ impl<'a> Guard<'a> {
             guard: self.me,
             keeper,
         });
-        let mut deaf = false;
+        let (mut deaf, mut news) = (false, News::default());
         while !handle.ended() {
             let mut fds = [
                 PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(words.as_fd(), PollFlags::IN),
             ];
             wait(&mut fds[..if deaf { 1 } else { 2 }])?;
-            deaf = deaf || listen(words, &mut None);
+            deaf = deaf || listen(words, &mut news);
+            self.take(&mut news);
         }
+        listen(words, &mut news);
+        self.take(&mut news);
         Ok(())
     }
 
@@ -283,14 +297,32 @@ fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
     }
 }
 
-/// Hears the keeper; whether it has closed its end. What comes with the news of the spawn is put into `spawned`.
-fn listen(keeper: &Channel, spawned: &mut Option<Vec<OwnedFd>>) -> bool {
+/// What the keeper has sent beside words.
+#[derive(Default)]
+struct News {
+    /// The server was spawned; the descriptors that hold the link's lock.
+    spawned: Option<Vec<OwnedFd>>,
+    /// A client has come back, behind this shim.
+    to_shim: Option<Channel>,
+}
+
+/// Hears the keeper; whether it has closed its end.
+fn listen(keeper: &Channel, news: &mut News) -> bool {
     loop {
         let mut lent = Vec::new();
         match keeper.hear_with(&mut lent) {
             Heard::Word(Word::Release) => role::release_stdio(),
-            Heard::Word(Word::Spawned) => *spawned = Some(lent),
-            Heard::Word(Word::Here { .. } | Word::Finished { .. } | Word::Signalled(_)) => {}
+            Heard::Word(Word::Spawned) => news.spawned = Some(lent),
+            Heard::Word(Word::Attach) => {
+                if let Ok([stdin, stdout, stderr, shim]) = <[OwnedFd; 4]>::try_from(lent) {
+                    // If it fails, the next keeper finds nobody and ends.
+                    role::take_stdio([stdin.as_fd(), stdout.as_fd(), stderr.as_fd()]).ok();
+                    news.to_shim = Some(Channel::of(shim));
+                }
+            }
+            Heard::Word(
+                Word::Here { .. } | Word::Finished { .. } | Word::Signalled(_) | Word::Leave,
+            ) => {}
             Heard::Nothing => return false,
             Heard::Closed => return true,
         }

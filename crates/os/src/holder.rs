@@ -18,16 +18,7 @@ use crate::census;
 /// The process that is the client now that `dead` is gone: the youngest holder of the other end that is an ancestor of
 /// ours from the beginning, or plainly older than the dead one (start times have a grain of 10 ms).
 pub fn heir(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option<Seen> {
-    let stat = fstat(stdin).ok()?;
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    let wanted = if kind == FileType::Fifo {
-        Wanted::Writer(format!("pipe:[{}]", stat.st_ino))
-    } else if kind == FileType::Socket {
-        Wanted::Any(format!("socket:[{}]", peer(stat.st_ino as u32).ok()??))
-    } else {
-        // A terminal, a file or a device is nobody's end.
-        return None;
-    };
+    let wanted = other_end(stdin)?;
     let mine = rustix::process::getuid().as_raw();
     census::pids()
         .ok()?
@@ -42,6 +33,28 @@ pub fn heir(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option
             who: stat.who(),
             comm: stat.comm,
         })
+}
+
+/// The place of the first of these that holds the other end of our stdin.
+pub fn nearest(stdin: &impl AsFd, candidates: &[Identity]) -> Option<usize> {
+    let wanted = other_end(stdin)?;
+    let is = |who: &Identity| census::stat(who.pid).is_ok_and(|stat| stat.who() == *who);
+    let mut all = candidates.iter();
+    all.position(|who| holds(who.pid, &wanted) && is(who))
+}
+
+fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
+    let stat = fstat(stdin).ok()?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if kind == FileType::Fifo {
+        Some(Wanted::Writer(format!("pipe:[{}]", stat.st_ino)))
+    } else if kind == FileType::Socket {
+        let peer = peer(stat.st_ino as u32).ok()??;
+        Some(Wanted::Any(format!("socket:[{peer}]")))
+    } else {
+        // A terminal, a file or a device is nobody's end.
+        None
+    }
 }
 
 enum Wanted {
@@ -156,6 +169,17 @@ mod tests {
         assert_eq!(heir(&reader, twin, &[me]).unwrap().who, me);
         drop(writer);
         assert_eq!(heir(&reader, me_as_if_started_by_a_launcher(), &[]), None);
+    }
+
+    #[test]
+    fn the_nearest_holder_is_found() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let me = crate::identity::me().unwrap();
+        let other = me_as_if_started_by_a_launcher();
+        assert_eq!(nearest(&reader, &[other, me, me]), Some(1));
+        assert_eq!(nearest(&reader, &[other]), None);
+        drop(writer);
+        assert_eq!(nearest(&reader, &[other, me]), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod child;
 pub mod clock;
 pub mod connector;
 pub mod dbus;
+pub mod door;
 pub mod ended;
 pub mod guard;
 pub mod holder;

@@ -5,10 +5,11 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 
 use mainstay_core::event::Status;
+use mainstay_core::ids::Identity;
 use mainstay_core::limits::{IN_FLIGHT_MAX, WHOLE_LINE_BYTES};
 use mainstay_core::message::inflight::Slot;
 use mainstay_core::record::{Head, Record, keepsakes};
@@ -144,6 +145,23 @@ pub struct Notes {
     pub lost_ended: u32,
     /// Keepers that were lost so far.
     pub lost_count: u32,
+    shim: Person,
+    client: Person,
+}
+
+/// Somebody, or nobody: pid 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Person {
+    pid: i32,
+    start: u64,
+}
+
+impl Person {
+    fn who(self) -> Option<Identity> {
+        let Self { pid, start } = self;
+        (pid > 0).then_some(Identity { pid, start })
+    }
 }
 
 impl Notes {
@@ -168,6 +186,18 @@ impl Notes {
     /// The keeper noted last.
     pub fn lost_pid(&self) -> i32 {
         self.lost_pid
+    }
+
+    /// Notes who has taken the place of the first shim, and who its client is.
+    pub fn reattach(&mut self, shim: Identity, client: Option<Identity>) {
+        let person = |Identity { pid, start }| Person { pid, start };
+        self.client = client.map(person).unwrap_or_default();
+        self.shim = person(shim);
+    }
+
+    /// Who has taken the place of the first shim, if somebody has, and its client.
+    pub fn reattached(&self) -> Option<(Identity, Option<Identity>)> {
+        Some((self.shim.who()?, self.client.who()))
     }
 
     /// The last keeper that was lost, and how it ended.
@@ -206,6 +236,36 @@ impl Region {
     pub fn create() -> io::Result<Self> {
         let fd = memfd_create("mainstay-record", MemfdFlags::CLOEXEC)?;
         ftruncate(&fd, TOTAL as u64)?;
+        Self::map(fd)
+    }
+
+    /// The record of a link that others began, which its keeper has lent us.
+    pub fn lent(fd: OwnedFd) -> io::Result<Self> {
+        if rustix::fs::fstat(&fd)?.st_size != TOTAL as i64 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Self::map(fd)
+    }
+
+    /// How many bytes a record has: two programs with another number cannot share one.
+    pub const BYTES: usize = TOTAL;
+
+    /// Puts what was read from the client before there was a keeper into the inbox. Only before the first one is started.
+    pub fn preload(&self, bytes: &[u8]) {
+        let len = bytes.len().min(INBOX_BYTES);
+        // SAFETY: within the mapping and aligned; no other process knows this record yet.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.part::<u8>(INBOX), len);
+            let board = self.part::<Board>(BOARD);
+            let marks = Marks {
+                end: len as u32,
+                ..Marks::default()
+            };
+            ptr::write_volatile((&raw mut (*board).marks).cast::<Marks>(), marks);
+        }
+    }
+
+    fn map(fd: OwnedFd) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe {
             mmap(
@@ -274,6 +334,12 @@ impl Region {
     pub fn write_notes(&self, notes: Notes) {
         // SAFETY: within the mapping and aligned; no keeper lives that could hold a reference to it.
         unsafe { ptr::write_volatile(self.part::<Notes>(NOTES), notes) }
+    }
+}
+
+impl AsFd for Region {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -346,6 +412,31 @@ mod tests {
             6,
         );
         assert_eq!(next.recover(), Marks::default());
+    }
+
+    #[test]
+    fn what_was_read_before_is_in_the_inbox_of_the_first_keeper() {
+        let region = Region::create().unwrap();
+        region.preload(b"{}\n{\0");
+        // SAFETY: the only use in this test.
+        let mut inbox = unsafe { region.lend() }.inbox;
+        let marks = inbox.recover();
+        assert_eq!((marks.start, marks.routed, marks.end), (0, 0, 5));
+        assert_eq!(&inbox.bytes()[..5], b"{}\n{\0");
+    }
+
+    #[test]
+    fn a_lent_record_is_the_same_and_another_file_is_none() {
+        let region = Region::create().unwrap();
+        let mut notes = region.notes();
+        assert_eq!(notes.reattached(), None);
+        let shim = Identity { pid: 7, start: 8 };
+        notes.reattach(shim, None);
+        region.write_notes(notes);
+        let lent = Region::lent(region.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!(lent.notes().reattached(), Some((shim, None)));
+        let other = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
+        assert!(Region::lent(other).is_err());
     }
 
     #[test]

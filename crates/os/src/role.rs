@@ -108,6 +108,17 @@ pub fn dismiss(child: i32) {
     }
 }
 
+/// Takes a client's pipes: these become 0, 1 and 2.
+pub fn take_stdio(stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+    for (fd, new) in (0..3).zip(stdio) {
+        // SAFETY: dup2 onto the standard descriptors, which nothing in this process owns as a Rust value.
+        if unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&new), fd) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Lets go of the client's pipes: 0, 1 and 2 become `/dev/null`.
 pub fn release_stdio() {
     let Ok(null) = rustix::fs::open(

@@ -1,16 +1,18 @@
 //! The shim: the process that the client started, and all that the client ever sees of us.
 //!
-//! It starts the guard, waits, passes signals on with what it can see of their sender, and leaves with the code it is told. It never
-//! touches the data and allocates nothing after its start. Anyone may kill it: the guard and the keeper go on.
+//! It starts the guard, waits, passes signals on with what it can see of their sender, and leaves with the code it is told, or by the
+//! signal once the keeper knows what that was. It never touches the data and allocates nothing after its start. Anyone may kill it: the guard and the keeper go on.
 
 use std::io;
 use std::os::fd::AsFd;
 
+use mainstay_core::clock::Moment;
 use mainstay_core::ids::Identity;
 use mainstay_core::limits;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::channel::{Channel, Heard, Word};
+use crate::clock;
 use crate::guard::{self, Birth, Roles};
 use crate::identity::Handle;
 use crate::memory;
@@ -44,30 +46,25 @@ const RELIGHTS: u32 = 3;
 
 /// Starts the guard and keeps the place until all is done.
 pub fn run(region: &Region, detach: Detach, roles: &mut dyn Roles) -> io::Result<Ending> {
-    let signals = Signals::open(&ENDING)?;
-    let mut shim = Shim {
-        signals,
-        detach,
-        pair: None,
-        child: None,
-        channel: None,
-    };
+    let mut shim = Shim::new(detach, None)?;
     memory::trim();
     shim.light(region, Birth::First, roles)?;
-    let mut relights = 0;
-    loop {
-        match shim.wait()? {
-            Wake::Ending(ending) => {
-                shim.outlive_the_guard();
-                return Ok(ending);
-            }
-            Wake::Lost if relights < RELIGHTS => {
-                relights += 1;
-                shim.light(region, Birth::Relit, roles)?;
-            }
-            Wake::Lost => return Ok(Ending::Lost),
-        }
-    }
+    shim.keep_the_place(region, roles)
+}
+
+/// Takes the place of a shim that was killed: guard, keeper and server are there, and look after us by this channel.
+pub fn go_on(
+    region: &Region,
+    detach: Detach,
+    channel: Channel,
+    pair: (Identity, Identity),
+    roles: &mut dyn Roles,
+) -> io::Result<Ending> {
+    let mut shim = Shim::new(detach, Some(channel))?;
+    let (guard, keeper) = pair;
+    shim.pair = watch(guard, keeper);
+    memory::trim();
+    shim.keep_the_place(region, roles)
 }
 
 struct Shim {
@@ -84,6 +81,33 @@ enum Wake {
 }
 
 impl Shim {
+    fn new(detach: Detach, channel: Option<Channel>) -> io::Result<Self> {
+        Ok(Self {
+            signals: Signals::open(&ENDING)?,
+            detach,
+            pair: None,
+            child: None,
+            channel,
+        })
+    }
+
+    fn keep_the_place(&mut self, region: &Region, roles: &mut dyn Roles) -> io::Result<Ending> {
+        let mut relights = 0;
+        loop {
+            match self.wait()? {
+                Wake::Ending(ending) => {
+                    self.outlive_the_guard();
+                    return Ok(ending);
+                }
+                Wake::Lost if relights < RELIGHTS => {
+                    relights += 1;
+                    self.light(region, Birth::Relit, roles)?;
+                }
+                Wake::Lost => return Ok(Ending::Lost),
+            }
+        }
+    }
+
     fn light(&mut self, region: &Region, birth: Birth, roles: &mut dyn Roles) -> io::Result<()> {
         self.outlive_the_guard();
         let (mine, theirs) = Channel::pair()?;
@@ -99,6 +123,8 @@ impl Shim {
     }
 
     fn wait(&mut self) -> io::Result<Wake> {
+        // The signal that we leave by, and when at the latest.
+        let mut leaving: Option<(i32, Moment)> = None;
         loop {
             let Some(channel) = &self.channel else {
                 return Ok(Wake::Lost);
@@ -120,9 +146,11 @@ impl Shim {
                 }
             }
             // With both gone there is nobody to wait for; what they said last is heard all the same.
-            let wait = nobody.then_some(Timespec {
+            let left = leaving.map(|(_, until)| until.0.saturating_sub(clock::now().0));
+            let wait = if nobody { Some(0) } else { left };
+            let wait = wait.map(|ns| Timespec {
                 tv_sec: 0,
-                tv_nsec: 0,
+                tv_nsec: ns.min(999_999_999) as i64,
             });
             match poll(&mut fds, wait.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -143,28 +171,43 @@ impl Shim {
                         self.pair = watch(guard, keeper);
                         lost = false;
                     }
-                    Heard::Word(Word::Signalled(_) | Word::Release | Word::Spawned) => {}
+                    Heard::Word(Word::Leave) => {
+                        if let Some((number, _)) = leaving {
+                            return Ok(Wake::Ending(Ending::Signal(number)));
+                        }
+                    }
+                    Heard::Word(
+                        Word::Signalled(_) | Word::Release | Word::Spawned | Word::Attach,
+                    ) => {}
                     Heard::Nothing => break,
                     Heard::Closed => {
+                        if let Some((number, _)) = leaving {
+                            return Ok(Wake::Ending(Ending::Signal(number)));
+                        }
                         self.outlast_the_pair();
                         return Ok(Wake::Lost);
                     }
                 }
             }
             // All that are here: whoever sent the second one wants to be known, too.
-            let mut first = None;
             while let Some(received) = self.signals.read()? {
                 let mut seen = [0; LOOK_BYTES];
                 // Here and not in the keeper: a sender that ends at once is gone one wake-up later.
                 let len = sender::look(received.pid, &mut seen);
                 channel.say_signalled(received, &seen[..len]);
-                first.get_or_insert(received.number);
+                if self.detach == Detach::Yes {
+                    // As long as we are there, an EOF is an act of the client's and not the consequence of our end. The
+                    // keeper says when it has seen enough.
+                    let until = || clock::now().after_ms(limits::SHIM_STAYS_MS);
+                    leaving.get_or_insert_with(|| (received.number, until()));
+                }
             }
-            if let (Some(number), Detach::Yes) = (first, self.detach) {
-                return Ok(Wake::Ending(Ending::Signal(number)));
-            }
-            if lost {
-                return Ok(Wake::Lost);
+            match leaving {
+                Some((number, until)) if lost || clock::now() >= until => {
+                    return Ok(Wake::Ending(Ending::Signal(number)));
+                }
+                None if lost => return Ok(Wake::Lost),
+                Some(_) | None => {}
             }
         }
     }

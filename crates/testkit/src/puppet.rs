@@ -51,6 +51,8 @@ pub struct Plan {
     pub own_group: bool,
     /// A leaked write end.
     pub leak: Leak,
+    /// The file that it is started from, if not its own: it is called like that.
+    pub program: Option<PathBuf>,
     /// What starts the client itself, if not the test: the words before its own. Its pids may then have another meaning.
     pub behind: Vec<OsString>,
 }
@@ -73,7 +75,7 @@ impl Puppet {
     /// Starts the client; returns when every opening exchange is done. The census does not count it.
     pub fn start(stage: &Stage, plan: Plan, argv: &[OsString]) -> Self {
         let mut words = plan.behind.clone();
-        words.push(built::puppet().into());
+        words.push(plan.program.as_deref().unwrap_or(built::puppet()).into());
         let mut command = stage.command(&words[0]);
         command
             .args(&words[1..])

@@ -55,6 +55,8 @@ pub struct Told {
     pub generations: u32,
     /// Keepers that were killed.
     pub killed: u32,
+    /// Clients that came back.
+    pub reattached: u32,
     /// Steps that it took.
     pub steps: u32,
 }
@@ -124,7 +126,8 @@ enum Phase {
 enum Happening {
     ClientActs,
     ClientReads,
-    ClientSays(Vec<u8>),
+    ClientSays(u32, Vec<u8>),
+    ClientReturns,
     ServerReads(u32),
     ServerWrites(u32, String),
     ServerAnswers(u32, String, String),
@@ -159,6 +162,7 @@ impl Story {
             now: Moment(1_000_000),
             from_client: Pipe::new(65_536),
             to_client: Pipe::new(client_room),
+            attachment: 1,
             process: None,
             manners,
             start_fails,
@@ -367,7 +371,10 @@ impl Story {
         match happening {
             Happening::ClientActs => {
                 if self.phase == Phase::Busy {
-                    self.client.act(&mut self.outside);
+                    if !shell.link.away() {
+                        self.client.act(&mut self.outside);
+                        self.strike(shell)?;
+                    }
                     let ms = self.outside.dice.delay_ms(1_000);
                     self.later(ms, Happening::ClientActs);
                     self.renew(shell)?;
@@ -377,11 +384,16 @@ impl Story {
                 self.reading = false;
                 for client::Later::Say(line) in self.client.read(&mut self.outside) {
                     let ms = self.outside.dice.delay_ms(3_000);
-                    self.later(ms, Happening::ClientSays(line));
+                    let who = self.outside.attachment;
+                    self.later(ms, Happening::ClientSays(who, line));
                 }
             }
-            Happening::ClientSays(line) => {
-                if !self.outside.from_client.writer_gone {
+            Happening::ClientReturns => self.client_returns(shell)?,
+            Happening::ClientSays(who, line) => {
+                if !self.outside.from_client.writer_gone
+                    && who == self.outside.attachment
+                    && !shell.link.away()
+                {
                     self.client.say(&mut self.outside, &line);
                 }
             }
@@ -487,6 +499,51 @@ impl Story {
             _ => Renewing::Memory { bytes: 1 << 30 },
         };
         shell.tell(&mut self.outside, Input::Renew(why))
+    }
+
+    /// Somebody signals or kills the shim; the client may mean it, or come back.
+    fn strike(&mut self, shell: &mut Shell<'_>) -> Result<(), Halt> {
+        if self.plan.limits.linger_ms == 0 || !self.outside.dice.permille(self.faults.strike) {
+            return Ok(());
+        }
+        // One that is not kept for certain ends the story; most are.
+        if shell.link.word() != "ready" && !self.outside.dice.permille(50) {
+            return Ok(());
+        }
+        let cause = match self.outside.dice.below(2) {
+            0 => Cause::ShimSignal { number: 15 },
+            _ => Cause::ShimKilled,
+        };
+        shell.tell(&mut self.outside, Input::Stop(cause))?;
+        if shell.link.doubted() && self.outside.dice.permille(30) {
+            self.client.close(&mut self.outside);
+        }
+        let ms = self.outside.dice.delay_ms(4_000);
+        self.later(ms, Happening::ClientReturns);
+        Ok(())
+    }
+
+    /// The client starts the server once more, if it is still kept.
+    fn client_returns(&mut self, shell: &mut Shell<'_>) -> Result<(), Halt> {
+        if shell.link.doubted() || (shell.link.away() && !shell.takes_in()) {
+            self.later(50, Happening::ClientReturns);
+            return Ok(());
+        }
+        if !shell.link.away() {
+            return Ok(());
+        }
+        let outside = &mut self.outside;
+        outside.attachment += 1;
+        outside.from_client = Pipe::new(65_536);
+        let room = outside.dice.pick(&[32, 1_024, 65_536]) as usize;
+        outside.to_client = Pipe::new(room);
+        outside.watch.client_returns();
+        outside.note(|| "the client comes back".into());
+        self.told.reattached += 1;
+        self.client = Client::returning(outside, shell.link.modern());
+        shell.reattach(outside)?;
+        self.client.act(outside);
+        Ok(())
     }
 
     fn next_phase(&mut self, shell: &mut Shell<'_>) -> Result<(), Halt> {

@@ -30,8 +30,10 @@ fn every_promise_holds_in_every_world() {
         let told = tell(seed);
         all.generations += told.generations;
         all.killed += told.killed;
+        all.reattached += told.reattached;
     }
     // Worlds in which nothing happens prove nothing.
+    assert!(all.reattached > SEEDS as u32 / 8, "{all:?}");
     assert!(all.generations > 2 * SEEDS as u32 && all.killed > SEEDS as u32 / 4);
 }
 

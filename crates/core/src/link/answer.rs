@@ -163,9 +163,22 @@ impl Link<'_> {
         while let Fed::Line { used } = scanner.feed(lines) {
             let (line, rest) = lines.split_at(used);
             let frame = scanner.frame();
+            let own = self.own_words(&frame, line);
+            let (frame, line) = match &own {
+                Some((id, line)) => (
+                    Frame {
+                        id: Id::Token(id),
+                        ..frame
+                    },
+                    line.as_slice(),
+                ),
+                None => (frame, line),
+            };
             let again = match (frame.kind, frame.id, frame.method.as_deref()) {
                 (Kind::Request, Id::Token(id), Some(method)) if !Own::is(id) => {
-                    self.untouched(id, Tracked::of(method))
+                    // What a client that is gone had asked is nobody's wish any more.
+                    (own.is_some() || !self.orphans.is(id))
+                        && self.untouched(id, Tracked::of(method))
                 }
                 // That one is said again with the opening.
                 (Kind::Notification, _, method) => method != Some("notifications/initialized"),

@@ -6,7 +6,7 @@ use super::io::Exited;
 use super::state::{Because, Client, Closing, Life, Server, Swapping, Then, TreeState, Up};
 use super::{EXPLAIN_MS, Link, Output};
 use crate::clock::Moment;
-use crate::event::{Cause, Seen, What};
+use crate::event::{Cause, Parting, Seen, What};
 use crate::record::Phase;
 use crate::server::stop::{Ladder, Standing};
 
@@ -68,6 +68,12 @@ impl Link<'_> {
     }
 
     fn server_gone(&mut self, now: Moment, exited: Exited) {
+        if self.away() {
+            self.part(now, Parting::ServerEnded);
+            self.gone_for_good(now, exited);
+            self.let_go_already();
+            return;
+        }
         match &self.life {
             Life::Up(_) if self.goes_on() => self.died(now, exited),
             Life::Swapping(_) => self.gone_in_swap(now, exited),
@@ -207,6 +213,18 @@ impl Link<'_> {
     }
 
     pub(super) fn stop(&mut self, now: Moment, cause: Cause) {
+        let released = self.away();
+        if self.keeps(now, &cause) {
+            return;
+        }
+        self.stop_for(now, cause);
+        if released {
+            self.let_go_already();
+        }
+    }
+
+    /// The same, and nothing is kept.
+    pub(super) fn stop_for(&mut self, now: Moment, cause: Cause) {
         let client_wants_more = match &cause {
             Cause::ClientEof
             | Cause::Asked
@@ -348,6 +366,15 @@ impl Link<'_> {
             closing.client = Client::Released;
             self.push(Output::ReleaseClient);
         }
+    }
+
+    /// The client's pipes were let go before the end began.
+    pub(super) fn let_go_already(&mut self) {
+        if let Life::Closing(closing) = &mut self.life {
+            closing.client = Client::Released;
+        }
+        let gone = |output: &Output| matches!(output, Output::DropClient | Output::ReleaseClient);
+        self.outputs.retain(|output| !gone(output));
     }
 
     pub(super) fn drop_client(&mut self) {

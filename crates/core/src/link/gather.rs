@@ -6,19 +6,24 @@ use super::{Link, Output, Route};
 use crate::clock::Moment;
 use crate::limits::HELD_LINE_BYTES;
 use crate::message::frame::{Frame, Id, Kind};
+use crate::message::inflight::Tracked;
 use crate::message::token;
 use alloc::vec::Vec;
 
 impl Link<'_> {
     /// May a line from the client that is too long to be held go on? Not all of it may be known yet.
     pub fn client_cut(&mut self, frame: Option<&Frame<'_>>) -> Route {
+        if self.away() {
+            return Route::Drop;
+        }
         match &self.life {
             Life::Up(up) => match up.stage {
                 Stage::Serving if up.giving_way.is_none() => {
                     let labelled = self.head.generation > 1 && self.asked.pending() > 0;
                     let answer = frame
                         .is_none_or(|frame| matches!(frame.kind, Kind::Response | Kind::Error));
-                    if labelled && answer {
+                    let request = frame.is_none_or(|frame| frame.kind == Kind::Request);
+                    if labelled && answer || request && !self.orphans.is_empty() {
                         self.gather()
                     } else {
                         Route::Forward
@@ -52,8 +57,14 @@ impl Link<'_> {
             | Life::Abandoned(_)
             | Life::Finished => return Route::Drop,
         }
+        if self.away() {
+            // What is ours is short.
+            return Route::Drop;
+        }
         match frame {
             Some(frame) if matches!(frame.kind, Kind::Response | Kind::Error) => match frame.id {
+                Id::Token(id) if self.orphans.own(id).is_some() => self.gather(),
+                Id::Token(id) if self.orphans.is(id) => Route::Drop,
                 Id::Token(id) if self.inflight.is_settled(id) => Route::Drop,
                 Id::Token(id) if Own::is(id) || self.must_see(id) => self.gather(),
                 Id::Absent | Id::Null | Id::Token(_) | Id::TooLong => Route::Forward,
@@ -94,6 +105,10 @@ impl Link<'_> {
     /// The end of a long line from the client that was gathered.
     pub fn gathered_from_client(&mut self, now: Moment, frame: &Frame<'_>) {
         let line = self.gathered.take().unwrap_or_default();
+        if line.len() > HELD_LINE_BYTES {
+            self.client_too_long(now, frame);
+            return;
+        }
         match self.client_line(now, frame, &line) {
             Route::Forward => self.push(Output::ToServer(line)),
             Route::Hold => self.held.push_back(line),
@@ -108,11 +123,19 @@ impl Link<'_> {
 
     /// An answer that we had to hold whole and could not.
     pub(super) fn too_long(&mut self, frame: &Frame<'_>) {
-        if let Id::Token(id) = frame.id
-            && let Some(entry) = self.inflight.get(id)
-        {
-            let id = id.to_vec();
+        let Id::Token(id) = frame.id else { return };
+        let id = self.orphans.close(id).unwrap_or_else(|| id.to_vec());
+        if let Some(entry) = self.inflight.get(&id) {
             self.answer(&id, entry.method, &Because::TooLong);
+        }
+    }
+
+    /// The same for a line of the client's: a request is answered, anything else is nobody's loss.
+    fn client_too_long(&mut self, now: Moment, frame: &Frame<'_>) {
+        if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
+            let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
+            self.inflight.open(id, tracked, self.head.generation, now);
+            self.answer(id, tracked, &Because::TooLong);
         }
     }
 
@@ -133,6 +156,7 @@ impl Link<'_> {
             || self.head.generation > 1
             || self.instant_id.is_some()
             || self.inflight.settled() > 0
+            || !self.orphans.is_empty()
             || self
                 .inflight
                 .iter()

@@ -40,6 +40,11 @@ impl Link<'_> {
         if self.limits.hibernate_ms > 0 {
             self.tasks.seen(now, line);
         }
+        if self.away() {
+            self.unheard(now, frame, line);
+            self.busy_or_idle(now);
+            return Route::Drop;
+        }
         if self.changed.is_some() && matches!(frame.kind, Kind::Response | Kind::Error) {
             // It is up, be it good or bad.
             self.changed = None;
@@ -48,6 +53,7 @@ impl Link<'_> {
             Kind::Request => self.server_asks(frame, line),
             Kind::Notification => self.notified(frame, line),
             Kind::Response | Kind::Error => self.answered(now, frame, line),
+            Kind::Batch if !self.orphans.is_empty() => self.split_server_batch(now, line),
             Kind::Batch => {
                 batch::each_member(line, |member| {
                     if matches!(member.kind, Kind::Response | Kind::Error) {
@@ -133,6 +139,7 @@ impl Link<'_> {
         match method {
             // What a server on its way down has begun is answered by us or begun anew.
             "notifications/progress" if matches!(self.life, Life::Swapping(_)) => Route::Drop,
+            "notifications/progress" if !self.orphans.is_empty() => self.progress_apart(line),
             "notifications/progress" if !self.again.may_progress(line) => Route::Drop,
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
@@ -217,6 +224,21 @@ impl Link<'_> {
             self.own_answer(now, frame, id, line);
             return Route::Drop;
         }
+        if let Some(own) = self.orphans.close(id) {
+            return self.answered_label(now, frame, &own, line);
+        }
+        if self.orphans.answered(id) {
+            return Route::Drop;
+        }
+        self.answered_own(now, frame, line)
+    }
+
+    /// The answer to a request of the client's that is attached.
+    pub(super) fn answered_own(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+        let Id::Token(id) = frame.id else {
+            return Route::Forward;
+        };
+        self.orphans.done(id);
         if self
             .instant_id
             .as_ref()
@@ -270,7 +292,7 @@ impl Link<'_> {
                     self.knows_probes = up.health.knows();
                 }
             }
-            Some(Purpose::List { .. }) | None => {}
+            Some(Purpose::List { .. } | Purpose::Undo) | None => {}
         }
     }
 

@@ -47,8 +47,11 @@ pub enum Input {
     },
     /// The client closed our stdin.
     ClientEof,
-    /// Somebody or something wants the end.
+    /// Somebody or something wants the end. A signal to the shim, or its death, need not be the client's wish: the link
+    /// decides.
     Stop(Cause),
+    /// A client has come back: its pipes are in the place of those that were let go.
+    Reattached,
     /// Somebody or something wants another generation, or none for now.
     Renew(Renewing),
     /// What [`Output::Measure`] asked for.
@@ -100,6 +103,10 @@ pub enum Output {
     ReleaseClient,
     /// Let go of the client's pipes now: the client wants no more.
     DropClient,
+    /// Let go of the client's pipes now, and let a client that comes back find us.
+    Linger,
+    /// Be found no more.
+    LingerOver,
     /// Write this down.
     Tell(What),
     /// All is done: leave with this code.
@@ -146,4 +153,6 @@ pub enum Reason {
     Deadline,
     /// The opening can be answered from the record.
     Instant,
+    /// An EOF that comes now is no wish of the client's any more, or nobody came back in time.
+    Linger,
 }

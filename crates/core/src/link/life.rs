@@ -32,6 +32,7 @@ impl Link<'_> {
     /// server; one that cannot be opened gets a few chances; what the client builds on is kept up.
     pub(super) fn goes_on(&self) -> bool {
         self.limits.restart_budget > 0
+            && self.attached()
             && self.head.spoken != 0
             && (self.opened() || self.tries + 1 < OPENING_TRIES)
     }
@@ -250,6 +251,11 @@ impl Link<'_> {
     pub(super) fn renew(&mut self, now: Moment, why: Renewing) {
         // The others are about the generation that is up.
         let mended = matches!(why, Renewing::Asked | Renewing::Changed { .. });
+        if self.away() {
+            // Nobody could come back to the next one's memory.
+            self.stop(now, Cause::Renewal(why));
+            return;
+        }
         let opened = self.opened();
         match &mut self.life {
             Life::Up(up) => {
@@ -261,7 +267,10 @@ impl Link<'_> {
                     Renewing::Unresponsive { .. } | Renewing::Opening | Renewing::Idle { .. } => {
                         true
                     }
-                    Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. } => false,
+                    Renewing::Asked
+                    | Renewing::Changed { .. }
+                    | Renewing::Memory { .. }
+                    | Renewing::Reopened => false,
                 };
                 let until = now.after_ms(self.limits.drain_ms);
                 up.giving_way = Some(GivingWay {
@@ -322,7 +331,7 @@ impl Link<'_> {
                 let up_ms = now.ms_since(up.since);
                 self.after_death(now, up_ms, why.to_string(), Vec::new())
             }
-            Renewing::Asked | Renewing::Changed { .. } => {
+            Renewing::Asked | Renewing::Changed { .. } | Renewing::Reopened => {
                 self.budget.forgive();
                 self.changed = why.changed();
                 Then::Respawn { at: now }
@@ -424,6 +433,7 @@ impl Link<'_> {
     /// When the server may be put to rest, unless something keeps it awake.
     pub(super) fn idle_at(&self, up: &Up) -> Option<Moment> {
         let awake = self.limits.hibernate_ms == 0
+            || self.away()
             || !matches!(up.stage, Stage::Serving)
             || up.giving_way.is_some()
             || !self.opened()

@@ -15,6 +15,8 @@ pub(super) enum Purpose {
     Opening,
     /// A part of the replay.
     Replay,
+    /// What a client that is gone had asked for is undone.
+    Undo,
     /// Has this list changed?
     List { which: Which, page: usize },
     /// Is it there?
@@ -58,7 +60,7 @@ impl Own {
         let mut all = self.unanswered.values();
         all.any(|purpose| match purpose {
             Purpose::Opening | Purpose::Replay | Purpose::List { .. } => true,
-            Purpose::Probe { .. } => false,
+            Purpose::Probe { .. } | Purpose::Undo => false,
         })
     }
 

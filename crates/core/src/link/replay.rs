@@ -41,6 +41,7 @@ impl Link<'_> {
         self.head.set_phase(Phase::Serving);
         // They lived in the memory of the last one.
         self.tasks = Tasks::default();
+        self.orphans.forget();
         let on_trial = trial.is_some();
         self.life = Life::Up(Up {
             since: now,
@@ -295,16 +296,21 @@ impl Link<'_> {
 
     /// Asks whether the lists are still what the client has seen, where it can be told.
     fn check_lists(&mut self) {
-        let noted = core::mem::take(&mut self.changed_in_replay);
-        if !noted.is_empty() {
-            self.tell_changed(noted);
-        }
+        self.tell_changed_meanwhile();
         for which in self.lists.to_check() {
             if (self.head.generation > 1 || self.lists_from_record) && self.may_tell(which) {
                 self.ask_list(which, 0, None);
             }
         }
         self.lists_from_record = false;
+    }
+
+    /// Lists that a server has called changed while the client could not hear it.
+    pub(super) fn tell_changed_meanwhile(&mut self) {
+        let noted = core::mem::take(&mut self.changed_in_replay);
+        if !noted.is_empty() {
+            self.tell_changed(noted);
+        }
     }
 
     fn ask_list(&mut self, which: Which, page: usize, cursor: Option<&[u8]>) {

@@ -17,6 +17,10 @@ pub(super) const HELD: u32 = u32::MAX;
 impl Link<'_> {
     /// Routes a whole line from the client.
     pub fn client_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+        if self.away() {
+            // Of somebody who is not there any more.
+            return Route::Drop;
+        }
         match &self.life {
             Life::Up(up) => match &up.stage {
                 Stage::Serving if up.giving_way.is_some() && frame.kind == Kind::Request => {
@@ -84,9 +88,15 @@ impl Link<'_> {
             Kind::Request => self.track_request(now, frame, line),
             Kind::Notification => {
                 match frame.method.as_deref() {
+                    Some("notifications/initialized") if self.initialized_again() => {
+                        return Route::Instead;
+                    }
                     Some("notifications/initialized") => self.head.initialized = 1,
-                    Some("notifications/cancelled") if self.client_cancels(line) => {
-                        return Route::Drop;
+                    Some("notifications/cancelled") => {
+                        let route = self.cancels(line);
+                        if route != Route::Forward {
+                            return route;
+                        }
                     }
                     Some(_) | None => {}
                 }
@@ -96,6 +106,9 @@ impl Link<'_> {
             Kind::Batch => {
                 if !self.has_room(line) {
                     return Route::Hold;
+                }
+                if !self.orphans.is_empty() {
+                    return self.split_client_batch(now, line);
                 }
                 self.head.spoken = 1;
                 batch::each_member(line, |member| {
@@ -115,6 +128,9 @@ impl Link<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
+        if let Some(route) = self.reopen(now, frame, line) {
+            return route;
+        }
         let method = frame.method.as_deref().unwrap_or_default();
         let tracked = Tracked::of(method);
         if tracked == Tracked::Discover && !self.opened() && self.remembered.is_legacy() {
@@ -148,7 +164,7 @@ impl Link<'_> {
             Tracked::Task | Tracked::Other => {}
         }
         self.note_era(tracked, line);
-        Route::Forward
+        self.told_apart(id, line)
     }
 
     /// The first request that belongs to an era fixes it.
@@ -186,6 +202,8 @@ impl Link<'_> {
         let held = entry.is_some_and(|entry| entry.generation == HELD);
         if held {
             self.let_go(id);
+        } else if entry.is_some() {
+            self.orphans.cancelled(id);
         }
         held
     }

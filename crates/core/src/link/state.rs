@@ -77,6 +77,31 @@ pub(super) struct GivingWay {
     pub until: Moment,
 }
 
+/// Whose pipes the link holds. Beside the life of the server, which goes on meanwhile.
+#[derive(Debug)]
+pub(super) enum Attachment {
+    /// A client's.
+    Held,
+    /// A client's, whose shim was signalled: an EOF until then says that the client wants the end.
+    Doubted { cause: Cause, until: Moment },
+    /// Nobody's: the server, which is up and serving, is kept.
+    Away(Away),
+    /// Those of a client that came back and has not opened yet.
+    Reopening,
+    /// Nobody's, and nobody is waited for: the link ends.
+    Parted,
+}
+
+#[derive(Debug)]
+pub(super) struct Away {
+    /// What was done to the shim.
+    pub cause: Cause,
+    pub since: Moment,
+    pub until: Moment,
+    /// Answers that nobody got.
+    pub dropped: u32,
+}
+
 /// A generation on its way down, while the link goes on.
 #[derive(Debug)]
 pub(super) struct Swapping {

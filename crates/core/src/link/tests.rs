@@ -7,6 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 mod life;
+mod linger;
 
 use super::*;
 use crate::event::{Cause, Rung, Status, Usage};
@@ -223,6 +224,8 @@ fn told(output: &Output) -> String {
         Output::Stop(Step::Kill) => "kill".into(),
         Output::ReleaseClient => "release client".into(),
         Output::DropClient => "drop client".into(),
+        Output::Linger => "linger".into(),
+        Output::LingerOver => "linger over".into(),
         Output::Tell(what) => format!("tell {}", what.word()),
         Output::Finish(code) => format!("finish {code}"),
     }
@@ -300,6 +303,8 @@ fn who_is_stopped_by_hand_is_told_so_whether_it_waits_or_comes_later() {
         | Output::Measure
         | Output::ReleaseClient
         | Output::DropClient
+        | Output::Linger
+        | Output::LingerOver
         | Output::Tell(_)
         | Output::Finish(_) => None,
     });

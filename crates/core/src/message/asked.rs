@@ -143,6 +143,13 @@ impl Asked {
         tokens
     }
 
+    /// The client is gone: what waits there, as the server knows it, in the order of asking. Nobody will answer.
+    pub fn abandon(&mut self) -> Vec<Vec<u8>> {
+        self.dead.clear();
+        let all = core::mem::take(&mut self.pending);
+        all.into_iter().map(|question| question.own.token).collect()
+    }
+
     /// Asked under a keeper that was killed, and known to the client by this token: its late answer is swallowed.
     pub fn restore_dead(&mut self, token: &[u8]) {
         if !token.is_empty() && token.len() <= ID_BYTES {

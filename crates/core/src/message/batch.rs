@@ -27,6 +27,23 @@ pub fn each_member(line: &[u8], mut show: impl FnMut(Frame<'_>)) {
     }
 }
 
+/// The same, each with the line that it would be by itself.
+pub fn each_member_line(line: &[u8], mut show: impl FnMut(Frame<'_>, &[u8])) {
+    if line.len() > WHOLE_LINE_BYTES {
+        return;
+    }
+    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+    let members: Vec<&RawValue> = serde_json::from_slice(line).unwrap_or_default();
+    for member in members {
+        // A newline within it is white space between two tokens.
+        let mut line = member.get().replace(['\n', '\r'], " ").into_bytes();
+        line.push(b'\n');
+        let mut scanner = Scanner::new();
+        scanner.feed(&line);
+        show(scanner.frame(), &line);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -183,6 +183,57 @@ pub fn question(method: &str, id_token: &[u8], meta: Option<&[u8]>) -> Vec<u8> {
     line
 }
 
+/// A request of ours that takes a subscription back, as a line.
+pub fn unsubscribe(id_token: &[u8], uri: &[u8]) -> Vec<u8> {
+    let uri = String::from_utf8_lossy(uri);
+    let uri = serde_json::to_vec(&uri).unwrap_or_default();
+    [
+        br#"{"jsonrpc":"2.0","id":"#,
+        id_token,
+        br#","method":"resources/unsubscribe","params":{"uri":"#,
+        &uri,
+        b"}}\n",
+    ]
+    .concat()
+}
+
+/// Whether two `initialize` requests ask for the same session: version and capabilities; who asks does not matter.
+pub fn same_opening(a: &[u8], b: &[u8]) -> bool {
+    let terms = |line| {
+        let params = Members::of_line(line)?.object("params")?;
+        let raw = |key| params.get(key).map_or("null", RawValue::get);
+        Some((raw("protocolVersion"), raw("capabilities")))
+    };
+    match (terms(a), terms(b)) {
+        (Some((version, can)), Some((other_version, other_can))) => {
+            same_value(version.as_bytes(), other_version.as_bytes())
+                && same_value(can.as_bytes(), other_can.as_bytes())
+        }
+        (None, _) | (_, None) => false,
+    }
+}
+
+/// A request with another progress token.
+pub fn with_progress_token(line: &[u8], new_token: &[u8]) -> Option<Vec<u8>> {
+    splice(line, progress_token(line)?, new_token)
+}
+
+/// A progress notification with another token.
+pub fn with_progress(line: &[u8], new_token: &[u8]) -> Option<Vec<u8>> {
+    let params = Members::of_line(line)?.object("params")?;
+    splice(
+        line,
+        params.get("progressToken")?.get().as_bytes(),
+        new_token,
+    )
+}
+
+/// The token of a progress notification.
+pub fn reported_token(line: &[u8]) -> Option<&[u8]> {
+    let params = Members::of_line(line)?.object("params")?;
+    Some(params.get("progressToken")?.get().as_bytes())
+}
+
 /// How an opening was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {

@@ -2,7 +2,7 @@
 //!
 //! [`frame`] finds lines and what they are in passing; [`batch`] and [`envelope`] look into the few lines that we act
 //! on; [`inflight`] knows who waits for an answer, [`asked`] what the server asks the client, [`again`] what may be sent
-//! once more; [`lists`] knows what the client has seen, [`tasks`] what goes on after an answer; [`settle`] writes the answers that we give ourselves;
+//! once more, [`orphans`] whose client is gone; [`lists`] knows what the client has seen, [`tasks`] what goes on after an answer; [`settle`] writes the answers that we give ourselves;
 //! [`remembered`] holds those that an earlier session saw. Nothing here re-serializes a message: bytes go on as they
 //! came, a rewrite replaces the span of one value.
 
@@ -17,6 +17,7 @@ pub mod lists;
 #[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod oracle;
+pub mod orphans;
 pub mod remembered;
 pub mod settle;
 pub mod slot;

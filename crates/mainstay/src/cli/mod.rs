@@ -79,6 +79,7 @@ pub enum Verb {
   mainstay run --watch src -- python server.py     restarted whenever you have changed it
   mainstay run --lease job-17 -- npx -y @playwright/mcp     ended with the lease
   mainstay run --url https://example.com/mcp --header-env Authorization=MY_TOKEN
+  mainstay run --linger 5m -- npx -y @playwright/mcp     kept warm if the client kills it and comes back
   mainstay run --name files            command and limits from [server.files] of the config file
 
 Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 126 not executable,

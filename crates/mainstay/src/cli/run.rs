@@ -20,6 +20,7 @@ use crate::keeper::recording;
 use crate::keeper::session::Session;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
+use crate::warm::{self, Meeting, Welcome};
 
 /// Runs a server.
 pub fn run(options: RunOptions) -> Result<Exit, Report> {
@@ -48,9 +49,12 @@ pub fn run(options: RunOptions) -> Result<Exit, Report> {
     } else {
         Detach::No
     };
-    let ending = Region::create()
-        .and_then(|region| shim::run(&region, detach, &mut Session::new(&plan)))
-        .map_err(|error| failed(&error))?;
+    let ending = match warm::meet(&plan) {
+        Meeting::Over => return Ok(Exit::Server(Status::Code(0))),
+        Meeting::Nobody(read) => start(&plan, detach, &read),
+        Meeting::Warm(welcome) => go_on(plan, detach, welcome),
+    }
+    .map_err(|error| failed(&error))?;
     match ending {
         Ending::Code(code) => Ok(Exit::Server(Status::Code(i32::from(code)))),
         Ending::Signal(number) => {
@@ -88,6 +92,27 @@ fn hide_secrets(options: &RunOptions) {
     }
 }
 
+/// A link of its own; the client may have said something already.
+fn start(plan: &Plan, detach: Detach, read: &[u8]) -> io::Result<Ending> {
+    let region = Region::create()?;
+    if !read.is_empty() {
+        region.preload(read);
+    }
+    shim::run(&region, detach, &mut Session::new(plan))
+}
+
+/// A link that was kept for our client.
+fn go_on(plan: Plan, detach: Detach, welcome: Welcome) -> io::Result<Ending> {
+    let Welcome {
+        link,
+        region,
+        channel,
+        pair,
+    } = welcome;
+    let plan = Plan { id: link, ..plan };
+    shim::go_on(&region, detach, channel, pair, &mut Session::new(&plan))
+}
+
 fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Result<Plan> {
     let Settled {
         name,
@@ -103,6 +128,7 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         lease,
         frames,
         secrets,
+        linger,
     } = settled;
     let frames = frames.map(std::path::absolute).transpose()?;
     let watch = if watch.is_empty() {
@@ -149,6 +175,8 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         shim: identity::me()?,
         ancestors: parent.as_ref().map(census::ancestors).unwrap_or_default(),
         client,
+        // A guard that is our child cannot outlive us without leaving a zombie.
+        linger: if verdict.reaps { linger } else { Some(0) },
         detached,
     })
 }

@@ -47,6 +47,8 @@ pub struct Settled {
     pub frames: Option<PathBuf>,
     /// Whether secrets are recorded, too.
     pub secrets: bool,
+    /// How long a server is kept for a client that lives, if that is set anywhere.
+    pub linger: Option<u64>,
 }
 
 /// Puts options, config file and built-in values together.
@@ -98,6 +100,7 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         tier: settings.tier,
         require_tier: settings.require_tier,
         policy: settings.policy(),
+        linger: settings.limits.get("linger").copied(),
         record: settings.record.unwrap_or(true),
         frames: settings.frames,
         secrets: settings.secrets.unwrap_or(false),

@@ -31,6 +31,7 @@ use crate::paths::{DIRECTORY_MODE, Paths};
 use crate::registry::card::Card;
 use crate::registry::list::list;
 use crate::report::{Report, plain};
+use crate::view::story::Story;
 
 /// How long anything on the stage may take before the scene is given up. Far above what a loaded machine needs.
 pub const PATIENCE_MS: u64 = 20_000;
@@ -125,6 +126,25 @@ impl Stage {
             ControlFlow::Continue(())
         })?;
         Ok(starts)
+    }
+
+    /// What `mainstay why` says of the last such event of a server.
+    pub fn story(&self, name: &str, of: impl Fn(&What) -> bool) -> Result<String, Trouble> {
+        let filter = Filter {
+            server: Some(name.into()),
+            ..Filter::default()
+        };
+        let mut events = Vec::new();
+        // Nothing breaks it off.
+        let _all: ControlFlow<()> = Events::open(&self.paths, filter).read(|event, _line| {
+            events.push(event.clone());
+            ControlFlow::Continue(())
+        })?;
+        let death = events.iter().rposition(|event| of(&event.what));
+        let story = death.and_then(|death| Story::of(&events, death));
+        story
+            .map(|story| story.told)
+            .ok_or_else(|| Trouble::Failed(format!("nothing was written down of {name}")))
     }
 
     /// Waits until all of these have ended; whether they have.

@@ -156,7 +156,7 @@ impl Keeper<'_> {
             if turn && to_client.len() < TO_CLIENT_BYTES {
                 step |= up.route(&mut |show| route_up(link, frames, *now, show));
             }
-            if up.ended() && self.client_in.is_some() {
+            if turn && up.ended() && self.client_in.is_some() {
                 up.finish(&mut |show| route_up(link, frames, *now, show));
             }
             if self.link.has_output() {
@@ -169,8 +169,7 @@ impl Keeper<'_> {
             }
             moved |= step;
         }
-        if self.client_in.is_some()
-            && (self.up.ended() && !self.up.holds() || self.left_unread(moved))
+        if self.client_in.is_some() && (self.up.ended() && !self.waits() || self.left_unread(moved))
         {
             self.client_in = None;
             self.unread_until = None;
@@ -185,14 +184,19 @@ impl Keeper<'_> {
         }
         // A buffer that has just become full, or an end behind a line that waits: whether the client has left is asked when
         // nothing moves.
-        step || moved && (self.up.full() || self.up.ended() && self.up.holds())
+        step || moved && (self.up.full() || self.up.ended() && self.waits())
+    }
+
+    /// Whether a line waits before the end of the client's: to be shown again, or for the end of a line of ours.
+    fn waits(&self) -> bool {
+        self.up.holds() || !(self.to_server.is_empty() || self.up.mid_line())
     }
 
     /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be
     /// reached before a server that does not read. As long as something is taken it is only slow; if nothing is for its
     /// grace, that must not hide the EOF.
     fn left_unread(&mut self, moved: bool) -> bool {
-        let left = (self.up.ended() && self.up.holds())
+        let left = (self.up.ended() && self.waits())
             || (self.up.full() && self.client_in.as_ref().is_some_and(Port::hung_up));
         if moved || !left {
             self.unread_until = None;

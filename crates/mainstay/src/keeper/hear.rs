@@ -47,14 +47,23 @@ impl Keeper<'_> {
             match self.to_shim.get().hear_behind(&mut seen) {
                 Heard::Word(Word::Signalled(received)) => {
                     any = true;
-                    self.watcher.shim_signalled = true;
+                    let again = std::mem::replace(&mut self.watcher.shim_signalled, true);
                     self.tell_signal(Part::Shim, received, &seen);
+                    self.set_linger();
+                    if again {
+                        self.look_for_eof(cx);
+                    }
                     self.handle(Input::Stop(Cause::ShimSignal {
                         number: received.number,
                     }));
                 }
                 Heard::Word(
-                    Word::Here { .. } | Word::Finished { .. } | Word::Release | Word::Spawned,
+                    Word::Here { .. }
+                    | Word::Finished { .. }
+                    | Word::Leave
+                    | Word::Release
+                    | Word::Attach
+                    | Word::Spawned,
                 ) => {}
                 Heard::Nothing => self.to_shim.clear(),
                 Heard::Closed => {
@@ -71,15 +80,15 @@ impl Keeper<'_> {
     fn tell_signal(&mut self, to: Part, received: Received, seen: &[u8]) {
         let around = Around {
             client: self.client,
-            above: &self.plan.ancestors,
-            ours: [self.me, self.plan.shim, self.watcher.guard()],
+            above: &self.ancestors,
+            ours: [self.me, self.shim, self.watcher.guard()],
         };
         let mut signal = attribute::signal(to, received, Look::of(seen), &around);
         signal.standing = Some(self.standing());
         if signal.gone {
             let pid = match to {
                 Part::Keeper => self.me.pid,
-                Part::Shim | Part::Client | Part::Server => self.plan.shim.pid,
+                Part::Shim | Part::Client | Part::Server => self.shim.pid,
             };
             self.unexplained(to, pid);
         }
@@ -92,18 +101,32 @@ impl Keeper<'_> {
             // Its last word may still be in the channel.
             self.poll_shim(cx);
             if !self.watcher.shim_signalled {
-                self.tell_gone(Part::Shim, self.plan.shim, death);
+                self.tell_gone(Part::Shim, self.shim, death);
                 if dead.client.is_none() {
-                    self.unexplained(Part::Shim, self.plan.shim.pid);
+                    self.unexplained(Part::Shim, self.shim.pid);
                 }
+                self.set_linger();
             }
+            self.look_for_eof(cx);
             self.handle(Input::Stop(Cause::ShimKilled));
+            // What that means for the client's pipes, before anything else is told of the client.
+            self.perform(cx);
         }
         self.unguarded |= dead.guard.is_some();
-        if let Some(death) = dead.client {
+        if let Some((who, death)) = dead.client
+            && self.client == Some(who)
+        {
             self.client_lost(death);
         }
-        dead.shim.or(dead.guard).or(dead.client).is_some()
+        dead.shim.is_some() || dead.guard.is_some() || dead.client.is_some()
+    }
+
+    /// From now on an EOF may be the consequence of the shim's end; what is there already is the client's own act.
+    fn look_for_eof(&mut self, cx: &mut Context<'_>) {
+        if let Some(client) = &self.client_in {
+            client.look_again();
+            self.pump_up(cx);
+        }
     }
 
     /// Who started us is gone. Is somebody else the client?
@@ -112,7 +135,7 @@ impl Keeper<'_> {
         let heir = self
             .client_in
             .as_ref()
-            .and_then(|port| holder::heir(port, from, &self.plan.ancestors));
+            .and_then(|port| holder::heir(port, from, &self.ancestors));
         if let Some(to) = heir {
             self.client = Some(to.who);
             self.watcher.watch_client(to.who);
@@ -121,7 +144,7 @@ impl Keeper<'_> {
             return;
         }
         self.tell_gone(Part::Client, from, death);
-        if self.client_in.is_some() {
+        if self.client_in.is_some() || self.link.away() {
             self.handle(Input::Stop(Cause::ClientGone));
         }
         // Else EOF was first.

@@ -12,6 +12,7 @@ mod data;
 mod end;
 mod hear;
 mod lease;
+mod linger;
 mod perform;
 pub mod plan;
 mod port;
@@ -41,7 +42,7 @@ use mainstay_core::message::remembered::Remembered;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
 use mainstay_os::measure::oom_kills_of_the_machine;
-use mainstay_os::record::Region;
+use mainstay_os::record::{Notes, Region};
 use mainstay_os::signals::{ENDING, Signals};
 use mainstay_os::{clock, identity, notice};
 
@@ -49,6 +50,7 @@ use crate::ledger::append::Ledger;
 use crate::registry::entry::Entry;
 use control::Control;
 use lease::Tenancy;
+use linger::Host;
 use plan::Plan;
 use port::{Port, Way};
 use pump::Pump;
@@ -137,7 +139,14 @@ struct Keeper<'p> {
     side_guards: u32,
     /// The guard, or the side guard, is gone.
     unguarded: bool,
+    /// The process that the client started; another one after the client came back.
+    shim: Identity,
     client: Option<Identity>,
+    /// Who stood above the client when it started us.
+    ancestors: Vec<Identity>,
+    notes: &'static mut Notes,
+    /// The door for a client that comes back, while there is one.
+    host: Option<Host>,
     control: Control,
     /// What passes, and who watches it.
     frames: Frames,
@@ -184,6 +193,12 @@ impl<'p> Keeper<'p> {
             }
         });
         parts.notes.set_lost_pid(me.pid);
+        let (shim, client, ancestors) = if let Some((shim, client)) = parts.notes.reattached() {
+            (shim, client, linger::above(client))
+        } else {
+            let client = plan.client.as_ref().map(|seen| seen.who);
+            (plan.shim, client, plan.ancestors.clone())
+        };
         let limits = plan.limits.clone();
         let client_err = Port::of_client(standard(2), Way::Out).ok();
         let recording = plan
@@ -223,11 +238,15 @@ impl<'p> Keeper<'p> {
             signals: Watched::new(Signals::open(&signals)?)?,
             to_shim: Watched::new(to_shim)?,
             to_guard,
-            watcher: Watcher::new(plan.shim, guard, plan.client.as_ref().map(|seen| seen.who)),
+            watcher: Watcher::new(shim, guard, client),
             side_guard: None,
             side_guards: 0,
             unguarded: false,
-            client: plan.client.as_ref().map(|seen| seen.who),
+            shim,
+            client,
+            ancestors,
+            notes: parts.notes,
+            host: None,
             control: Control::default(),
             frames: Frames::new(plan.id, &plan.name, me.pid, recording),
             suspects_of: None,
@@ -280,6 +299,7 @@ impl<'p> Keeper<'p> {
             again |= self.poll_shim(cx);
             again |= self.poll_watcher(cx);
             again |= self.poll_control(cx);
+            again |= self.poll_door(cx);
             again |= self.poll_upkeep(cx);
             again |= self.poll_lease();
             self.tell_exit();

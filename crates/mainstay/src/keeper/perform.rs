@@ -49,6 +49,8 @@ impl Keeper<'_> {
                 Output::Measure => self.measure(),
                 Output::ReleaseClient => self.releasing = true,
                 Output::DropClient => self.drop_client(),
+                Output::Linger => self.linger(),
+                Output::LingerOver => self.linger_over(),
                 Output::Tell(mut what) => {
                     if let What::Exit(exit) = &mut what {
                         exit.standing = self.frames.at_death.take();
@@ -66,7 +68,17 @@ impl Keeper<'_> {
         if self.releasing && self.down.flushed() && self.to_client.is_empty() {
             self.drop_client();
         }
+        self.let_the_shim_leave();
         any
+    }
+
+    /// A shim that was signalled stays until it is known what that was.
+    fn let_the_shim_leave(&mut self) {
+        let waits = self.watcher.shim_signalled && !self.watcher.leave_told;
+        if waits && !self.link.doubted() {
+            self.watcher.leave_told = true;
+            self.to_shim.get().say(Word::Leave);
+        }
     }
 
     fn spawn(&mut self) {
@@ -200,7 +212,7 @@ impl Keeper<'_> {
     }
 
     /// Lets go of the client's pipes, here and in the guard.
-    fn drop_client(&mut self) {
+    pub(super) fn drop_client(&mut self) {
         self.releasing = false;
         self.client_in = None;
         self.unread_until = None;
@@ -282,7 +294,7 @@ impl Keeper<'_> {
             generation: self.link.generation(),
             started_at: self.plan.started_at.clone(),
             realm: self.plan.realm.clone(),
-            shim: seen(self.plan.shim.pid),
+            shim: (!self.link.away()).then(|| seen(self.shim.pid)).flatten(),
             guard: seen(guard),
             keeper: seen(self.me.pid),
             server: server.and_then(|server| seen(server.who.pid)),

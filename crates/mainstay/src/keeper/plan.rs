@@ -56,6 +56,8 @@ pub struct Plan {
     pub client: Option<Seen>,
     /// Whether the guard is detached.
     pub detached: Detached,
+    /// How long the server is kept for a client that lives, if that was chosen; else its profile says.
+    pub linger: Option<u64>,
 }
 
 impl Plan {
@@ -66,6 +68,12 @@ impl Plan {
             owner: keeper,
             link: self.id,
         }
+    }
+
+    /// Who started us, and who stands above, nearest first.
+    pub fn above(&self) -> Vec<Identity> {
+        let client = self.client.iter().map(|seen| seen.who);
+        client.chain(self.ancestors.iter().copied()).collect()
     }
 
     /// What the link machine needs to know.

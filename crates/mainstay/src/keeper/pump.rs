@@ -315,6 +315,17 @@ impl Pump {
         self.dry = false;
     }
 
+    /// What somebody else has read from the source before us. There is room for it: nothing else is on its way.
+    pub fn preload(&mut self, bytes: &[u8]) {
+        let end = self.at.end as usize;
+        let Some(room) = self.bytes_mut().get_mut(end..end + bytes.len()) else {
+            return;
+        };
+        room.copy_from_slice(bytes);
+        self.at.end += bytes.len() as u32;
+        self.keep();
+    }
+
     /// Shows the line that ends at `line_end`; `false` if nothing more is to be shown for now.
     fn whole_line(&mut self, line_end: usize, decide: &mut dyn FnMut(Show<'_>) -> Route) -> bool {
         let start = self.at.routed as usize;

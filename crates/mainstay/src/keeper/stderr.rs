@@ -49,6 +49,12 @@ impl Stderr {
         self.from = Some(from);
     }
 
+    /// Another client's end.
+    pub fn pass_to(&mut self, to: Option<Port>) {
+        self.to = to;
+        self.skipping = false;
+    }
+
     /// Lets go of the client's end; draining goes on.
     pub fn release(&mut self) {
         self.to = None;

@@ -64,8 +64,8 @@ pub struct Dead {
     pub shim: Option<Death>,
     /// The guard.
     pub guard: Option<Death>,
-    /// The client.
-    pub client: Option<Death>,
+    /// The client, and who that was.
+    pub client: Option<(Identity, Death)>,
 }
 
 /// How somebody ended who is not our child.
@@ -78,8 +78,11 @@ pub struct Death {
 /// Watches the three whose death matters.
 pub struct Watcher {
     guard_id: Identity,
+    client_id: Option<Identity>,
     /// The shim has told of a signal, by which it ends.
     pub shim_signalled: bool,
+    /// It knows that it may leave.
+    pub leave_told: bool,
     shim: Watch,
     guard: Watch,
     client: Watch,
@@ -100,7 +103,9 @@ impl Watcher {
     pub fn new(shim: Identity, guard: Identity, client: Option<Identity>) -> Self {
         Self {
             guard_id: guard,
+            client_id: client,
             shim_signalled: false,
+            leave_told: false,
             shim: Watch::on(shim),
             guard: Watch::on(guard),
             client: client.map_or(Watch::Off, Watch::on),
@@ -112,8 +117,16 @@ impl Watcher {
         self.guard_id
     }
 
+    /// Another process is the shim now.
+    pub fn watch_shim(&mut self, shim: Identity) {
+        self.shim_signalled = false;
+        self.leave_told = false;
+        self.shim = Watch::on(shim);
+    }
+
     /// Another process is the client now.
     pub fn watch_client(&mut self, client: Identity) {
+        self.client_id = Some(client);
         self.client = Watch::on(client);
     }
 
@@ -127,7 +140,7 @@ impl Watcher {
         Dead {
             shim: self.shim.poll(),
             guard: self.guard.poll(),
-            client: self.client.poll(),
+            client: self.client_id.zip(self.client.poll()),
         }
     }
 }

@@ -26,6 +26,13 @@ pub struct Configuration<'a> {
     pub env: &'a [CString],
 }
 
+impl Configuration<'_> {
+    /// Its key.
+    pub fn key(&self) -> String {
+        key(self)
+    }
+}
+
 /// Hex digits of a key: half of the digest.
 pub const KEY_DIGITS: usize = 32;
 /// Where a command without a slash is looked for without a PATH.

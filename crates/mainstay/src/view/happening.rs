@@ -164,6 +164,10 @@ fn told(what: &What) -> Told {
         | What::SessionClosed(_)
         | What::DebtPaid(_)
         | What::DebtGivenUp(_) => told_of_sessions(what),
+        What::Lingering(_) | What::Reattached(_) | What::LingerEnded(_) => {
+            let (tone, text) = told_of_linger(what);
+            (tone, text, Vec::new())
+        }
     }
 }
 
@@ -277,7 +281,10 @@ fn told_of_life(what: &What) -> Told {
         | What::SessionOpened(_)
         | What::SessionClosed(_)
         | What::DebtPaid(_)
-        | What::DebtGivenUp(_) => (Tone::Plain, String::new()),
+        | What::DebtGivenUp(_)
+        | What::Lingering(_)
+        | What::Reattached(_)
+        | What::LingerEnded(_) => (Tone::Plain, String::new()),
     };
     (tone, text, Vec::new())
 }
@@ -333,6 +340,37 @@ fn told_lease(opened: &LeaseOpened) -> String {
         one_line(&opened.lease, DETAIL_CHARS),
         bounds.join(", ")
     )
+}
+
+/// What happens between a client and its coming back.
+fn told_of_linger(what: &What) -> (Tone, String) {
+    let dropped = |number| match number {
+        0 => String::new(),
+        number => format!(", {} dropped meanwhile", count(number, "answer")),
+    };
+    if let What::Lingering(lingering) = what {
+        let unanswered = match lingering.in_flight {
+            0 => String::new(),
+            number => format!(", {} unanswered", count(number, "request")),
+        };
+        let (cause, ms) = (&lingering.cause, fine(lingering.ms));
+        let text = format!("{cause} while the client lives: kept for {ms}{unanswered}");
+        return (Tone::Warn, text);
+    }
+    if let What::Reattached(back) = what {
+        let after = fine(back.after_ms);
+        let text = format!(
+            "the client came back after {after}{}",
+            dropped(back.dropped)
+        );
+        return (Tone::Good, text);
+    }
+    if let What::LingerEnded(ended) = what {
+        let after = fine(ended.after_ms);
+        let text = format!("{} after {after}{}", ended.why, dropped(ended.dropped));
+        return (Tone::Plain, text);
+    }
+    (Tone::Plain, String::new())
 }
 
 fn told_replayed(replayed: &Replayed) -> String {

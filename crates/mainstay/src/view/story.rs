@@ -3,7 +3,8 @@
 //! It is made of events alone, so that the same story is told at any time later.
 
 use mainstay_core::event::{
-    Cause, Event, Exit, Relation, Renewing, Seen, Standing, Status, Target, What, signal_word,
+    Cause, Event, Exit, Lingering, Relation, Renewing, Seen, Standing, Status, Target, What,
+    signal_word,
 };
 use mainstay_core::ids::LinkId;
 use mainstay_core::verdict::{self, By, Fact, Rule, Sure, Verdict};
@@ -63,9 +64,11 @@ impl Story {
         let verdict = verdict::judge(&facts, death)?;
         let event = events.get(death)?;
         let rest = &events[death + 1..];
-        let (mut exit, mut lost) = (None, None);
+        let (mut exit, mut lost, mut kept) = (None, None, None);
         if let What::Exit(told) = &event.what {
             exit = Some(told);
+        } else if let What::Lingering(told) = &event.what {
+            kept = Some(told);
         } else if let What::KeeperLost(told) = &event.what {
             lost = Some(told);
         }
@@ -78,14 +81,19 @@ impl Story {
             id: event.id,
             server: event.server.clone(),
             at: event.at.clone(),
-            told: teller.told(exit),
+            told: match kept {
+                Some(kept) => teller.told_kept(kept, client_name(&events[..death]), rest),
+                None => teller.told(exit),
+            },
             standing: teller.standing().cloned(),
             generation: exit.map(|exit| exit.generation),
             pid: exit.map(|exit| exit.pid).or(lost.map(|lost| lost.pid)),
             status: exit
                 .map(|exit| exit.status)
                 .or(lost.and_then(|lost| lost.status)),
-            uptime_ms: exit.map(|exit| exit.uptime_ms),
+            uptime_ms: exit
+                .map(|exit| exit.uptime_ms)
+                .or(kept.map(|kept| kept.uptime_ms)),
             evidence: teller.evidence.iter().map(|&event| event.clone()).collect(),
             followed: followed(event, exit, rest),
             verdict,
@@ -135,10 +143,7 @@ impl Teller<'_> {
             return format!("{server} {what}.");
         };
         let standing = self.standing();
-        let after = match standing.and_then(|standing| standing.since_handshake_ms) {
-            Some(ms) => format!("{} after the handshake", fine(ms)),
-            None => format!("{} after its start", fine(exit.uptime_ms)),
-        };
+        let after = since(standing, exit.uptime_ms);
         let asks = match self.verdict.rule {
             Rule::SignalByClient
             | Rule::SignalByProcess
@@ -163,25 +168,57 @@ impl Teller<'_> {
             | Rule::CannotStart
             | Rule::LeaseEnded => false,
         };
-        let mut parts = Vec::new();
-        match standing.map(|standing| standing.stdin_open) {
-            Some(false) if asks => parts.push("stdin was closed already".into()),
-            Some(true) | None if asks => parts.push("stdin was still open".into()),
-            Some(_) | None => {}
-        }
-        if let Some(standing) = standing {
-            parts.push(match standing.last_answer_ms {
-                Some(ms) => format!("the last answer was {} old", fine(ms)),
-                None => "it had not answered anything yet".into(),
-            });
-        }
-        parts.push(in_flight(exit, standing));
-        format!("{server} {what} {after}. {}.", capital(&parts.join("; ")))
+        let kept = self.kept_before();
+        let scene = scene(asks, standing, in_flight(exit, standing));
+        format!("{server} {what} {after}. {scene}.{kept}")
     }
 
     /// How the link stood when the first thing happened that led to the death.
     fn standing(&self) -> Option<&Standing> {
         self.evidence.iter().find_map(|event| event.what.standing())
+    }
+
+    /// An attempt on the shim that the server has survived, and whether the client came back.
+    fn told_kept(&self, kept: &Lingering, client: &str, rest: &[Event]) -> String {
+        let server = one_line(&self.event.server, 64);
+        let what = self.what().replacen("was ended", "was to be ended", 1);
+        let standing = self.standing();
+        let after = since(standing, kept.uptime_ms);
+        let flight = match kept.in_flight {
+            0 => "nothing was in flight".into(),
+            number => format!("{} in flight got no answer", count(number, "request")),
+        };
+        let scene = scene(true, standing, flight);
+        let ms = fine(kept.ms);
+        let then = rest.iter().find_map(|event| {
+            if let What::Reattached(back) = &event.what {
+                let after = fine(back.after_ms);
+                let client = one_line(client, 40);
+                return Some(format!(
+                    "Kept warm for {ms}; {client} came back after {after} and went on with the same server."
+                ));
+            }
+            if let What::LingerEnded(ended) = &event.what {
+                return Some(format!("Kept warm for {}; {}.", fine(ended.after_ms), ended.why));
+            }
+            None
+        });
+        let then = then.unwrap_or_else(|| format!("It is kept warm for {ms}."));
+        format!("{server} {what} {after}. {scene}. {then}")
+    }
+
+    /// That the server was kept before it was ended.
+    fn kept_before(&self) -> String {
+        let mut parted = self.evidence.iter().filter_map(|event| {
+            if let What::LingerEnded(ended) = &event.what {
+                return Some(ended);
+            }
+            None
+        });
+        parted.next().map_or_else(String::new, |ended| {
+            let after = fine(ended.after_ms);
+            format!(" It had been kept warm for {after}; {}.", ended.why)
+        })
     }
 
     /// What happened to the server, up to "so long after its start".
@@ -413,6 +450,46 @@ impl Teller<'_> {
     }
 }
 
+/// How long after the handshake, or after the start where there was none.
+fn since(standing: Option<&Standing>, uptime_ms: u64) -> String {
+    match standing.and_then(|standing| standing.since_handshake_ms) {
+        Some(ms) => format!("{} after the handshake", fine(ms)),
+        None => format!("{} after its start", fine(uptime_ms)),
+    }
+}
+
+/// How things stood: stdin if somebody may ask for it, the last answer, what was in flight.
+fn scene(asks: bool, standing: Option<&Standing>, in_flight: String) -> String {
+    let mut parts = Vec::new();
+    match standing.map(|standing| standing.stdin_open) {
+        Some(false) if asks => parts.push("stdin was closed already".into()),
+        Some(true) | None if asks => parts.push("stdin was still open".into()),
+        Some(_) | None => {}
+    }
+    if let Some(standing) = standing {
+        parts.push(match standing.last_answer_ms {
+            Some(ms) => format!("the last answer was {} old", fine(ms)),
+            None => "it had not answered anything yet".into(),
+        });
+    }
+    parts.push(in_flight);
+    capital(&parts.join("; "))
+}
+
+/// The short name of the client, as it was when these were written down.
+fn client_name(events: &[Event]) -> &str {
+    let named = events.iter().rev().find_map(|event| {
+        if let What::Start(start) = &event.what {
+            return start.client.as_ref();
+        }
+        if let What::ClientMoved(moved) = &event.what {
+            return Some(&moved.to);
+        }
+        None
+    });
+    named.map_or("the client", |seen| &seen.comm)
+}
+
 fn in_flight(exit: &Exit, standing: Option<&Standing>) -> String {
     let mut names: Vec<&str> = Vec::new();
     for waiting in standing.iter().flat_map(|standing| &standing.waiting) {
@@ -453,7 +530,9 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
     };
     for event in rest {
         match &event.what {
-            What::Exit(_) | What::StartFailed(_) | What::KeeperLost(_) => break,
+            What::Exit(_) | What::StartFailed(_) | What::KeeperLost(_) | What::Lingering(_) => {
+                break;
+            }
             What::Start(start) => lines.push(format!(
                 "started again as generation {} (pid {}) after {}",
                 start.generation,
@@ -471,7 +550,12 @@ fn followed(death: &Event, exit: Option<&Exit>, rest: &[Event]) -> Vec<String> {
                 let ms = fine(teardown.ms);
                 lines.push(format!("{left} left of its tree after {ms}{names}"));
             }
-            What::Replayed(_) | What::Differs(_) | What::Abandoned(_) | What::ListChanged(_) => {
+            What::Replayed(_)
+            | What::Differs(_)
+            | What::Abandoned(_)
+            | What::ListChanged(_)
+            | What::Reattached(_)
+            | What::LingerEnded(_) => {
                 lines.push(Happening::of(event).text);
             }
             What::Sweep(_)

@@ -1,11 +1,14 @@
 //! What ends a session: each row of the table.
 
 use mainstay_core::ids::Identity;
+use mainstay_os::identity::Handle;
 use mainstay_testkit::card::Card;
 use mainstay_testkit::client::Carrier;
 use mainstay_testkit::killers;
 use mainstay_testkit::puppet::{Plan, Puppet};
 use mainstay_testkit::terminal::Terminal;
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
 
 /// A cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub enum Cause {
     Copilot,
     Codex,
     Shim,
+    KeptInVain,
+    KeptForADeadClient,
     Guard,
     Keeper,
     GuardAndKeeper,
@@ -39,7 +44,7 @@ pub enum Aftermath {
 }
 
 impl Cause {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::CleanEof,
         Self::HalfClose,
         Self::ClientExits,
@@ -49,6 +54,8 @@ impl Cause {
         Self::Copilot,
         Self::Codex,
         Self::Shim,
+        Self::KeptInVain,
+        Self::KeptForADeadClient,
         Self::Guard,
         Self::Keeper,
         Self::GuardAndKeeper,
@@ -67,6 +74,8 @@ impl Cause {
             Self::Copilot => "shim's tree: SIGTERM, 2 ms, SIGKILL (Copilot)",
             Self::Codex => "shim's group: SIGTERM, 2 ms, SIGKILL (Codex)",
             Self::Shim => "shim gets SIGKILL",
+            Self::KeptInVain => "shim gets SIGTERM, kept for 500 ms in vain",
+            Self::KeptForADeadClient => "shim gets SIGTERM, kept for 60 s, client ends meanwhile",
             Self::Guard => "guard gets SIGKILL",
             Self::Keeper => "keeper gets SIGKILL",
             Self::GuardAndKeeper => "guard and keeper get SIGKILL at once",
@@ -89,6 +98,27 @@ impl Cause {
         }
     }
 
+    /// How long the server is kept for a client that lives.
+    pub fn linger(self) -> &'static str {
+        match self {
+            Self::KeptInVain => "500ms",
+            Self::KeptForADeadClient => "60s",
+            Self::CleanEof
+            | Self::HalfClose
+            | Self::ClientExits
+            | Self::ClientKilled
+            | Self::HangUp
+            | Self::Claude
+            | Self::Copilot
+            | Self::Codex
+            | Self::Shim
+            | Self::Guard
+            | Self::Keeper
+            | Self::GuardAndKeeper
+            | Self::AllThree => "0",
+        }
+    }
+
     /// What must follow.
     pub fn aftermath(self) -> Aftermath {
         match self {
@@ -103,7 +133,9 @@ impl Cause {
             | Self::Claude
             | Self::Copilot
             | Self::Codex
-            | Self::Shim => Aftermath::Ended,
+            | Self::Shim
+            | Self::KeptInVain
+            | Self::KeptForADeadClient => Aftermath::Ended,
         }
     }
 
@@ -139,6 +171,16 @@ impl Cause {
             Self::Copilot => killers::copilot(shim),
             Self::Codex => killers::codex(shim),
             Self::Shim => victims(&[Some(shim)]),
+            Self::KeptInVain => terminate(shim),
+            Self::KeptForADeadClient => {
+                terminate(shim);
+                until("the server is kept", || {
+                    let card = std::fs::read_to_string(card.dir.join("card.json")).ok()?;
+                    card.contains("\"lingering\"").then_some(())
+                });
+                puppet.kill();
+                return None;
+            }
             Self::Guard => victims(&[card.guard]),
             Self::Keeper => victims(&[card.keeper]),
             Self::GuardAndKeeper => victims(&[card.guard, card.keeper]),
@@ -146,4 +188,9 @@ impl Cause {
         }
         Some(puppet)
     }
+}
+
+fn terminate(shim: Identity) {
+    let shim = Handle::open(shim).expect("the shim is there");
+    shim.signal(Signal::TERM).expect("it can be signalled");
 }

@@ -65,6 +65,8 @@ impl Cell {
             "300ms",
             "--grace-term",
             "300ms",
+            "--linger",
+            self.cause.linger(),
         ];
         let argv = run(mainstay, &options, stage.unruly(self.tree.habits()));
         let mut puppet = Puppet::start(&stage, self.cause.plan(), &argv);

@@ -22,6 +22,8 @@ pub struct Faults {
     pub renew: u64,
     /// Everything is late.
     pub stall: u64,
+    /// Somebody strikes the shim, in a thousand acts of the client's.
+    pub strike: u64,
 }
 
 /// Limits, tight ones.
@@ -42,6 +44,7 @@ pub fn limits(dice: &mut Dice) -> Limits {
         call_deadline_ms: dice.pick(&[0, 0, 0, 300, 3_000]),
         held_messages: dice.pick(&[1, 4, 64]),
         held_bytes: dice.pick(&[65_536, 1 << 20]),
+        linger_ms: dice.pick(&[0, 300, 5_000, 60_000]),
         ..Limits::default()
     }
 }
@@ -91,6 +94,7 @@ pub fn faults(dice: &mut Dice) -> Faults {
         kill_server: dice.pick(&[0, 0, 2, 10]),
         renew: dice.pick(&[0, 0, 30]),
         stall: dice.pick(&[0, 0, 1, 5]),
+        strike: dice.pick(&[0, 30, 100, 300]),
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Client {
     /// Sizes its reads.
     pub read_most: u64,
     uris: u64,
+    /// It opens in another way than the others.
+    other: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,17 @@ impl Client {
             lines: Lines::default(),
             read_most: dice.pick(&[7, 100, 4_096, 65_536, 65_536]),
             uris: dice.between(1, 3),
+            other: false,
         }
+    }
+
+    /// One that comes back, as it is known that it speaks; it counts from the beginning again.
+    pub fn returning(outside: &mut Outside, modern: bool) -> Self {
+        let mut client = Self::new(outside);
+        client.era = if modern { Era::Modern } else { Era::Legacy };
+        client.left = client.left.max(1);
+        client.other = outside.dice.permille(200);
+        client
     }
 
     /// Passes on what the pipe had no room for; whether it took any.
@@ -136,14 +148,20 @@ impl Client {
         match self.era {
             Era::Legacy => {
                 self.opening = Opening::Sent;
-                let line = format!("{}\n", opening(&id));
+                let mut line = format!("{}\n", opening(&id));
+                if self.other {
+                    line = line.replace(r#""roots":{}"#, r#""sampling":{}"#);
+                }
+                let mark = format!(r#""params":{{"w":"{}","#, self.mark(outside));
+                line = line.replace(r#""params":{"#, &mark);
                 self.wait(&id, "initialize");
                 self.say(outside, line.as_bytes());
             }
             Era::Probing => {
                 self.opening = Opening::Sent;
+                let mark = self.mark(outside);
                 let line = format!(
-                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"server/discover\",\"params\":{{{META}}}}}\n"
+                    "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"server/discover\",\"params\":{{\"w\":\"{mark}\",{META}}}}}\n"
                 );
                 self.wait(&id, "server/discover");
                 self.say(outside, line.as_bytes());
@@ -254,12 +272,19 @@ impl Client {
             (false, false) => META.into(),
             (false, true) => META.replace('{', &format!(r#"{{"progressToken":"p{}","#, self.count)),
         };
-        if !params.is_empty() && !meta.is_empty() {
-            params.push(',');
+        for part in [format!(r#""w":"{}""#, self.mark(outside)), meta] {
+            if !params.is_empty() && !part.is_empty() {
+                params.push(',');
+            }
+            params.push_str(&part);
         }
-        params.push_str(&meta);
         self.wait(&id, method);
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}}}}}"#)
+    }
+
+    /// Tells its requests apart from those of clients before it, which had the same ids.
+    fn mark(&self, outside: &Outside) -> String {
+        format!("{}-{}", outside.attachment, self.count)
     }
 
     fn waits_for(&self, method: &str) -> bool {

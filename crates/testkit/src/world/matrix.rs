@@ -28,7 +28,7 @@ struct State {
     reach: fn(&mut Desk<'_>),
 }
 
-const STATES: [State; 13] = [
+const STATES: [State; 14] = [
     State {
         word: "starting",
         meaning: "the first generation is asked for",
@@ -129,6 +129,15 @@ const STATES: [State; 13] = [
         reach: |desk| desk.input(start_failed()),
     },
     State {
+        word: "lingering",
+        meaning: "the shim was killed while the client lives, and the server is kept; a `tools/call` was in flight",
+        reach: |desk| {
+            desk.open();
+            desk.client(CALL);
+            desk.input(Input::Stop(Cause::ShimKilled));
+        },
+    },
+    State {
         word: "stopping",
         meaning: "the client has left; a `tools/call` is in flight, and has its time",
         reach: |desk| {
@@ -155,7 +164,7 @@ enum Event {
     Time,
 }
 
-const EVENTS: [(&str, Event); 25] = [
+const EVENTS: [(&str, Event); 28] = [
     ("the server was started", Event::Told(|| Input::Started)),
     ("it could not be started", Event::Told(start_failed)),
     (
@@ -180,6 +189,15 @@ const EVENTS: [(&str, Event); 25] = [
         "the client is gone",
         Event::Told(|| Input::Stop(Cause::ClientGone)),
     ),
+    (
+        "the shim gets SIGTERM",
+        Event::Told(|| Input::Stop(Cause::ShimSignal { number: 15 })),
+    ),
+    (
+        "the shim is killed",
+        Event::Told(|| Input::Stop(Cause::ShimKilled)),
+    ),
+    ("a client comes back", Event::Told(|| Input::Reattached)),
     ("`mainstay stop`", Event::Told(|| Input::Stop(Cause::Asked))),
     ("its lease is over", Event::Told(lease_over)),
     (
@@ -448,6 +466,8 @@ fn told(output: &Output) -> String {
         Output::Measure => "measure".into(),
         Output::ReleaseClient => "let the client go when all is written".into(),
         Output::DropClient => "let the client go at once".into(),
+        Output::Linger => "let the client go at once and be found by it".into(),
+        Output::LingerOver => "be found no more".into(),
         Output::Tell(what) => format!("event `{}`", what.word()),
         Output::Finish(code) => format!("leave with {code}"),
     }

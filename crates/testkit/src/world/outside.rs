@@ -46,6 +46,8 @@ pub struct Outside {
     pub from_client: Pipe,
     /// Our stdout.
     pub to_client: Pipe,
+    /// Counts the clients that came back, from 1.
+    pub attachment: u32,
     /// The process that was started last.
     pub process: Option<Process>,
     /// How the next processes behave when they are ended.

@@ -108,6 +108,7 @@ impl<'b> Tale<'b> {
             now: Moment(1_000_000),
             from_client: Pipe::new(usize::MAX),
             to_client: Pipe::new(if bit(7) { 64 } else { 65_536 }),
+            attachment: 1,
             process: None,
             manners: Manners {
                 others: u32::from(bit(5)),
@@ -216,11 +217,30 @@ impl<'b> Tale<'b> {
                 let fails = self.outside.start_fails;
                 self.outside.start_fails = 1_000 - fails;
             }
-            14 => shell.tell(&mut self.outside, Input::Renew(Renewing::Asked))?,
+            14 if what & 16 == 0 => {
+                shell.tell(&mut self.outside, Input::Renew(Renewing::Asked))?;
+            }
+            14 => self.strike(shell, what)?,
             _ if what & 16 == 0 => self.outside.from_client.writer_gone = true,
             _ => shell.tell(&mut self.outside, Input::Stop(Cause::Asked))?,
         }
         Ok(())
+    }
+
+    /// The shim is struck, or a client comes back.
+    fn strike(&mut self, shell: &mut Shell<'_>, what: u8) -> Result<(), Halt> {
+        if shell.takes_in() {
+            self.outside.from_client = Pipe::new(usize::MAX);
+            self.outside.to_client = Pipe::new(65_536);
+            self.outside.watch.client_returns();
+            return shell.reattach(&mut self.outside);
+        }
+        let cause = if what & 32 == 0 {
+            Cause::ShimKilled
+        } else {
+            Cause::ShimSignal { number: 15 }
+        };
+        shell.tell(&mut self.outside, Input::Stop(cause))
     }
 
     fn client(&mut self, bytes: &[u8]) {

@@ -55,6 +55,18 @@ impl Said {
         self.kind == Kind::Response && self.value["result"]["isError"] != Value::Bool(true)
     }
 
+    /// The request of which client it is about.
+    pub fn mark(&self) -> Option<&str> {
+        let mark = match self.kind {
+            Kind::Error => &self.value["error"]["data"]["w"],
+            Kind::Response => &self.value["result"]["_meta"]["w"],
+            Kind::Request | Kind::Notification | Kind::Batch | Kind::Blank | Kind::Junk => {
+                &self.value["params"]["w"]
+            }
+        };
+        mark.as_str()
+    }
+
     /// The generation that says so of itself.
     pub fn by(&self) -> Option<u32> {
         let by = match self.kind {

@@ -208,7 +208,7 @@ impl Server {
         if !token.is_null() {
             // One note with several lines, so that they stay in their order.
             return (1..=outside.dice.between(1, 3))
-                .map(|value| format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\"progress\":{value}}}}}\n"))
+                .map(|value| format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\"progress\":{value},\"w\":{}}}}}\n", said.value["params"]["w"]))
                 .collect();
         }
         if outside.dice.permille(self.temper.ask) && !self.temper.modern {
@@ -255,8 +255,8 @@ impl Server {
         if unknown || odd || (replayed && dice.permille(temper.refuse)) {
             let code = if unknown { -32601 } else { -32000 };
             return format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{token},\"error\":{{\"code\":{code},\"message\":\"no\",\"data\":{{\"by\":{}}}}}}}\n",
-                self.generation
+                "{{\"jsonrpc\":\"2.0\",\"id\":{token},\"error\":{{\"code\":{code},\"message\":\"no\",\"data\":{{\"by\":{},\"w\":{}}}}}}}\n",
+                self.generation, said.value["params"]["w"]
             );
         }
         let body = match said.method.as_str() {
@@ -288,7 +288,8 @@ impl Server {
             _ => String::new(),
         };
         let comma = if body.is_empty() { "" } else { "," };
-        let result = format!(r#"{{{body}{comma}"_meta":{{"by":{}}}}}"#, self.generation);
+        let (by, mark) = (self.generation, &said.value["params"]["w"]);
+        let result = format!(r#"{{{body}{comma}"_meta":{{"by":{by},"w":{mark}}}}}"#);
         // The id may come behind, and in other words.
         let token = match token.strip_suffix(".0") {
             Some(plain) if dice.permille(500) => plain,

@@ -9,7 +9,7 @@ mod end;
 use std::collections::VecDeque;
 
 use mainstay_core::clock::Moment;
-use mainstay_core::event::Lost;
+use mainstay_core::event::{Cause, Lost};
 use mainstay_core::limits::{Limits, WHOLE_LINE_BYTES};
 use mainstay_core::link::{About, Input, Link, Output};
 use mainstay_core::message::inflight::Slot;
@@ -274,8 +274,19 @@ impl<'a> Shell<'a> {
         if !matches!(input, Input::Tick) {
             outside.note(|| format!("input: {input:?}"));
         }
+        let doubted = self.link.doubted();
         outside.watch.told(outside.now, &input);
+        let shim = matches!(
+            input,
+            Input::Stop(Cause::ShimSignal { .. } | Cause::ShimKilled)
+        );
         self.link.handle(outside.now, input);
+        if self.link.away() {
+            outside.watch.let_go();
+        }
+        if (shim || doubted) && !self.link.doubted() && !self.link.away() {
+            outside.watch.ends(outside.now);
+        }
         let (before, after) = (self.before, self.link.word());
         if before != after {
             outside.note(|| format!("{before} -> {after}"));
@@ -308,7 +319,7 @@ impl<'a> Shell<'a> {
                     outside.note(|| format!("ours to server: {}", text(&line)));
                     self.to_server.extend(line);
                 }
-                Output::Say(_) => {}
+                Output::Say(_) | Output::LingerOver => {}
                 Output::Stop(step) => self.stop(outside, step)?,
                 Output::Measure => {
                     let cpu_ms = outside.dice.below(3) * 1_000;
@@ -317,6 +328,7 @@ impl<'a> Shell<'a> {
                 }
                 Output::ReleaseClient => self.releasing = true,
                 Output::DropClient => self.drop_client(outside),
+                Output::Linger => self.linger(outside),
                 Output::Tell(what) => outside.note(|| format!("event: {}", what.word())),
                 Output::Finish(code) => {
                     outside.note(|| format!("finish {code}"));
@@ -375,6 +387,36 @@ impl<'a> Shell<'a> {
             }
             Step::Kill => self.end_tree(outside),
         }
+    }
+
+    fn linger(&mut self, outside: &mut Outside) {
+        if self.up.mid_line() {
+            self.to_server.push_front(b'\n');
+            outside.watch.server_is_left_with_half_a_line();
+        }
+        self.up.forget_partial();
+        self.keep(outside);
+        self.down.sink_lost();
+        self.ours_torn = false;
+        self.drop_client(outside);
+        outside.watch.client_leaves();
+    }
+
+    /// Another client is there, on the pipes that are outside now.
+    pub fn reattach(&mut self, outside: &mut Outside) -> Result<(), Halt> {
+        self.client_in = true;
+        self.client_out = true;
+        self.to_client.clear();
+        self.unread_until = None;
+        self.sent.clear();
+        self.up.source_lost();
+        self.keep(outside);
+        self.handle(outside, Input::Reattached)
+    }
+
+    /// Whether a client that comes back is taken in.
+    pub fn takes_in(&self) -> bool {
+        self.link.away() && self.up.flushed() && self.to_server.is_empty()
     }
 
     fn drop_client(&mut self, outside: &mut Outside) {

@@ -58,6 +58,10 @@ pub struct Watch {
     /// A generation was not what its predecessor was.
     differs: bool,
     finished: bool,
+    /// Counts the clients, from 1.
+    attachment: u32,
+    /// The server has half of a line, whose rest will not come.
+    server_torn: bool,
     /// The client is told no more.
     released: bool,
     dropped: bool,
@@ -83,6 +87,8 @@ struct Unconfirmed {
 #[derive(Debug, Default)]
 struct Request {
     method: String,
+    /// What the client calls it, whatever its id.
+    mark: Option<String>,
     /// What its progress is told under.
     token: String,
     /// It may be sent to a second generation.
@@ -114,6 +120,7 @@ impl Watch {
         Self {
             limits: limits.clone(),
             policy,
+            attachment: 1,
             ..Self::default()
         }
     }
@@ -133,6 +140,7 @@ impl Watch {
         self.known.client_asks(said);
         let request = Request {
             method: said.method.clone(),
+            mark: said.mark().map(Into::into),
             token: key(&said.value["params"]["_meta"]["progressToken"]),
             repeatable,
             ..Request::default()
@@ -181,6 +189,38 @@ impl Watch {
         }
     }
 
+    /// The client's pipes are let go, and the server is kept: nobody waits for anything any more.
+    pub fn client_leaves(&mut self) {
+        self.attachment += 1;
+        self.requests.clear();
+        self.unconfirmed.clear();
+        self.unmarked.clear();
+        self.progress.clear();
+        self.known.client_leaves();
+        for question in &mut self.questions {
+            question.cancelled = true;
+        }
+        self.at_client = Lines::default();
+        self.half_told = false;
+        self.torn_allowed = false;
+    }
+
+    /// Nobody is there to be answered.
+    pub fn let_go(&mut self) {
+        self.dropped = true;
+    }
+
+    /// Another client is there.
+    pub fn client_returns(&mut self) {
+        self.dropped = false;
+        self.released = false;
+    }
+
+    /// The client that had begun a line for it has left.
+    pub fn server_is_left_with_half_a_line(&mut self) {
+        self.server_torn = true;
+    }
+
     /// The keeper was killed.
     pub fn keeper_killed(&mut self) {
         // All of a line but its newline may be there; the successor ends it, and does not know what it was.
@@ -217,7 +257,7 @@ impl Watch {
     pub fn told(&mut self, now: Moment, input: &Input) {
         match input {
             Input::ClientEof => self.ends(now),
-            Input::Stop(Cause::ServerExit) => {}
+            Input::Stop(Cause::ServerExit | Cause::ShimSignal { .. } | Cause::ShimKilled) => {}
             Input::Stop(cause) => {
                 self.dropped |= *cause == Cause::ClientDeaf;
                 self.ends(now);
@@ -233,11 +273,13 @@ impl Watch {
             | Input::StartFailed { .. }
             | Input::Renew(_)
             | Input::Measured { .. }
+            | Input::Reattached
             | Input::Tick => {}
         }
     }
 
-    fn ends(&mut self, now: Moment) {
+    /// The end has begun.
+    pub fn ends(&mut self, now: Moment) {
         self.ending.get_or_insert((now, 0));
     }
 
@@ -273,8 +315,14 @@ impl Watch {
             Output::Spawn if self.ending.is_some() => {
                 return broken("a generation is started after the end has begun");
             }
-            Output::DropClient => self.dropped = true,
+            Output::DropClient | Output::Linger => self.dropped = true,
             Output::Tell(What::Differs(_)) => self.differs = true,
+            Output::Tell(What::LingerEnded(_)) => self.ends(now),
+            Output::Tell(What::Renewal(renewal)) if renewal.why == Renewing::Reopened => {
+                self.known = Known::default();
+                self.served = false;
+                self.respawns.clear();
+            }
             Output::ReleaseClient => self.released = true,
             Output::Spawn
             | Output::ToClient(_)
@@ -282,6 +330,7 @@ impl Watch {
             | Output::Say(_)
             | Output::Stop(_)
             | Output::Measure
+            | Output::LingerOver
             | Output::Tell(_) => {}
         }
         Ok(())

@@ -5,6 +5,7 @@ mod client_killed;
 mod keeper_killed;
 mod lease_closed;
 mod server_killed;
+mod unasked_signal;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,12 +15,13 @@ use super::stage::Stage;
 use super::watch::Trouble;
 
 /// All of them.
-pub static SCENES: [Scene; 5] = [
+pub static SCENES: [Scene; 6] = [
     client_killed::SCENE,
     server_killed::SCENE,
     keeper_killed::SCENE,
     lease_closed::SCENE,
     cannot_start::SCENE,
+    unasked_signal::SCENE,
 ];
 
 /// One scene.

@@ -43,7 +43,8 @@ fn every_kind_in_words() {
     claude (4000), the client: claude
     bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh
 22:31:07.123  playwright  pipe_end  the client closed its end of stdin
-R:31:07.123  playwright  signal_traced  SIGKILL from pkill (5000) to the server (4711), delivered
+22:31:07.123  playwright  recording_hurt  /home/ann/frames.jsonl is not whole: No space left on device, 12 frames lost so far
+22:31:07.123  playwright  signal_traced  SIGKILL from pkill (5000) to the server (4711), delivered
     command: pkill -9 node
 "
     );

@@ -129,7 +129,7 @@ impl Shell<'_> {
                 step |= up.route(&mut |show| route_up(link, outside, show))?;
                 self.keep(outside);
             }
-            if self.up.ended() && self.client_in {
+            if turn && self.up.ended() && self.client_in {
                 let Self { up, link, .. } = self;
                 up.finish(&mut |show| route_up(link, outside, show))?;
                 self.keep(outside);
@@ -142,15 +142,19 @@ impl Shell<'_> {
             self.link.mid_line().set_from_client(mid_line);
             moved |= step;
         }
-        if self.client_in
-            && (self.up.ended() && !self.up.holds() || self.left_unread(moved, outside))
+        if self.client_in && (self.up.ended() && !self.waits() || self.left_unread(moved, outside))
         {
             self.client_in = false;
             self.unread_until = None;
             self.handle(outside, Input::ClientEof)?;
             return Ok(true);
         }
-        Ok(step || moved && (self.up.full() || self.up.ended() && self.up.holds()))
+        Ok(step || moved && (self.up.full() || self.up.ended() && self.waits()))
+    }
+
+    /// Whether a line waits before the end of the client's: to be shown again, or for the end of a line of ours.
+    fn waits(&self) -> bool {
+        self.up.holds() || !(self.to_server.is_empty() || self.up.mid_line())
     }
 
     /// What was read and not routed is in memory that outlives us.
@@ -160,7 +164,7 @@ impl Shell<'_> {
     }
 
     pub(super) fn left_unread(&mut self, moved: bool, outside: &Outside) -> bool {
-        let left = (self.up.ended() && self.up.holds())
+        let left = (self.up.ended() && self.waits())
             || (self.up.full() && outside.from_client.writer_gone);
         if moved || !left {
             self.unread_until = None;

@@ -44,6 +44,14 @@ impl Watch {
         {
             return broken(format!("generation {by} answers {id}, which it never got"));
         }
+        // What the record answers may have been said to anybody.
+        let recalled = matches!(request.method.as_str(), "initialize" | "server/discover")
+            || request.method.ends_with("/list");
+        if let (Some(mark), false) = (said.mark(), recalled)
+            && request.mark.as_deref() != Some(mark)
+        {
+            return broken(format!("the answer to {mark} reaches another: {id}"));
+        }
         request.answers += 1;
         let first = request.answers == 1;
         if request.answers > 1 {
@@ -88,6 +96,11 @@ impl Watch {
         let params = &said.value["params"];
         match said.method.as_str() {
             "notifications/progress" => {
+                if let Some(mark) = said.mark()
+                    && !self.is_of_this_client(mark)
+                {
+                    return broken(format!("the progress of {mark} reaches another"));
+                }
                 let token = key(&params["progressToken"]);
                 let value = params["progress"].as_f64().unwrap_or_default();
                 let last = self.progress.insert(token.clone(), value);
@@ -109,11 +122,15 @@ impl Watch {
         Ok(())
     }
 
+    fn is_of_this_client(&self, mark: &str) -> bool {
+        mark.split('-').next() == Some(self.attachment.to_string().as_str())
+    }
+
     /// A line has reached a generation.
     pub fn server_gets(&mut self, generation: u32, line: &[u8]) -> Result<(), Halt> {
         let Some(all) = Said::read(line) else {
             let junk = line.starts_with(b"junk") || line.trim_ascii().is_empty();
-            if junk {
+            if junk || std::mem::take(&mut self.server_torn) {
                 return Ok(());
             }
             return broken(format!("the server gets half a line: {}", text(line)));
@@ -139,7 +156,24 @@ impl Watch {
             }
             return self.met.ours(said);
         }
-        let Some(request) = self.requests.get_mut(&id) else {
+        if said
+            .mark()
+            .is_some_and(|mark| !self.is_of_this_client(mark))
+        {
+            // A client that is gone had asked, and its line was on its way.
+            return Ok(());
+        }
+        // One that bears the id of such a request goes by another name.
+        let labelled = id.starts_with("\"ms:re:");
+        let mut all = self.requests.iter_mut();
+        let found = all.find(|(key, request)| {
+            if labelled {
+                request.mark.as_deref() == said.mark()
+            } else {
+                **key == id
+            }
+        });
+        let Some((_, request)) = found else {
             return broken(format!("a server is asked what nobody asked: {id}"));
         };
         let method = request.method.clone();
@@ -166,7 +200,12 @@ impl Watch {
             ));
         }
         if method == "initialize" {
-            // A second one, of a client that does not wait.
+            // A second one, of a client that does not wait; or of one that came back and opens in another way.
+            if self.attachment > 1 {
+                self.known = super::replay::Known::default();
+                self.met = super::replay::Met::default();
+                self.served = false;
+            }
             return Ok(());
         }
         self.met.client_traffic(&method)
@@ -182,6 +221,9 @@ impl Watch {
             | Kind::Blank
             | Kind::Junk => &said.value["result"],
         };
+        if said.value["error"]["message"] == "the client is away" {
+            return Ok(());
+        }
         let by = payload["by"].as_u64().unwrap_or_default() as u32;
         let n = payload["n"].as_u64().unwrap_or_default();
         if by != generation {

@@ -102,6 +102,14 @@ impl Known {
         }
     }
 
+    /// The client is gone: nothing that it wanted to be told of lasts, but the level does.
+    pub fn client_leaves(&mut self) {
+        self.asked.clear();
+        for may_be in self.subscriptions.values_mut() {
+            *may_be = [false].into();
+        }
+    }
+
     /// What a generation that is started now must be told.
     pub fn at_start(&self) -> Met {
         Met {

@@ -1,0 +1,266 @@
+//! A client whose shim was killed, and that comes back, told as short stories.
+
+use super::*;
+
+fn kept() -> World {
+    World::met(Limits::default(), Policy::default())
+}
+
+fn call(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t"}}}}"#)
+}
+
+const SIGTERM: Cause = Cause::ShimSignal { number: 15 };
+
+#[test]
+fn an_eof_in_time_says_that_the_client_means_it() {
+    let mut world = kept();
+    world.input(Input::Stop(SIGTERM));
+    assert!(world.link.doubted());
+    assert_eq!(world.drain(), [""; 0]);
+    world.ms += 99;
+    world.input(Input::ClientEof);
+    assert_eq!(world.drain(), ["close stdin"]);
+    assert!(!world.link.doubted() && !world.link.away());
+}
+
+#[test]
+fn without_one_the_server_is_kept_and_ends_with_its_time() {
+    let mut world = kept();
+    world.input(Input::Stop(SIGTERM));
+    assert_eq!((world.wait(), world.ms), (Reason::Linger, 100));
+    assert_eq!(world.drain(), ["linger", "tell lingering"]);
+    assert_eq!(world.link.word(), "lingering");
+    // The shim leaves, which is no news.
+    world.input(Input::Stop(Cause::ShimKilled));
+    assert_eq!(world.drain(), [""; 0]);
+    assert_eq!((world.wait(), world.ms), (Reason::Linger, 5_100));
+    assert_eq!(
+        world.drain(),
+        ["linger over", "tell linger_ended", "close stdin"]
+    );
+    world.exits(Status::Code(0), true);
+    world.empty();
+    assert_eq!(world.drain(), ["tell exit", "tell teardown", "finish 0"]);
+}
+
+#[test]
+fn nothing_is_kept_that_could_not_be_gone_on_with() {
+    let unwanted = Limits {
+        linger_ms: 0,
+        ..Limits::default()
+    };
+    let mut unopened = World::up();
+    unopened.client(INITIALIZE);
+    let mut restarting = kept();
+    restarting.exits(CRASH, false);
+    restarting.drain();
+    for mut world in [
+        World::met(unwanted, Policy::default()),
+        unopened,
+        restarting,
+    ] {
+        world.input(Input::Stop(Cause::ShimKilled));
+        assert!(!world.link.away());
+        assert!(world.drain().contains(&"drop client".into()));
+    }
+}
+
+#[test]
+fn a_client_that_comes_back_is_told_what_the_server_had_said() {
+    let mut world = kept();
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.drain();
+    world.ms += 4_000;
+    world.input(Input::Reattached);
+    assert_eq!(world.drain(), ["tell reattached"]);
+    // Whoever asks in between is a client of the other era, and learns that it is not.
+    assert_eq!(world.client(&ask(0, "server/discover")), Route::Instead);
+    assert_eq!(world.drain(), ["error for 0"]);
+    let again = INITIALIZE.replace("\"id\":1", "\"id\":\"x\"");
+    assert_eq!(world.client(&again), Route::Instead);
+    assert_eq!(world.drain(), ["result for \"x\""]);
+    assert_eq!(world.client(INITIALIZED), Route::Instead);
+    assert_eq!(world.drain(), [""; 0]);
+    assert_eq!(world.client(INITIALIZED), Route::Forward, "only once");
+    assert_eq!(world.client(&call("2")), Route::Forward);
+    assert_eq!(world.server(&answer("2")), Route::Forward);
+}
+
+#[test]
+fn another_opening_takes_another_generation() {
+    let mut world = kept();
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.drain();
+    let other =
+        r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"9"}}"#;
+    assert_eq!(world.client(other), Route::Drop);
+    assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
+    assert_eq!(world.client(&ask(8, "ping")), Route::Hold);
+    world.exits(Status::Code(0), true);
+    world.empty();
+    assert_eq!(world.drain(), ["tell exit", "tell teardown", "spawn"]);
+    world.input(Input::Started);
+    assert_eq!(
+        world.drain(),
+        ["tell replayed".to_string(), format!("to server {other}")]
+    );
+    assert_eq!(world.server(&greeting("7", "9")), Route::Forward);
+    assert_eq!(world.client(INITIALIZED), Route::Forward);
+}
+
+#[test]
+fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered() {
+    let mut world = kept();
+    world.client(&call("2"));
+    world.client(&call("3"));
+    world.server(r#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#);
+    world.drain();
+    world.input(Input::Stop(Cause::ShimKilled));
+    let done = world.drain();
+    assert!(done[0].starts_with("to server") && done[0].contains("the client is away"));
+    assert_eq!(done[1..], ["linger", "tell lingering"]);
+    assert_eq!(world.server(&answer("2")), Route::Drop);
+    assert_eq!(
+        world.server(r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#),
+        Route::Drop
+    );
+    assert!(world.drain()[0].contains("the client is away"));
+    world.input(Input::Reattached);
+    world.client(INITIALIZE);
+    world.client(INITIALIZED);
+    world.drain();
+    // The orphans' ids go under labels, any other as it is.
+    for (id, label) in [("2", "\"ms:re:1\""), ("3", "\"ms:re:2\"")] {
+        assert_eq!(world.client(&call(id)), Route::Instead);
+        assert_eq!(world.drain(), [format!("to server {}", call(label))]);
+    }
+    assert_eq!(world.client(&call("4")), Route::Forward);
+    // Late, and twice: nobody's.
+    assert_eq!(world.server(&answer("3")), Route::Drop);
+    assert_eq!(world.server(&answer("2")), Route::Drop);
+    assert_eq!(world.server(&answer("\"ms:re:2\"")), Route::Instead);
+    assert_eq!(world.drain(), ["result for 3"]);
+    assert_eq!(world.server(&answer("\"ms:re:2\"")), Route::Drop);
+    let cancel = |id: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+        )
+    };
+    assert_eq!(world.client(&cancel("2")), Route::Instead);
+    assert_eq!(
+        world.drain(),
+        [format!("to server {}", cancel("\"ms:re:1\""))]
+    );
+    assert_eq!(world.client(&cancel("3")), Route::Drop, "not the orphan");
+    assert_eq!(world.server(&answer("4")), Route::Forward);
+}
+
+#[test]
+fn progress_is_told_apart_too() {
+    let asks = |id: &str, token: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":{token}}}}}}}"#
+        )
+    };
+    let reports = |token: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#
+        )
+    };
+    let mut world = kept();
+    world.client(&asks("2", "2"));
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.client(INITIALIZE);
+    world.client(INITIALIZED);
+    world.drain();
+    assert_eq!(world.client(&asks("2", "2")), Route::Instead);
+    let labelled = asks("\"ms:re:1\"", "\"ms:pt:2\"");
+    assert_eq!(world.drain(), [format!("to server {labelled}")]);
+    assert_eq!(world.server(&reports("2")), Route::Drop, "the orphan's");
+    assert_eq!(world.server(&reports("\"ms:pt:2\"")), Route::Instead);
+    assert_eq!(world.drain(), ["to client notifications/progress"]);
+    assert_eq!(world.server(&answer("2")), Route::Drop);
+    // Nobody else can report now: tokens go as they are.
+    assert_eq!(world.client(&asks("3", "3")), Route::Forward);
+    assert_eq!(world.server(&reports("3")), Route::Forward);
+}
+
+#[test]
+fn a_batch_and_its_answers_are_told_apart_by_their_members() {
+    let mut world = kept();
+    world.client(&ask(2, "ping"));
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.client(INITIALIZE);
+    world.drain();
+    let batch = format!("[{},{}]", ask(2, "ping"), ask(3, "ping"));
+    assert_eq!(world.client(&batch), Route::Instead);
+    let asked = ask(2, "ping").replace("\"id\":2", "\"id\":\"ms:re:1\"");
+    assert_eq!(
+        world.drain(),
+        [
+            format!("to server {asked}"),
+            format!("to server {}", ask(3, "ping"))
+        ]
+    );
+    let answers = format!(
+        "[{},{},{}]",
+        answer("2"),
+        answer("\"ms:re:1\""),
+        answer("3")
+    );
+    assert_eq!(world.server(&answers), Route::Instead);
+    assert_eq!(world.drain(), ["result for 2", "result for 3"]);
+}
+
+#[test]
+fn subscriptions_are_taken_back_and_changed_lists_are_told() {
+    let mut world = kept();
+    let wish =
+        r#"{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"a:\"1\""}}"#;
+    world.client(wish);
+    world.server(&answer("2"));
+    world.input(Input::Stop(Cause::ShimKilled));
+    assert_eq!(
+        world.drain()[0],
+        r#"to server {"jsonrpc":"2.0","id":"ms:own:1","method":"resources/unsubscribe","params":{"uri":"a:\"1\""}}"#
+    );
+    assert_eq!(world.server(&answer("\"ms:own:1\"")), Route::Drop);
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    assert_eq!(world.server(changed), Route::Drop);
+    world.input(Input::Reattached);
+    world.client(INITIALIZE);
+    world.drain();
+    world.client(INITIALIZED);
+    assert_eq!(
+        world.drain(),
+        [
+            "to client notifications/tools/list_changed",
+            "tell list_changed"
+        ]
+    );
+}
+
+#[test]
+fn the_keeping_ends_with_the_server_the_client_or_a_word() {
+    for (input, code) in [
+        (Input::Stop(Cause::ClientGone), "close stdin"),
+        (Input::Stop(Cause::Asked), "close stdin"),
+        (Input::Renew(crate::event::Renewing::Asked), "close stdin"),
+        (Input::StdoutClosed { tree_empty: false }, "close stdin"),
+        (Input::Exited(exited(CRASH, false, true)), "tell exit"),
+    ] {
+        let mut world = kept();
+        world.input(Input::Stop(Cause::ShimKilled));
+        world.drain();
+        world.input(input);
+        let done = world.drain();
+        assert_eq!(done[..3], ["linger over", "tell linger_ended", code]);
+        assert!(!done.contains(&"spawn".into()));
+        world.input(Input::Reattached);
+        assert_eq!(world.drain(), [""; 0], "too late");
+    }
+}

@@ -1,0 +1,322 @@
+//! Client profiles: one file for each client that we know, with what has been seen of it.
+//!
+//! How it looks in the process table, how it ends its servers, how long a server is kept for it, how long it waits. All
+//! that is here was measured or read in the client's source; a client that nobody knows is treated as the default says.
+
+mod claude_code;
+mod cline;
+mod codex;
+mod continue_cli;
+mod copilot;
+mod crush;
+mod gemini;
+mod hermes;
+mod inspector;
+mod opencode;
+mod qwen;
+mod vs_code;
+mod zed;
+
+use std::os::fd::AsFd;
+
+use mainstay_core::ids::Identity;
+use mainstay_os::{census, holder};
+
+/// One client.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// Whether a process is this client.
+    pub is: fn(&Signature) -> bool,
+    /// How it ends a session.
+    pub farewell: Farewell,
+    /// How long a server is kept for it when its shim was killed without an end of stdin.
+    pub linger_ms: u64,
+    /// After how long its first turn goes on without a server that is not there yet.
+    pub first_turn_ms: Option<u64>,
+    /// After how long it gives a server up that does not open.
+    pub connect_ms: u64,
+}
+
+/// How a client ends a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// It closes stdin; signals come later, if at all.
+    Eof,
+    /// It closes stdin and signals at the same time: the EOF says that it is meant.
+    SignalsAndEof,
+    /// It signals, and stdin stays open until it ends itself: what is meant cannot be told.
+    Signals,
+    /// It kills the tree or the group, and that is meant.
+    Kills,
+}
+
+/// All that are known.
+pub const ALL: [Profile; 13] = [
+    claude_code::PROFILE,
+    cline::PROFILE,
+    codex::PROFILE,
+    continue_cli::PROFILE,
+    copilot::PROFILE,
+    crush::PROFILE,
+    gemini::PROFILE,
+    hermes::PROFILE,
+    inspector::PROFILE,
+    opencode::PROFILE,
+    qwen::PROFILE,
+    vs_code::PROFILE,
+    zed::PROFILE,
+];
+
+/// A process as the process table shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Signature {
+    /// Its short name.
+    pub comm: String,
+    /// The file that it runs, if it can be seen.
+    pub exe: Option<String>,
+    /// Its words.
+    pub argv: Vec<String>,
+}
+
+impl Signature {
+    /// That of a living process; none if it is gone or its pid is another's now.
+    pub fn of(who: Identity) -> Option<Self> {
+        let stat = census::stat(who.pid)
+            .ok()
+            .filter(|stat| stat.who() == who)?;
+        let exe = std::fs::read_link(format!("/proc/{}/exe", who.pid)).ok();
+        Some(Self {
+            comm: stat.comm,
+            exe: exe.map(|path| path.to_string_lossy().into_owned()),
+            argv: census::cmdline(who.pid),
+        })
+    }
+
+    /// Whether it is a program of this name: by its short name, its first word, or its file.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.comm == name
+            || self.argv.first().is_some_and(|word| base(word) == name)
+            || self
+                .exe
+                .as_ref()
+                .is_some_and(|exe| base(exe).strip_suffix(".exe").unwrap_or(base(exe)) == name)
+    }
+
+    /// Whether it is an interpreter that runs a script of this name.
+    pub fn scripts(&self, name: &str) -> bool {
+        let script =
+            |word: &str| base(word).trim_end_matches(".js").trim_end_matches(".mjs") == name;
+        self.script().is_some_and(script)
+    }
+
+    /// Whether its file, or the script that it runs, is below a directory of this name.
+    pub fn runs_from(&self, part: &str) -> bool {
+        self.exe.as_ref().is_some_and(|exe| exe.contains(part))
+            || self.script().is_some_and(|script| script.contains(part))
+    }
+
+    /// The first word behind an interpreter that is no option.
+    fn script(&self) -> Option<&str> {
+        let program = base(self.argv.first()?);
+        let interprets = INTERPRETERS.iter().any(|name| program.starts_with(name));
+        let mut words = self.argv.iter().skip(1);
+        let script = words.find(|word| !word.starts_with('-'));
+        script.map(String::as_str).filter(|_| interprets)
+    }
+}
+
+/// What runs the scripts of the clients that are scripts.
+const INTERPRETERS: [&str; 4] = ["node", "bun", "deno", "python"];
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The client that a process belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    /// The process.
+    pub who: Identity,
+    /// Which client it is, if it is known.
+    pub profile: Option<&'static Profile>,
+}
+
+impl Owner {
+    /// The client behind our stdin, among these, nearest first: the nearest that we know, up to the one that holds the other
+    /// end (whoever stands above that one is not its launcher), else that one, else the nearest that lives.
+    pub fn among(mut candidates: Vec<Identity>, stdin: Option<&impl AsFd>) -> Option<Self> {
+        let holder = stdin.and_then(|stdin| holder::nearest(stdin, &candidates));
+        candidates.truncate(holder.map_or(candidates.len(), |place| place + 1));
+        let living = candidates.into_iter();
+        let living: Vec<(Identity, Signature)> = living
+            .filter_map(|who| Some((who, Signature::of(who)?)))
+            .collect();
+        let mut all = living.iter();
+        let found = all.find_map(|(who, signature)| Some((*who, known(signature)?)));
+        if let Some((who, profile)) = found {
+            let profile = Some(profile);
+            return Some(Self { who, profile });
+        }
+        let (who, _) = match holder {
+            Some(_) => living.last()?,
+            None => living.first()?,
+        };
+        let (who, profile) = (*who, None);
+        Some(Self { who, profile })
+    }
+}
+
+/// The profile of a process.
+pub fn known(signature: &Signature) -> Option<&'static Profile> {
+    static PROFILES: [Profile; ALL.len()] = ALL;
+    PROFILES.iter().find(|profile| (profile.is)(signature))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(comm: &str, exe: &str, cmdline: &str) -> Option<&'static str> {
+        let signature = Signature {
+            comm: comm.into(),
+            exe: (!exe.is_empty()).then(|| exe.into()),
+            argv: cmdline.split_whitespace().map(Into::into).collect(),
+        };
+        known(&signature).map(|profile| profile.name)
+    }
+
+    /// As they were seen in the process table of real clients.
+    #[test]
+    fn real_clients_are_known() {
+        let node = "/usr/bin/node";
+        for (comm, exe, cmdline, name) in [
+            (
+                "claude",
+                "/n/lib/node_modules/@anthropic-ai/claude-code/bin/claude.exe",
+                "claude -p hello",
+                "Claude Code",
+            ),
+            ("claude", node, "claude", "Claude Code"),
+            (
+                "codex",
+                "/n/codex/bin/codex",
+                "/n/bin/codex exec hello",
+                "Codex",
+            ),
+            (
+                "codex",
+                "",
+                "/h/.codex/packages/app-server-daemon/releases/1/bin/codex app-server --listen unix://",
+                "Codex",
+            ),
+            ("node", node, "node /n/bin/gemini -p hello", "Gemini CLI"),
+            (
+                "node",
+                node,
+                "/usr/bin/node --max-old-space-size=4096 /n/bin/gemini -p hello",
+                "Gemini CLI",
+            ),
+            ("node", node, "node /n/bin/qwen", "Qwen Code"),
+            (
+                "node",
+                node,
+                "node --expose-gc /n/lib/node_modules/@qwen-code/qwen-code/cli.js",
+                "Qwen Code",
+            ),
+            ("node", node, "node /n/bin/copilot -p hello", "Copilot CLI"),
+            (
+                "MainThread",
+                "/n/copilot-linux-x64/copilot",
+                "/n/copilot-linux-x64/copilot -p hello",
+                "Copilot CLI",
+            ),
+            (
+                "MainThread",
+                "",
+                "/n/copilot-runtime --headless",
+                "Copilot CLI",
+            ),
+            (
+                "opencode",
+                "/n/opencode-ai/bin/opencode.exe",
+                "/n/bin/opencode run hello",
+                "opencode",
+            ),
+            ("cline", "/n/cline", "cline hello there", "Cline CLI"),
+            (
+                "cline",
+                "/n/cline",
+                "cline --cline-hub-daemon --port 1 --pathname /hub",
+                "Cline CLI",
+            ),
+            (
+                "node",
+                node,
+                "node /n/bin/cn --auto -p hello",
+                "Continue CLI",
+            ),
+            (
+                "hermes",
+                "/usr/bin/python3.12",
+                "python3 /v/bin/hermes chat",
+                "Hermes",
+            ),
+            (
+                "node",
+                node,
+                "node /n/bin/mcp-inspector --cli",
+                "MCP Inspector",
+            ),
+        ] {
+            assert_eq!(named(comm, exe, cmdline), Some(name), "{comm}: {cmdline}");
+        }
+    }
+
+    #[test]
+    fn launchers_and_others_are_not() {
+        for (comm, cmdline) in [
+            ("sh", "sh -c claude-code-helper"),
+            ("npm exec", "npm exec @x/y"),
+            ("node", "node /x/claude.test.js"),
+            ("node", "node /x/server.js --name gemini"),
+            ("bash", "-bash"),
+            (
+                "python3",
+                "python3 /v/mcp_stdio_watchdog.py --ppid 7 -- cmd",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(named(comm, "", cmdline), None, "{comm}: {cmdline}");
+        }
+    }
+
+    #[test]
+    fn who_ends_sessions_by_killing_is_given_no_time() {
+        for profile in ALL {
+            assert_eq!(
+                profile.farewell == Farewell::Kills,
+                profile.linger_ms == 0,
+                "{}",
+                profile.name
+            );
+        }
+        assert_eq!(claude_code::PROFILE.linger_ms, 60_000);
+        assert_eq!(copilot::PROFILE.linger_ms, 0);
+    }
+
+    #[test]
+    fn the_nearest_known_one_owns_and_else_the_nearest() {
+        let me = mainstay_os::identity::me().unwrap();
+        let dead = Identity {
+            pid: me.pid,
+            start: me.start + 1,
+        };
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let owner = Owner::among(vec![dead, me], Some(&reader)).unwrap();
+        assert_eq!(owner.who, me);
+        assert!(owner.profile.is_none() && Owner::among(vec![dead], Some(&reader)).is_none());
+        drop(writer);
+    }
+}

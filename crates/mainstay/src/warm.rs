@@ -1,0 +1,115 @@
+//! Servers that are kept for a client whose shim was killed, and how the client's next start finds them.
+//!
+//! Whoever lingers opens a door in one directory, named by configuration, client and link. The directory is there only
+//! while somebody lingers, so that any other start costs one vain `open`. A newcomer that finds doors reads its client's
+//! first line before it starts anything: an opening takes the warm server over, a probe is answered and nothing more, and
+//! anything else starts a server of its own, with what was read.
+//!
+//! Invariants: a door is taken by one newcomer; until its keeper has said so the newcomer still owns its pipes, and after
+//! that only the keeper does; what was read is never lost.
+
+mod guest;
+mod word;
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use mainstay_core::ids::{Identity, LinkId};
+use mainstay_os::door::Door;
+
+use crate::keeper::plan::Plan;
+use crate::paths::{DIRECTORY_MODE, Paths};
+use crate::recollection::Configuration;
+
+pub use guest::{Meeting, Welcome, meet};
+pub use word::{ANSWER_BYTES, Hello, PACKET_BYTES, Request, answer, no_answer};
+
+/// How often a door is tried to be made while others take the directory away.
+const TRIES: u32 = 8;
+
+/// Opens the door of a link for this client.
+pub fn open(plan: &Plan, owner: Identity) -> io::Result<Door> {
+    let name = format!("{}{}", prefix(plan, owner), plan.id);
+    let path = plan.paths.warm();
+    let mut tries = 0;
+    loop {
+        make(&path)?;
+        // An earlier keeper of this link, killed, may have left it.
+        fs::remove_file(path.join(&name)).ok();
+        match File::open(&path).and_then(|directory| Door::open(directory.as_fd(), &name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => tries += 1,
+            result => return result,
+        }
+    }
+}
+
+/// Takes the doors of a link away, and the directory with the last one.
+pub fn close(paths: &Paths, link: LinkId) {
+    remove(paths, |of| of == link);
+}
+
+/// Takes away what killed keepers have left: doors of links that are not there any more.
+pub fn sweep(paths: &Paths) {
+    let run = paths.run();
+    remove(paths, |link| !run.join(link.to_string()).exists());
+}
+
+fn remove(paths: &Paths, unwanted: impl Fn(LinkId) -> bool) {
+    let path = paths.warm();
+    let Ok(entries) = fs::read_dir(&path) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let link = name.to_str().and_then(|name| name.rsplit('-').next());
+        if link
+            .and_then(|link| link.parse().ok())
+            .is_none_or(&unwanted)
+        {
+            fs::remove_file(entry.path()).ok();
+        }
+    }
+    // Refused as long as somebody else lingers.
+    fs::remove_dir(&path).ok();
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The name of all doors for one configuration of one client, up to the link.
+fn prefix(plan: &Plan, owner: Identity) -> String {
+    let mut argv = plan.argv.clone();
+    // Whatever else was chosen for this server: with another choice it is another one.
+    argv.push(
+        format!(
+            "{:?}",
+            (
+                &plan.name,
+                &plan.limits,
+                plan.policy,
+                &plan.watch,
+                plan.record,
+                &plan.wish,
+                &plan.realm,
+                plan.linger
+            )
+        )
+        .into(),
+    );
+    let cwd = plan.directory();
+    let env = plan.env_c(&plan.tag(owner));
+    let key = Configuration {
+        argv: &argv,
+        cwd: Path::new(&cwd),
+        env: &env,
+    }
+    .key();
+    format!("{key}-{}-{}-", owner.pid, owner.start)
+}

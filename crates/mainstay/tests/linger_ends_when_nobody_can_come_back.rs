@@ -1,0 +1,192 @@
+//! A server that is kept ends with its time, with its client, and when somebody says so; and it is not kept at all for a
+//! client that has closed, or whose way it is to end sessions by killing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use mainstay_os::identity::Handle;
+use mainstay_testkit::built;
+use mainstay_testkit::killers;
+use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
+use scene::{Scene, argv};
+use serde_json::Value;
+
+fn terminate(scene: &Scene) {
+    let shim = Handle::open(scene.client.who).unwrap();
+    shim.signal(Signal::TERM).unwrap();
+}
+
+/// Nobody is left, and neither is a door.
+fn all_gone(stage: &Stage) {
+    stage.census.assert_empty();
+    let state = stage.home().join(".local/state/mainstay");
+    assert!(!state.join("warm").exists());
+    assert_eq!(fs::read_dir(state.join("run")).unwrap().count(), 0);
+}
+
+fn parted(stage: &Stage) -> Value {
+    stage.event("linger_ended")["why"].clone()
+}
+
+#[test]
+fn its_time_is_over() {
+    let mut scene = Scene::open(&["--linger", "300ms"], &[]);
+    terminate(&scene);
+    scene.client.wait();
+    assert_eq!(parted(&scene.stage), "time_over");
+    all_gone(&scene.stage);
+    let teardown = scene.stage.event("teardown");
+    assert_eq!(teardown["cause"]["shim_signal"]["number"], 15, "{teardown}");
+}
+
+#[test]
+fn the_client_ends() {
+    let stage = Stage::new();
+    let words = argv(&stage, &["--linger", "60s"], &[]);
+    let puppet = Puppet::start(&stage, Plan::default(), &words);
+    killers::claude(puppet.shims[0]);
+    stage.event("lingering");
+    puppet.kill();
+    assert_eq!(parted(&stage), "client_gone");
+    all_gone(&stage);
+}
+
+#[test]
+fn somebody_stops_it() {
+    let mut scene = Scene::open(&["--linger", "60s"], &[]);
+    terminate(&scene);
+    scene.client.wait();
+    scene.state("lingering");
+    let listed = scene.mainstay(&["ps"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("lingering"), "{listed}");
+    assert!(scene.mainstay(&["stop", "unruly"]).status.success());
+    assert_eq!(parted(&scene.stage), "asked");
+    all_gone(&scene.stage);
+}
+
+#[test]
+fn the_server_ends() {
+    let mut scene = Scene::open(&["--linger", "60s"], &[]);
+    let server = scene.server(1);
+    terminate(&scene);
+    scene.client.wait();
+    scene.state("lingering");
+    killers::at_once(&[server]);
+    assert_eq!(parted(&scene.stage), "server_ended");
+    all_gone(&scene.stage);
+    assert_eq!(scene.stage.events("start").len(), 1);
+}
+
+/// The kept server is lost with its keeper, so nothing is kept; the same for guard and keeper.
+#[test]
+fn the_keeper_is_killed() {
+    for both in [false, true] {
+        let mut scene = Scene::open(&["--linger", "60s"], &[]);
+        let card = scene.stage.card();
+        terminate(&scene);
+        scene.client.wait();
+        scene.state("lingering");
+        let mut victims = vec![card.keeper.unwrap()];
+        victims.extend(card.guard.filter(|_| both));
+        killers::at_once(&victims);
+        until("the victims are dead", || {
+            let dead = |who: &mainstay_core::ids::Identity| !mainstay_os::identity::alive(*who);
+            victims.iter().all(dead).then_some(())
+        });
+        if both {
+            // Nobody of ours is left: the server went with its keeper, and a later start takes the door away.
+            let words = argv(&scene.stage, &["--linger", "60s"], &[]);
+            let warm = scene.stage.home().join(".local/state/mainstay/warm");
+            until("a later start sweeps", || {
+                scene.client = mainstay_testkit::client::Client::open(&scene.stage, &words);
+                assert_eq!(scene.call("pid", &serde_json::json!({}))["calls"], 1);
+                scene.client.finish();
+                scene.stage.census.assert_empty();
+                (!warm.exists()).then_some(())
+            });
+        } else {
+            assert_eq!(parted(&scene.stage), "keeper_lost");
+        }
+        all_gone(&scene.stage);
+    }
+}
+
+/// The guard is killed meanwhile: the server is still kept, by a side guard.
+#[test]
+fn not_when_the_guard_is_killed() {
+    let mut scene = Scene::open(&["--linger", "60s"], &[]);
+    let card = scene.stage.card();
+    terminate(&scene);
+    scene.client.wait();
+    scene.state("lingering");
+    killers::at_once(&[card.guard.unwrap()]);
+    scene.stage.event("guard_lost");
+    let words = argv(&scene.stage, &["--linger", "60s"], &[]);
+    scene.client = mainstay_testkit::client::Client::open(&scene.stage, &words);
+    scene.stage.event("reattached");
+    assert_eq!(scene.stage.events("start").len(), 1);
+    scene.finish();
+}
+
+#[test]
+fn a_client_that_closes_as_it_signals_means_it() {
+    let mut scene = Scene::open(&["--linger", "60s"], &[]);
+    terminate(&scene);
+    scene.client.wire.close_write();
+    scene.client.wait();
+    all_gone(&scene.stage);
+    assert_eq!(scene.stage.events("lingering"), Vec::<Value>::new());
+}
+
+#[test]
+fn a_client_that_has_closed_means_it_even_if_it_kills() {
+    let mut scene = Scene::open(&["--linger", "60s"], &["--slow-exit", "300ms"]);
+    scene.client.wire.close_write();
+    let shim = Handle::open(scene.client.who).unwrap();
+    shim.signal(Signal::KILL).unwrap();
+    scene.client.wait();
+    all_gone(&scene.stage);
+    assert_eq!(scene.stage.events("lingering"), Vec::<Value>::new());
+}
+
+/// A process that looks like a client of that name, as the process table shows it.
+fn client_called(name: &str, strike: impl FnOnce(&Puppet)) -> Vec<Value> {
+    let stage = Stage::new();
+    let program = stage.path(name);
+    symlink(built::puppet(), &program).unwrap();
+    let words = argv(&stage, &[], &[]);
+    let plan = Plan {
+        program: Some(program),
+        ..Plan::default()
+    };
+    let puppet = Puppet::start(&stage, plan, &words);
+    strike(&puppet);
+    let told = if name == "copilot" {
+        stage.event("teardown");
+        stage.events("lingering")
+    } else {
+        stage.event("lingering");
+        stage.events("lingering")
+    };
+    puppet.kill();
+    all_gone(&stage);
+    told
+}
+
+#[test]
+fn by_its_client() {
+    let claude = client_called("claude", |puppet| killers::claude(puppet.shims[0]));
+    assert_eq!(claude[0]["ms"], 60_000);
+    let unknown = client_called("some-client", |puppet| killers::claude(puppet.shims[0]));
+    assert_eq!(unknown[0]["ms"], 5_000);
+    let copilot = client_called("copilot", |puppet| killers::copilot(puppet.shims[0]));
+    assert_eq!(copilot, Vec::<Value>::new());
+}

@@ -1,0 +1,94 @@
+//! A client that comes back counts its ids from the beginning: it never gets the answer, or the progress, of a request that
+//! an earlier one left unanswered under the same id, be that late, or never.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+
+use mainstay_os::identity::Handle;
+use mainstay_testkit::client::Client;
+use rustix::process::Signal;
+use scene::{Scene, argv, heard_messages};
+use serde_json::{Value, json};
+
+const KEPT: [&str; 2] = ["--linger", "60s"];
+
+fn back(scene: &mut Scene) {
+    let shim = Handle::open(scene.client.who).unwrap();
+    shim.signal(Signal::TERM).unwrap();
+    scene.client.wait();
+    scene.state("lingering");
+    let words = argv(&scene.stage, &KEPT, &[]);
+    scene.client = Client::open(&scene.stage, &words);
+}
+
+#[test]
+fn an_answer_that_comes_late() {
+    let mut scene = Scene::open(&KEPT, &[]);
+    let orphan = scene.ask_call("sleep", &json!({"ms": 1_500}));
+    scene.taken();
+    back(&mut scene);
+    // The same id, while the orphan is still being worked on.
+    let id = scene.ask_call("pid", &json!({}));
+    assert_eq!(id, orphan, "this proves nothing");
+    let answer = scene.client.wire.answer(id).unwrap();
+    assert_eq!(answer["id"], id);
+    assert!(
+        answer["result"]["structuredContent"]["pid"].is_number(),
+        "{answer}"
+    );
+    let held = scene.held();
+    let heard = heard_messages(&held);
+    let pid = heard
+        .iter()
+        .find(|said| said["params"]["name"] == "pid")
+        .unwrap();
+    assert_eq!(pid["id"], "ms:re:1", "it went under a label");
+    // Long enough for the orphan's answer: it reaches nobody.
+    assert_eq!(
+        scene.call("sleep", &json!({"ms": 2_000})).get("error"),
+        None
+    );
+    assert_eq!(scene.stage.event("lingering")["in_flight"], 1);
+    assert_eq!(scene.finish(), Vec::<Value>::new());
+}
+
+#[test]
+fn an_answer_that_comes_while_nobody_is_there() {
+    let mut scene = Scene::open(&KEPT, &[]);
+    scene.ask_call("sleep", &json!({"ms": 400}));
+    scene.taken();
+    let shim = Handle::open(scene.client.who).unwrap();
+    shim.signal(Signal::KILL).unwrap();
+    scene.client.wait();
+    scene.state("lingering");
+    let words = argv(&scene.stage, &KEPT, &[]);
+    // Somebody at the door who never says anything is in nobody's way.
+    let silent = mainstay_testkit::client::Launch::new(&scene.stage, &words).start();
+    scene.client = Client::open(&scene.stage, &words);
+    assert_eq!(scene.call("sleep", &json!({"ms": 900})).get("error"), None);
+    drop(silent);
+    assert_eq!(scene.finish(), Vec::<Value>::new());
+}
+
+#[test]
+fn one_that_is_never_answered() {
+    let mut scene = Scene::open(&KEPT, &[]);
+    scene.mute();
+    let orphan = scene.ask_call("pid", &json!({}));
+    scene.taken();
+    back(&mut scene);
+    // The mute server answers nobody any more: at its death the one that is there gets its answer, and nobody else.
+    let ids = [(); 2].map(|()| scene.ask_call("pid", &json!({})));
+    let id = ids[1];
+    assert_eq!(id, orphan, "this proves nothing");
+    scene.taken();
+    scene.kill(1);
+    let all = scene.read_answers(&ids);
+    assert_eq!(
+        scene::answers(&all, id).len(),
+        1,
+        "one answer for the one that is there: {all:?}"
+    );
+    scene.finish();
+}

@@ -1,0 +1,235 @@
+//! A kept server is for the same configuration of the same client, for one newcomer, and for one that opens a session.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod scene;
+
+use std::fs;
+use std::os::fd::AsFd;
+
+use mainstay_os::door::{Said, Visit};
+use mainstay_os::identity::Handle;
+use mainstay_testkit::client::{Client, Launch};
+use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::wait::until;
+use rustix::process::Signal;
+use scene::{Scene, argv};
+use serde_json::{Value, json};
+
+const KEPT: [&str; 2] = ["--linger", "60s"];
+
+/// A scene whose server has answered one call and is kept.
+fn kept(habits: &[&str]) -> Scene {
+    let mut scene = Scene::open(&KEPT, habits);
+    assert_eq!(scene.call("pid", &json!({}))["calls"], 1);
+    strike(&mut scene.client);
+    scene.state("lingering");
+    scene
+}
+
+fn strike(client: &mut Client) {
+    let shim = Handle::open(client.who).unwrap();
+    shim.signal(Signal::TERM).unwrap();
+    client.wait();
+}
+
+fn calls(client: &mut Client) -> Value {
+    client.wire.call("pid", &json!({})).unwrap()["calls"].clone()
+}
+
+#[test]
+fn not_another_configuration() {
+    let mut scene = kept(&[]);
+    let words = argv(&scene.stage, &KEPT, &[]);
+    for other in [
+        argv(&scene.stage, &["--linger", "59s"], &[]),
+        argv(&scene.stage, &KEPT, &["--stderr", "x"]),
+    ] {
+        let mut client = Client::open(&scene.stage, &other);
+        assert_eq!(calls(&mut client), 1, "a server of its own");
+        client.finish();
+    }
+    let mut client = Launch::new(&scene.stage, &words)
+        .with(|command| command.env("TOKEN", "another"))
+        .start();
+    client.wire.initialize().unwrap();
+    assert_eq!(calls(&mut client), 1, "a server of its own");
+    client.finish();
+    // Noise does not count.
+    scene.client = Launch::new(&scene.stage, &words)
+        .with(|command| command.env("CLAUDE_CODE_SESSION_ID", "another"))
+        .start();
+    scene.client.wire.initialize().unwrap();
+    assert_eq!(calls(&mut scene.client), 2);
+    scene.finish();
+}
+
+#[test]
+fn not_another_client() {
+    let mut scene = kept(&[]);
+    let words = argv(&scene.stage, &KEPT, &[]);
+    let mut puppet = Puppet::start(&scene.stage, Plan::default(), &words);
+    assert!(puppet.call_pids()[0].is_some());
+    assert_eq!(scene.stage.events("start").len(), 2);
+    puppet.kill();
+    scene.client = Client::open(&scene.stage, &words);
+    assert_eq!(calls(&mut scene.client), 2);
+    scene.finish();
+}
+
+#[test]
+fn of_two_newcomers_one() {
+    let mut scene = kept(&[]);
+    let words = argv(&scene.stage, &KEPT, &[]);
+    let mut pair = [
+        Launch::new(&scene.stage, &words).start(),
+        Launch::new(&scene.stage, &words).start(),
+    ];
+    for client in &mut pair {
+        client.wire.initialize().unwrap();
+    }
+    let mut counts: Vec<i64> = pair
+        .iter_mut()
+        .map(|c| calls(c).as_i64().unwrap())
+        .collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 2], "one has the warm server, the other its own");
+    let [one, mut other] = pair;
+    other.finish();
+    scene.client = one;
+    scene.finish();
+}
+
+/// Two servers of one configuration under one client: both are kept, each for one.
+#[test]
+fn both_of_two_siblings() {
+    let mut scene = Scene::open(&KEPT, &[]);
+    let words = argv(&scene.stage, &KEPT, &[]);
+    let mut other = Client::open(&scene.stage, &words);
+    for client in [&mut scene.client, &mut other] {
+        assert_eq!(calls(client), 1);
+    }
+    strike(&mut scene.client);
+    strike(&mut other);
+    until("both are kept", || {
+        (scene.stage.events("lingering").len() == 2).then_some(())
+    });
+    scene.client = Client::open(&scene.stage, &words);
+    other = Client::open(&scene.stage, &words);
+    for client in [&mut scene.client, &mut other] {
+        assert_eq!(calls(client), 2);
+    }
+    assert_eq!(scene.stage.events("start").len(), 2);
+    other.finish();
+    scene.finish();
+}
+
+/// The throw-away sibling of the TypeScript SDK only asks `server/discover`, then closes and signals; the process that
+/// follows opens the session. And clients that ask in the same process and then open it.
+#[test]
+fn not_a_probe_but_who_opens_after_it() {
+    let mut scene = kept(&[]);
+    let words = argv(&scene.stage, &KEPT, &[]);
+    let discover = json!({"jsonrpc": "2.0", "id": "server-discover-probe-1", "method": "server/discover",
+        "params": {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}});
+    for in_place in [false, true] {
+        let mut probe = Launch::new(&scene.stage, &words).start();
+        probe.wire.send(&discover).unwrap();
+        let answer: Value = serde_json::from_slice(&probe.wire.line().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["id"], "server-discover-probe-1");
+        assert_eq!(answer["error"]["code"], -32601, "{answer}");
+        if in_place {
+            probe.wire.initialize().unwrap();
+            assert_eq!(calls(&mut probe), 2);
+            scene.client = probe;
+            break;
+        }
+        let (status, rest) = probe.finish();
+        assert_eq!((status.code(), rest.as_slice()), (Some(0), &b""[..]));
+        scene.state("lingering");
+    }
+    assert_eq!(scene.stage.events("start").len(), 1);
+    scene.finish();
+}
+
+/// Whatever was read before it was known that nobody is to be met goes to the server that is started then.
+#[test]
+fn what_was_read_is_not_lost() {
+    let scene = kept(&[]);
+    let words = argv(&scene.stage, &KEPT, &[]);
+    let mut client = Launch::new(&scene.stage, &words).start();
+    let list = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {}});
+    client
+        .wire
+        .send_bytes(
+            format!(
+                "\n{list}\n{}\n",
+                json!({"jsonrpc": "2.0", "id": 8, "method": "ping"})
+            )
+            .as_bytes(),
+        )
+        .unwrap();
+    for id in [7, 8] {
+        let answer = client.wire.answer(id).unwrap();
+        assert!(answer.get("result").is_some(), "{answer}");
+    }
+    client.finish();
+    scene.state("lingering");
+    let Scene { client, stage } = scene;
+    drop(client);
+    let stopped = stage
+        .command(scene::mainstay())
+        .args(["stop", "unruly"])
+        .output()
+        .unwrap();
+    assert!(stopped.status.success());
+    stage.census.assert_empty();
+}
+
+/// Whoever is at the door and makes no sense is sent away, and the server is kept all the same.
+#[test]
+fn not_who_talks_nonsense() {
+    let mut scene = kept(&[]);
+    let warm = scene.stage.home().join(".local/state/mainstay/warm");
+    let name = fs::read_dir(&warm).unwrap().next().unwrap().unwrap();
+    let name = name.file_name().into_string().unwrap();
+    let directory = fs::File::open(&warm).unwrap();
+    let (mut guests, long) = (Vec::new(), vec![b'P'; 70_000]);
+    for words in [
+        &b"junk"[..],
+        b"T",
+        b"T{\"id\":1,\"method\":\"initialize\"}\n",
+        b"P",
+        &long,
+    ] {
+        let guest = Visit::at(directory.as_fd(), &name).unwrap();
+        guest.say(words, &[]).unwrap();
+        guests.push(guest);
+    }
+    let (null, silent) = (
+        fs::File::open("/dev/null").unwrap(),
+        Visit::at(directory.as_fd(), &name).unwrap(),
+    );
+    let take = b"T{\"id\":1,\"method\":\"initialize\"}\n";
+    let half = Visit::at(directory.as_fd(), &name).unwrap();
+    half.say(take, &[null.as_fd(), null.as_fd()]).unwrap();
+    guests.push(half);
+    for guest in &guests {
+        until("it is answered or sent away", || {
+            let mut packet = [0; 512];
+            let mut lent = Vec::new();
+            loop {
+                match guest.hear(&mut packet, &mut lent) {
+                    Said::Bytes(len) if packet[0] == b'H' && len > 0 => {}
+                    Said::Bytes(_) | Said::Gone => return Some(()),
+                    Said::Nothing => return None,
+                }
+            }
+        });
+    }
+    let words = argv(&scene.stage, &KEPT, &[]);
+    scene.client = Client::open(&scene.stage, &words);
+    assert_eq!(calls(&mut scene.client), 2);
+    drop(silent);
+    scene.finish();
+}
