@@ -233,3 +233,56 @@ fn not_who_talks_nonsense() {
     drop(silent);
     scene.finish();
 }
+
+/// A launcher between the client and us, which ends with the shim, is not the client.
+#[test]
+fn the_client_behind_a_launcher() {
+    let stage = mainstay_testkit::stage::Stage::new();
+    let mut words: Vec<std::ffi::OsString> =
+        ["sh", "-c", "\"$@\"; exit 7", "sh"].map(Into::into).into();
+    words.extend(argv(&stage, &KEPT, &[]));
+    let client = Client::open(&stage, &words);
+    let mut scene = Scene { client, stage };
+    assert_eq!(calls(&mut scene.client), 1);
+    let shim = scene.stage.card().shim.unwrap();
+    Handle::open(shim).unwrap().signal(Signal::TERM).unwrap();
+    scene.client.wait();
+    scene.state("lingering");
+    scene.client = Client::open(&scene.stage, &words);
+    assert_eq!(calls(&mut scene.client), 2);
+    scene.finish();
+}
+
+/// A server of the modern era is gone on with by whoever speaks it, and not by a client of the other one.
+#[test]
+fn each_era_its_own() {
+    let modern = |name: &str| {
+        json!({"name": name, "arguments": {},
+            "_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}})
+    };
+    let mut scene = Scene::start(&KEPT, &["--modern"]);
+    let pid = |client: &mut Client| {
+        let answer = client.wire.request("tools/call", &modern("pid")).unwrap();
+        answer["result"]["structuredContent"].clone()
+    };
+    let first = pid(&mut scene.client);
+    strike(&mut scene.client);
+    scene.state("lingering");
+    let words = argv(&scene.stage, &KEPT, &["--modern"]);
+    let mut legacy = Launch::new(&scene.stage, &words).start();
+    legacy
+        .wire
+        .ask(
+            "initialize",
+            &json!({"protocolVersion": "2025-06-18", "capabilities": {}}),
+        )
+        .unwrap();
+    legacy.wire.line().unwrap();
+    assert_eq!(scene.stage.events("start").len(), 2, "a server of its own");
+    legacy.finish();
+    scene.client = Launch::new(&scene.stage, &words).start();
+    let second = pid(&mut scene.client);
+    assert_eq!(second["pid"], first["pid"]);
+    assert_eq!(second["calls"], 2);
+    scene.finish();
+}
