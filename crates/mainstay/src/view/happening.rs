@@ -522,6 +522,10 @@ mod tests {
 22:31:07.123  playwright  instant  initialize was answered from the record after 300 ms
 22:31:07.123  playwright  probes_unanswered  3 questions unanswered; the server does not know them and is not asked any more
 22:31:07.123  playwright  call_deadline  tools/call was answered with an error after 1m00s
+22:31:07.123  playwright  session_opened  at https://mcp.example/mcp, and written down as a debt
+22:31:07.123  playwright  session_closed  at https://mcp.example/mcp, by our DELETE (HTTP 200)
+22:31:07.123  playwright  debt_paid  the session at https://mcp.example/mcp, open since 2026-11-15T12:00:00.000Z, was closed (HTTP 404, 2 attempts)
+22:31:07.123  playwright  debt_given_up  the session at https://mcp.example/mcp, open since 2026-11-14T12:00:00.000Z, was never closed (9 attempts): mcp.example: connection refused
 "
         );
     }
