@@ -27,6 +27,7 @@ fn every_scene_is_told_in_json() {
             "server_killed",
             "keeper_killed",
             "cannot_start",
+            "http_session",
             "nothing_left"
         ]
     );
@@ -105,7 +106,9 @@ fn in_a_pipe_it_is_plain_and_fits() {
         "started 3 times, exit code 1",
         "found: weather-mcp; install it",
         "WEATHER_API_KEY is not set",
-        "all 4 held in ",
+        "its session was closed by a DELETE",
+        "the session stayed open, written down",
+        "all 5 held in ",
     ] {
         assert!(text.contains(words), "`{words}` is missing:\n{text}");
     }

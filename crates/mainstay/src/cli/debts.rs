@@ -111,7 +111,7 @@ fn debt(standing: &Standing, now: u64) -> Debt {
     let why = match &standing.note {
         Err(problem) => format!("cannot be read: {problem}"),
         Ok(_) if standing.held => "its owner lives and uses it".into(),
-        Ok(_) if standing.tried.attempts == 0 => "nobody has tried yet".into(),
+        Ok(_) if standing.tried.why.is_empty() => "nobody has tried yet".into(),
         Ok(_) => standing.tried.why.clone(),
     };
     Debt {

@@ -2,6 +2,7 @@
 
 mod cannot_start;
 mod client_killed;
+mod http_session;
 mod keeper_killed;
 mod server_killed;
 
@@ -13,11 +14,12 @@ use super::stage::Stage;
 use super::watch::Trouble;
 
 /// All of them.
-pub static SCENES: [Scene; 4] = [
+pub static SCENES: [Scene; 5] = [
     client_killed::SCENE,
     server_killed::SCENE,
     keeper_killed::SCENE,
     cannot_start::SCENE,
+    http_session::SCENE,
 ];
 
 /// One scene.
