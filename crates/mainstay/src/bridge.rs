@@ -8,12 +8,13 @@
 //! paid or their time is up.
 
 mod exchange;
+mod exchanges;
 mod journal;
 mod lines;
 pub mod spec;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use hyper::header::HeaderMap;
 use mainstay_core::http::bridge::{About, Bridge, ExchangeId, Input, Output, Sending, Verb};
 use mainstay_core::ids::{LinkId, TAG_VARIABLE, Tag};
+use mainstay_core::limits;
 use mainstay_core::policy::Retry;
 use mainstay_os::clock;
 use mainstay_os::role;
@@ -31,7 +33,6 @@ use mainstay_os::signals::{ENDING, Signals};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
-use tokio::task::{AbortHandle, JoinSet, LocalSet};
 use tokio::time::Sleep;
 
 use crate::debts::Keyring;
@@ -42,6 +43,7 @@ use crate::http::registered;
 use crate::http::target::Target;
 use crate::paths::Paths;
 use crate::report::{Report, plain, talk};
+use exchanges::Exchanges;
 use journal::Journal;
 use lines::Lines;
 use spec::Spec;
@@ -50,6 +52,8 @@ use spec::Spec;
 const OUT_BYTES: usize = 1024 * 1024;
 /// Things that may have come and are not looked at yet.
 const INBOX: usize = 64;
+/// The place of the payer among the exchanges; the machine counts its own from 1.
+const PAYING: ExchangeId = 0;
 /// How long the last lines may take to leave.
 const FLUSH_MS: u64 = 200;
 
@@ -72,8 +76,7 @@ pub fn bridge() -> Result<Exit, Report> {
         .enable_time()
         .build()
         .map_err(failed)?;
-    let local = LocalSet::new();
-    local.block_on(&runtime, async {
+    runtime.block_on(async {
         let mut shell = Shell::new(&spec, signals)
             .map_err(|why| Report::new(Exit::Usage, "the bridge cannot be set up").because(why))?;
         shell.pay_own();
@@ -95,8 +98,7 @@ struct Shell {
     out: VecDeque<u8>,
     signals: AsyncFd<Signals>,
     inbox: Inbox,
-    tasks: JoinSet<()>,
-    running: BTreeMap<ExchangeId, AbortHandle>,
+    exchanges: Exchanges,
     journal: Journal,
     keyring: Option<Keyring>,
     timer: Pin<Box<Sleep>>,
@@ -135,8 +137,7 @@ impl Shell {
             out: VecDeque::new(),
             signals: registered(signals, Interest::READABLE).map_err(told)?,
             inbox: Rc::default(),
-            tasks: JoinSet::new(),
-            running: BTreeMap::new(),
+            exchanges: Exchanges::default(),
             journal,
             keyring: Some(keyring),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -150,8 +151,17 @@ impl Shell {
             return;
         };
         let paths = self.journal.paths().clone();
-        self.tasks.spawn_local(async move {
-            pay::pay(&paths, &keyring, Zeal::Sweep).await;
+        self.exchanges.begin(PAYING, async move {
+            let mut rest = Duration::from_millis(limits::DEBT_RETRY_MS);
+            for turn in 0.. {
+                let done = pay::pay(&paths, &keyring, Zeal::Sweep).await;
+                // Another payer may have held one for a moment, without the secret that is here.
+                if done.left == 0 && (done.held == 0 || turn > 0) {
+                    break;
+                }
+                tokio::time::sleep(rest).await;
+                rest = (rest * 2).min(Duration::from_millis(limits::DEBT_RETRY_MOST_MS));
+            }
         });
     }
 
@@ -161,7 +171,7 @@ impl Shell {
             let mut again = self.poll_signals(cx);
             again |= self.poll_stdin(cx);
             again |= self.poll_inbox(cx);
-            while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
+            again |= self.exchanges.poll(cx);
             again |= self.poll_timer(cx);
             again |= self.poll_stdout(cx);
             if self.done {
@@ -184,9 +194,7 @@ impl Shell {
         match output {
             Output::Send(sending) => self.send(sending),
             Output::Close(exchange) => {
-                if let Some(task) = self.running.remove(&exchange) {
-                    task.abort();
-                }
+                self.exchanges.break_off(exchange);
                 self.inbox.borrow_mut().forget(exchange);
             }
             Output::Note { session, version } => {
@@ -196,7 +204,7 @@ impl Shell {
             Output::Paid { session, by } => self.journal.paid(&session, by),
             Output::Owed { session, why } => {
                 self.journal.owed(&session);
-                self.tell(&format!(
+                tell(&format!(
                     "the session could not be closed now ({why}); it stays written down, and the next start closes it: mainstay debts"
                 ));
             }
@@ -205,13 +213,9 @@ impl Shell {
                     self.out.extend(line);
                 }
             }
-            Output::Tell(text) => self.tell(&text),
+            Output::Tell(text) => tell(&text),
             Output::Done => self.done = true,
         }
-    }
-
-    fn tell(&self, text: &str) {
-        talk(&format!("mainstay: {text}\n"));
     }
 
     fn send(&mut self, sending: Sending) {
@@ -224,8 +228,7 @@ impl Shell {
                     exchange,
                     Rc::clone(&self.inbox),
                 );
-                let task = self.tasks.spawn_local(task);
-                self.running.insert(exchange, task);
+                self.exchanges.begin(exchange, task);
             }
             Err(why) => self.inbox.borrow_mut().refuse(exchange, why),
         }
@@ -301,9 +304,6 @@ impl Shell {
             let Some(input) = self.inbox.borrow_mut().take(cx) else {
                 break;
             };
-            if let Input::End(exchange, _) = &input {
-                self.running.remove(exchange);
-            }
             self.give(input);
             any = true;
         }
@@ -364,8 +364,12 @@ impl Shell {
         });
         // A client that does not read them has gone.
         tokio::time::timeout(within, flushed).await.ok();
-        self.tasks.abort_all();
     }
+}
+
+/// Says something where people look: on the stderr of the server that we stand for.
+fn tell(text: &str) {
+    talk(&format!("mainstay: {text}\n"));
 }
 
 fn own(fd: i32) -> io::Result<std::os::fd::OwnedFd> {

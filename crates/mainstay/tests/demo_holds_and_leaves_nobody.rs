@@ -29,6 +29,7 @@ fn every_scene_is_told_in_json() {
             "lease_closed",
             "cannot_start",
             "unasked_signal",
+            "http_session",
             "nothing_left"
         ]
     );
@@ -118,6 +119,8 @@ fn in_a_pipe_it_is_plain_and_fits() {
         "`mainstay lease close job-17` returned after ",
         "the same process answered, ",
         "went on with the same server",
+        "its session was closed by a DELETE",
+        "the session stayed open, written down",
         "all 5 held in ",
     ] {
         assert!(text.contains(words), "`{words}` is missing:\n{text}");

@@ -35,6 +35,18 @@ pub fn through_mainstay(name: &str, server: Vec<OsString>) -> io::Result<Vec<OsS
     Ok(words)
 }
 
+/// The words of `mainstay run` for a server that is reached by its URL.
+pub fn to_url(name: &str, url: &str) -> io::Result<Vec<OsString>> {
+    Ok(vec![
+        std::env::current_exe()?.into(),
+        "run".into(),
+        "--name".into(),
+        name.into(),
+        "--url".into(),
+        url.into(),
+    ])
+}
+
 /// A command with these words, and nothing on its standard descriptors.
 pub fn command(words: &[OsString]) -> Command {
     let (program, arguments) = words.split_first().map_or_else(

@@ -31,6 +31,7 @@ pub fn play(act: Act, party: &str, end: Moment) -> Result<(), Trouble> {
         }
         Act::Grandchild
         | Act::Orphan
+        | Act::HttpServer
         | Act::BareClient
         | Act::KeptClient
         | Act::Server

@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod family;
+pub mod http;
 pub mod server;
 
 use std::io;
@@ -34,6 +35,8 @@ pub enum Act {
     DeafServer,
     /// A server that says at the first request why it cannot work, and ends.
     BrokenServer,
+    /// A streamable-HTTP server.
+    HttpServer,
     /// A server's child, with a child.
     Child,
     /// That one's child.
@@ -55,6 +58,7 @@ impl Act {
             Self::Server => "server",
             Self::DeafServer => "deaf-server",
             Self::BrokenServer => "broken-server",
+            Self::HttpServer => "http-server",
             Self::Child => "child",
             Self::Grandchild => "grandchild",
             Self::Daemon => "daemon",
@@ -70,6 +74,7 @@ impl Act {
             Self::BareClient | Self::KeptClient => client::play(self, party, end),
             Self::Server | Self::DeafServer => server::play(self, party, end),
             Self::BrokenServer => server::give_up(end),
+            Self::HttpServer => http::play(party, end),
             Self::Child | Self::Grandchild | Self::Daemon | Self::Forker | Self::Orphan => {
                 family::play(self, party, end)
             }

@@ -2,6 +2,7 @@
 
 mod cannot_start;
 mod client_killed;
+mod http_session;
 mod keeper_killed;
 mod lease_closed;
 mod server_killed;
@@ -15,13 +16,14 @@ use super::stage::Stage;
 use super::watch::Trouble;
 
 /// All of them.
-pub static SCENES: [Scene; 6] = [
+pub static SCENES: [Scene; 7] = [
     client_killed::SCENE,
     server_killed::SCENE,
     keeper_killed::SCENE,
     lease_closed::SCENE,
     cannot_start::SCENE,
     unasked_signal::SCENE,
+    http_session::SCENE,
 ];
 
 /// One scene.
