@@ -15,3 +15,6 @@ pub mod secret;
 pub use list::{Standing, list};
 pub use note::{Held, Note};
 pub use secret::{Keyring, Source};
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! claude-code #56456: streamable-HTTP sessions are never DELETEd on shutdown, and the maps of servers grow without bound.
+//! claude-code #56456: streamable-HTTP sessions are never closed by DELETE on shutdown, and the maps of servers grow without bound.
 //!
 //! The client of the report opens a session, lists tools and resources, and exits; on exit it opens a second one.
 

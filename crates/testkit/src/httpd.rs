@@ -18,7 +18,7 @@ use crate::wait::until;
 /// The longest body.
 const BODY_BYTES: usize = 64 << 20;
 /// How long a peer may be silent before its thread ends.
-const SILENCE: Duration = Duration::from_secs(120);
+const SILENCE: Duration = Duration::from_mins(2);
 
 /// What a server does instead of answering.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +86,10 @@ struct Shared {
     changed: Condvar,
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one switch of the play"
+)]
 struct State {
     manner: Manner,
     listening: bool,
@@ -301,7 +305,7 @@ impl Shared {
                 state.sent.push(sent.clone());
                 state.fault(&sent)
             };
-            if !self.answer(stream, &sent, fault)? {
+            if !self.answer(stream, &sent, fault.as_ref())? {
                 break;
             }
         }
@@ -309,7 +313,7 @@ impl Shared {
     }
 
     /// Answers; whether the connection goes on.
-    fn answer(&self, stream: &TcpStream, sent: &Sent, fault: Option<Fault>) -> io::Result<bool> {
+    fn answer(&self, stream: &TcpStream, sent: &Sent, fault: Option<&Fault>) -> io::Result<bool> {
         match fault {
             None | Some(Fault::Twice) => {}
             Some(Fault::Drop) => return Ok(false),
@@ -319,7 +323,7 @@ impl Shared {
                 drop(held);
             }
             Some(Fault::Status(status, text)) => {
-                reply(stream, status, &[("content-type", "text/plain")], text)?;
+                reply(stream, *status, &[("content-type", "text/plain")], text)?;
                 return Ok(true);
             }
             Some(Fault::Html) => {
@@ -334,7 +338,7 @@ impl Shared {
             Some(Fault::Huge(bytes)) => {
                 let body = format!(
                     r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#,
-                    "x".repeat(bytes)
+                    "x".repeat(*bytes)
                 );
                 reply(stream, 200, &[("content-type", "application/json")], &body)?;
                 return Ok(true);
@@ -353,8 +357,8 @@ impl Shared {
             }
             Some(Fault::Break { with_id }) => {
                 begin_events(stream, None)?;
-                if with_id {
-                    let answer = self.result(sent);
+                if *with_id {
+                    let answer = result(sent);
                     let mut state = self.lock();
                     state.events += 1;
                     let id = format!("e{}", state.events);
@@ -370,7 +374,7 @@ impl Shared {
             return Ok(true);
         }
         match sent.verb.as_str() {
-            "POST" => self.post(stream, sent, fault == Some(Fault::Twice)),
+            "POST" => self.post(stream, sent, fault == Some(&Fault::Twice)),
             "GET" => self.get(stream, sent),
             "DELETE" => {
                 let session = sent
@@ -431,7 +435,7 @@ impl Shared {
             reply(stream, 202, &[], "")?;
             return Ok(true);
         }
-        let answer = self.result(sent).to_string();
+        let answer = result(sent).to_string();
         if old {
             let answer = serde_json::from_str(&answer).unwrap_or(Value::Null);
             self.lock().news.push_back(answer);
@@ -491,36 +495,6 @@ impl Shared {
             }
         }
     }
-
-    /// A good answer.
-    fn result(&self, sent: &Sent) -> Value {
-        let id = sent.message["id"].clone();
-        let params = &sent.message["params"];
-        let result = match sent.method() {
-            "initialize" => json!({
-                "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {"listChanged": true}, "logging": {}, "resources": {"subscribe": true}},
-                "serverInfo": {"name": "httpd", "version": "1"},
-            }),
-            "server/discover" => json!({
-                "resultType": "complete",
-                "supportedVersions": ["2026-07-28"],
-                "capabilities": {"tools": {}},
-            }),
-            "tools/list" => json!({"tools": [
-                {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}},
-                {"name": "write", "inputSchema": {"type": "object"}},
-            ]}),
-            "tools/call" => {
-                json!({"content": [], "structuredContent": params["arguments"]})
-            }
-            "ping" | "logging/setLevel" | "resources/subscribe" => json!({}),
-            _ => {
-                return json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}});
-            }
-        };
-        json!({"jsonrpc": "2.0", "id": id, "result": result})
-    }
 }
 
 impl State {
@@ -540,6 +514,36 @@ impl State {
         let (name, value) = self.secret.as_ref()?;
         (sent.headers.get(name) != Some(value)).then_some(401)
     }
+}
+
+/// A good answer.
+fn result(sent: &Sent) -> Value {
+    let id = sent.message["id"].clone();
+    let params = &sent.message["params"];
+    let result = match sent.method() {
+        "initialize" => json!({
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {"listChanged": true}, "logging": {}, "resources": {"subscribe": true}},
+            "serverInfo": {"name": "httpd", "version": "1"},
+        }),
+        "server/discover" => json!({
+            "resultType": "complete",
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}},
+        }),
+        "tools/list" => json!({"tools": [
+            {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}},
+            {"name": "write", "inputSchema": {"type": "object"}},
+        ]}),
+        "tools/call" => {
+            json!({"content": [], "structuredContent": params["arguments"]})
+        }
+        "ping" | "logging/setLevel" | "resources/subscribe" => json!({}),
+        _ => {
+            return json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no such method"}});
+        }
+    };
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
 }
 
 fn read(stream: &mut &TcpStream) -> io::Result<Option<Sent>> {
@@ -580,7 +584,7 @@ fn reply(
 ) -> io::Result<()> {
     let mut head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n", body.len());
     for (name, value) in headers {
-        head += &format!("{name}: {value}\r\n");
+        head.extend([name, ": ", value, "\r\n"]);
     }
     stream.write_all(format!("{head}\r\n{body}").as_bytes())
 }

@@ -377,12 +377,12 @@ impl Bridge {
     pub fn handle(&mut self, now: Moment, input: Input) {
         self.now = now;
         match input {
-            Input::Line(line) => self.client_line(now, line),
+            Input::Line(line) => self.client_line(&line),
             Input::LongLine(id, method) => self.client_long_line(id, &method),
             Input::Eof => self.begin_closing(now, self.about.drain_ms),
             Input::Term => self.begin_closing(now, 0),
             Input::Head(exchange, head) => self.head(now, exchange, head),
-            Input::Event(exchange, event) => self.event(now, exchange, event),
+            Input::Event(exchange, event) => self.event(now, exchange, &event),
             Input::Body(exchange, body) => self.body(now, exchange, &body),
             Input::End(exchange, end) => self.end(now, exchange, end),
             Input::Noted(result) => self.was_noted(now, result),
@@ -415,7 +415,7 @@ impl Bridge {
             .chain(spent.map(|at| at.after_ms(limits::HTTP_SPENT_MS)))
             .chain(listen)
             .chain(self.confirmed_by())
-            .chain(self.closing.as_ref().and_then(close::Closing::wake_at))
+            .chain(self.closing.as_ref().map(close::Closing::wake_at))
             .min()
     }
 

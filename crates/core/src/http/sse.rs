@@ -172,7 +172,7 @@ pub fn slowly(bytes: &[u8]) -> Vec<Event> {
         at += 1;
     }
     let mut events = Vec::new();
-    for fields in lines.split_inclusive(|line| line.is_empty()) {
+    for fields in lines.split_inclusive(Vec::is_empty) {
         if fields.last().is_none_or(|line| !line.is_empty()) {
             continue;
         }

@@ -154,7 +154,9 @@ fn render(all: &[Debt], columns: usize, colour: bool) -> String {
     let mut text = table.render(columns, colour);
     let due = all.iter().filter(|debt| !debt.in_use).count();
     if due > 0 {
-        text += &format!("\n{due} due: `mainstay debts pay` closes them.\n");
+        text.push('\n');
+        text.push_str(&due.to_string());
+        text.push_str(" due: `mainstay debts pay` closes them.\n");
     }
     text
 }
@@ -201,7 +203,9 @@ fn pay_them(paths: &Paths, asked: &Pay, json: bool) -> Result<Exit, Report> {
     } else {
         let mut text = format!("{} closed", sessions(total.paid));
         if total.given_up > 0 {
-            text += &format!(", {} given up", sessions(total.given_up));
+            text.push_str(", ");
+            text.push_str(&sessions(total.given_up));
+            text.push_str(" given up");
         }
         text += ".\n";
         if due {

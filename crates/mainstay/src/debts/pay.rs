@@ -33,6 +33,8 @@ pub struct Paid {
     pub given_up: u32,
     /// Debts that are owed still.
     pub left: u32,
+    /// Debts that somebody else holds: whoever uses the session, or another payer.
+    pub held: u32,
 }
 
 /// How eager a payer is.
@@ -68,7 +70,7 @@ pub async fn pay(paths: &Paths, keyring: &Keyring, zeal: Zeal) -> Paid {
             Outcome::Paid => done.paid += 1,
             Outcome::GivenUp => done.given_up += 1,
             Outcome::Left => done.left += 1,
-            Outcome::Held => {}
+            Outcome::Held => done.held += 1,
         }
     }
     done
@@ -98,9 +100,11 @@ async fn pay_one(
         return Outcome::Left;
     }
     let note = held.note.clone();
-    let result = match dead.get(&note.url) {
-        Some(why) => Err(why.clone()),
-        None => delete(client, &note, keyring, dead).await,
+    let (result, counts) = match (request(&note, keyring), dead.get(&note.url)) {
+        // Somebody else may have the secret: what is missing here keeps nobody from trying.
+        (Err(missing), _) => (Err(missing), false),
+        (Ok(_), Some(why)) => (Err(why.clone()), true),
+        (Ok(outgoing), None) => (delete(client, &note.url, outgoing, dead).await, true),
     };
     match result {
         Ok(status) => {
@@ -117,10 +121,15 @@ async fn pay_one(
             Outcome::Paid
         }
         Err(why) => {
-            let attempts = tried.attempts.saturating_add(1);
+            let attempts = tried.attempts.saturating_add(u32::from(counts));
             let age = now.saturating_sub(note.since_ms);
             if age <= limits::DEBT_KEPT_MS {
-                note_attempt(&held, attempts, why, now);
+                let rest = if counts { rest_ms(attempts) } else { 0 };
+                held.note_attempt(&Tried {
+                    attempts,
+                    why,
+                    next_ms: now.saturating_add(rest),
+                });
                 return Outcome::Left;
             }
             if held.strike_out().is_err() {
@@ -138,34 +147,35 @@ async fn pay_one(
     }
 }
 
-fn note_attempt(held: &Held, attempts: u32, why: String, now: u64) {
+/// How long a debt rests after so many attempts.
+fn rest_ms(attempts: u32) -> u64 {
     let grown = limits::DEBT_RETRY_MS.saturating_mul(1 << attempts.min(12).saturating_sub(1));
-    held.note_attempt(&Tried {
-        attempts,
-        why,
-        next_ms: now.saturating_add(grown.min(limits::DEBT_RETRY_MOST_MS)),
-    });
+    grown.min(limits::DEBT_RETRY_MOST_MS)
 }
 
-/// Sends the DELETE; its status if the session is closed now, else why not.
-async fn delete(
-    client: &Client,
-    note: &Note,
-    keyring: &Keyring,
-    dead: &mut BTreeMap<String, String>,
-) -> Result<u16, String> {
+/// The DELETE; or which secret is missing.
+fn request(note: &Note, keyring: &Keyring) -> Result<Outgoing, String> {
     let target: Target = keyring.target(&note.url, note.url_secret.as_ref())?;
     let mut all = keyring.headers(&note.url, &note.headers)?;
     secret::insert(&mut all, headers::SESSION, &note.session)?;
     if let Some(version) = &note.version {
         secret::insert(&mut all, headers::VERSION, version)?;
     }
-    let outgoing = Outgoing {
+    Ok(Outgoing {
         method: Method::DELETE,
         target,
         headers: all,
         body: Bytes::new(),
-    };
+    })
+}
+
+/// Sends the DELETE; its status if the session is closed now, else why not.
+async fn delete(
+    client: &Client,
+    url: &str,
+    outgoing: Outgoing,
+    dead: &mut BTreeMap<String, String>,
+) -> Result<u16, String> {
     let within = Duration::from_millis(limits::DEBT_PAY_MS);
     let sent = timeout(within, async {
         let mut answer = client.send(outgoing).await?;
@@ -179,13 +189,13 @@ async fn delete(
         Ok(Err(failure)) => {
             let failure: crate::http::client::Failure = failure;
             if failure.unsent() {
-                dead.insert(note.url.clone(), failure.why.clone());
+                dead.insert(url.into(), failure.why.clone());
             }
             Err(failure.why)
         }
         Err(_) => {
             let why = format!("the server has not answered within {} s", within.as_secs());
-            dead.insert(note.url.clone(), why.clone());
+            dead.insert(url.into(), why.clone());
             Err(why)
         }
     }

@@ -562,6 +562,14 @@ mod tests {
 22:31:07.123  playwright  instant  initialize was answered from the record after 300 ms
 22:31:07.123  playwright  probes_unanswered  3 questions unanswered; the server does not know them and is not asked any more
 22:31:07.123  playwright  call_deadline  tools/call was answered with an error after 1m00s
+22:31:07.123  playwright  serve_started  listens on 127.0.0.1:8808 for files, time
+22:31:07.123  playwright  serve_stopped  by SIGTERM, after 12 sessions: 0 left
+22:31:07.123  playwright  session_began  session 7
+22:31:07.123  playwright  session_over  session 7 after 30m00s and 31 requests: nobody used it for its whole time
+22:31:07.123  playwright  session_opened  at https://mcp.example/mcp, and written down as a debt
+22:31:07.123  playwright  session_closed  at https://mcp.example/mcp, by our DELETE (HTTP 200)
+22:31:07.123  playwright  debt_paid  the session at https://mcp.example/mcp, open since 2026-11-15T12:00:00.000Z, was closed (HTTP 404, 2 attempts)
+22:31:07.123  playwright  debt_given_up  the session at https://mcp.example/mcp, open since 2026-11-14T12:00:00.000Z, was never closed (9 attempts): mcp.example: connection refused
 "
         );
     }

@@ -17,8 +17,8 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    pub(super) fn wake_at(&self) -> Option<Moment> {
-        Some(self.pay_until.unwrap_or(self.drain_until))
+    pub(super) fn wake_at(&self) -> Moment {
+        self.pay_until.unwrap_or(self.drain_until)
     }
 }
 

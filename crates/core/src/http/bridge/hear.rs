@@ -40,8 +40,9 @@ impl Bridge {
             Purpose::Listen => self.listen_head(now, exchange, &head),
             Purpose::Farewell(session) => self.farewell_head(exchange, session, &head),
             Purpose::Old => self.old_head(now, exchange, &head),
-            Purpose::Request(_) if self.is_gone(exchange, head.status) => self.gone(exchange),
-            Purpose::Deliver(..) if self.is_gone(exchange, head.status) => self.gone(exchange),
+            Purpose::Request(_) | Purpose::Deliver(..) if self.is_gone(exchange, head.status) => {
+                self.gone(exchange);
+            }
             Purpose::Initialize
             | Purpose::Reopen
             | Purpose::Request(_)
@@ -102,7 +103,7 @@ impl Bridge {
         self.refuse_waiting(why);
     }
 
-    pub(super) fn event(&mut self, now: Moment, exchange: ExchangeId, event: sse::Event) {
+    pub(super) fn event(&mut self, now: Moment, exchange: ExchangeId, event: &sse::Event) {
         let Some(one) = self.exchanges.get(&exchange) else {
             return;
         };
@@ -120,11 +121,11 @@ impl Bridge {
                 (request.sent, request.unsent) = (1, 0);
             }
         }
-        if purpose == Purpose::Old && self.old_event(now, &event) {
+        if purpose == Purpose::Old && self.old_event(event) {
             return;
         }
         if purpose == Purpose::Listen {
-            self.listen_event(&event);
+            self.listen_event(event);
         }
         if !event.data.is_empty() && matches!(event.name.as_str(), "" | "message") {
             self.heard(now, exchange, &event.data);

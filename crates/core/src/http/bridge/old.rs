@@ -72,7 +72,7 @@ impl Bridge {
     }
 
     /// An event of the stream; whether it is none of the messages.
-    pub(super) fn old_event(&mut self, _now: Moment, event: &sse::Event) -> bool {
+    pub(super) fn old_event(&mut self, event: &sse::Event) -> bool {
         if event.name != "endpoint" {
             return false;
         }

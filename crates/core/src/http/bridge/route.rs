@@ -16,13 +16,13 @@ use crate::message::slot::Tracked;
 use crate::message::token;
 
 impl Bridge {
-    pub(super) fn client_line(&mut self, now: Moment, line: Vec<u8>) {
-        let line = flat(&line);
+    pub(super) fn client_line(&mut self, line: &[u8]) {
+        let line = flat(line);
         let seen = look(&line);
         match seen.kind {
             Kind::Batch => {
                 for member in members(&line) {
-                    self.client_line(now, member);
+                    self.client_line(&member);
                 }
             }
             Kind::Request => self.client_request(line, seen),
@@ -48,24 +48,24 @@ impl Bridge {
             return;
         };
         if seen.method == "initialize" {
-            self.open_session(id, line);
+            self.open_session(&id, line);
             return;
         }
         if self.must_wait() || self.exchanges.len() >= limits::HTTP_EXCHANGES {
-            self.wait(id, line, &seen.method);
+            self.wait(&id, line, &seen.method);
             return;
         }
         if self.is_lost() && version_of(&line).is_none() {
-            self.wait(id, line, &seen.method);
+            self.wait(&id, line, &seen.method);
             self.reopen();
             return;
         }
-        self.take_request(id, line, &seen.method);
+        self.take_request(&id, line, &seen.method);
     }
 
-    fn wait(&mut self, id: Vec<u8>, line: Vec<u8>, method: &str) {
+    fn wait(&mut self, id: &[u8], line: Vec<u8>, method: &str) {
         if self.waiting.len() >= limits::IN_FLIGHT_MAX {
-            self.answer(&id, Tracked::of(method), false, &Why::Busy);
+            self.answer(id, Tracked::of(method), false, &Why::Busy);
             return;
         }
         self.hold(line);
@@ -116,7 +116,7 @@ impl Bridge {
             self.waiting_bytes -= line.len();
             let seen = look(&line);
             match (seen.kind, seen.id) {
-                (Kind::Request, Some(id)) => self.take_request(id, line, &seen.method),
+                (Kind::Request, Some(id)) => self.take_request(&id, line, &seen.method),
                 (Kind::Request | Kind::Notification | Kind::Response | Kind::Error, _) => {
                     self.deliver(line, 0);
                 }
@@ -125,8 +125,8 @@ impl Bridge {
         }
     }
 
-    fn take_request(&mut self, id: Vec<u8>, line: Vec<u8>, method: &str) {
-        let (sent, refused) = self.carried.remove(&id).unwrap_or_default();
+    fn take_request(&mut self, id: &[u8], line: Vec<u8>, method: &str) {
+        let (sent, refused) = self.carried.remove(id).unwrap_or_default();
         let request = Request {
             modern: version_of(&line).filter(|_| self.session == Session::Closed),
             method: Tracked::of(method),
@@ -141,8 +141,8 @@ impl Bridge {
             refused,
             refreshed: false,
         };
-        self.requests.insert(id.clone(), request);
-        self.send_request(&id);
+        self.requests.insert(id.to_vec(), request);
+        self.send_request(id);
     }
 
     /// Sends a request of the client's, for the first time or again.
@@ -246,7 +246,7 @@ impl Bridge {
     }
 
     /// The client's `initialize`.
-    fn open_session(&mut self, id: Vec<u8>, line: Vec<u8>) {
+    fn open_session(&mut self, id: &[u8], line: Vec<u8>) {
         // A client that begins anew has given its session up.
         if let Some(old) = self.id.take() {
             self.farewell(old);
@@ -263,7 +263,7 @@ impl Bridge {
         self.level = None;
         self.subscriptions.clear();
         self.requests.insert(
-            id.clone(),
+            id.to_vec(),
             Request {
                 modern: None,
                 method: Tracked::Initialize,
@@ -279,7 +279,7 @@ impl Bridge {
                 refreshed: false,
             },
         );
-        self.send_initialize(&id);
+        self.send_initialize(id);
     }
 
     pub(super) fn send_initialize(&mut self, id: &[u8]) {

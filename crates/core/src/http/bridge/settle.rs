@@ -63,7 +63,6 @@ impl Bridge {
         }
         match self.about.retry {
             Retry::Never => false,
-            Retry::Safe => request.method.is_repeatable(),
             Retry::Annotated if request.method == Tracked::ToolsCall => {
                 let hints =
                     envelope::tool_name(&request.line).and_then(|name| self.lists.tool(&name));
@@ -73,7 +72,7 @@ impl Bridge {
                         &["task", "inputResponses", "requestState"],
                     )
             }
-            Retry::Annotated => request.method.is_repeatable(),
+            Retry::Safe | Retry::Annotated => request.method.is_repeatable(),
         }
     }
 

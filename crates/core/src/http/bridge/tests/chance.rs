@@ -110,8 +110,8 @@ impl Story {
         self.end(exchange, End::Done);
     }
 
-    fn act(&mut self, act: Act) {
-        match act {
+    fn act(&mut self, act: &Act) {
+        match *act {
             Act::Ask(kind) => {
                 self.next += 1;
                 self.asked.insert(self.next);
@@ -203,7 +203,7 @@ proptest! {
         };
         story.play.line(OPENING);
         for act in acts {
-            story.act(act);
+            story.act(&act);
             prop_assert!(story.answers().values().all(|count| *count == 1));
         }
         // From here on the server is well.

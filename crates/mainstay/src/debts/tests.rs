@@ -1,0 +1,260 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+
+use mainstay_core::ids::{Identity, LinkId};
+use mainstay_core::limits;
+use mainstay_os::clock;
+use mainstay_testkit::httpd::{Fault, Httpd};
+
+use super::pay::{Paid, Zeal, pay};
+use super::secret::Named;
+use super::*;
+use crate::ledger::time::rfc3339;
+use crate::paths::Paths;
+use crate::scratch::Scratch;
+
+fn note(url: &str, session: &str, age_ms: u64) -> Note {
+    let since_ms = clock::wall_ms() - age_ms;
+    Note {
+        v: 1,
+        server: "web".into(),
+        link: LinkId(7),
+        url: url.into(),
+        url_secret: None,
+        session: session.into(),
+        version: Some("2025-11-25".into()),
+        headers: Vec::new(),
+        owner: Identity { pid: 1, start: 2 },
+        boot: "boot".into(),
+        since: rfc3339(since_ms),
+        since_ms,
+    }
+}
+
+/// Written by somebody who is dead now.
+fn owe(paths: &Paths, note: Note) {
+    drop(Held::write(paths, note).unwrap());
+}
+
+fn run<F: Future>(play: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(play)
+}
+
+fn open(http: &Httpd, sessions: u32) {
+    use std::io::{Read, Write};
+    let at = http.url().replace("http://", "").replace("/mcp", "");
+    let mut stream = std::net::TcpStream::connect(at).unwrap();
+    for _ in 0..sessions {
+        let body = r#"{"id":0,"method":"initialize","params":{}}"#;
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut piece = [0; 4096];
+        assert!(stream.read(&mut piece).unwrap() > 0);
+    }
+}
+
+#[test]
+fn ten_thousand_debts_are_listed_and_paid() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    open(&http, 20);
+    for number in 1..=10_000 {
+        // On a disk that syncs for real this is the slow part, so that only a few are written as they are in life.
+        let note = note(&http.url(), &format!("session-{number}"), 0);
+        if number <= 20 {
+            owe(&paths, note);
+        } else {
+            let path = paths.debts().join(format!("{number:016x}.json"));
+            fs::write(path, serde_json::to_vec(&note).unwrap()).unwrap();
+        }
+    }
+    assert_eq!(list(&paths).len(), 10_000);
+    let done = run(pay(&paths, &Keyring::default(), Zeal::Asked));
+    assert_eq!(
+        done.paid, 10_000,
+        "the server knows twenty, and 404 is as good"
+    );
+    assert_eq!(http.open(), 0);
+    assert!(list(&paths).is_empty());
+}
+
+#[test]
+fn at_most_one_delete_is_under_way() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    open(&http, 3);
+    for session in 1..=3 {
+        owe(&paths, note(&http.url(), &format!("session-{session}"), 0));
+    }
+    run(async {
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let paths = paths.clone();
+            tasks.spawn(async move { pay(&paths, &Keyring::default(), Zeal::Asked).await.paid });
+        }
+        let mut paid = 0;
+        while let Some(one) = tasks.join_next().await {
+            paid += one.unwrap();
+        }
+        assert_eq!(paid, 3);
+    });
+    let deletes = http
+        .sent()
+        .iter()
+        .filter(|one| one.verb == "DELETE")
+        .count();
+    assert_eq!(deletes, 3);
+}
+
+#[test]
+fn the_owner_s_lock_keeps_everybody_away() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    let mut held = Held::write(&paths, note(&http.url(), "a", 0)).unwrap();
+    held.rewrite(Some("2024-11-05".into())).unwrap();
+    assert_eq!(
+        run(pay(&paths, &Keyring::default(), Zeal::Asked)),
+        Paid {
+            held: 1,
+            ..Paid::default()
+        }
+    );
+    assert!(list(&paths)[0].held);
+    assert!(http.sent().is_empty());
+    drop(held);
+    assert_eq!(run(pay(&paths, &Keyring::default(), Zeal::Asked)).paid, 1);
+    assert_eq!(http.sent()[0].headers["mcp-protocol-version"], "2024-11-05");
+}
+
+#[test]
+fn what_cannot_be_paid_rests_and_is_given_up_loudly() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    http.always("DELETE", Fault::Status(500, ""));
+    owe(&paths, note(&http.url(), "young", 0));
+    owe(&paths, note(&http.url(), "old", limits::DEBT_KEPT_MS + 1));
+    let done = run(pay(&paths, &Keyring::default(), Zeal::Sweep));
+    assert_eq!((done.left, done.given_up, done.paid), (1, 1, 0));
+    let left = list(&paths);
+    assert_eq!((left.len(), left[0].tried.attempts), (1, 1));
+    assert_eq!(left[0].tried.why, "the server answered with HTTP 500");
+    http.mend();
+    assert_eq!(
+        run(pay(&paths, &Keyring::default(), Zeal::Sweep)).left,
+        1,
+        "it rests"
+    );
+    assert_eq!(run(pay(&paths, &Keyring::default(), Zeal::Asked)).paid, 1);
+    let events = fs::read_dir(paths.events()).unwrap().flatten();
+    let text: String = events
+        .map(|file| fs::read_to_string(file.path()).unwrap())
+        .collect();
+    assert!(
+        text.contains("debt_given_up") && text.contains("debt_paid"),
+        "{text}"
+    );
+    assert!(!text.contains("young"), "a session id is nobody's business");
+}
+
+#[test]
+fn a_dead_server_is_knocked_at_once_for_all_its_debts() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    http.stop();
+    for session in 0..50 {
+        owe(&paths, note(&http.url(), &format!("{session}"), 0));
+    }
+    let done = run(pay(&paths, &Keyring::default(), Zeal::Asked));
+    assert_eq!(done.left, 50);
+    assert!(
+        list(&paths)
+            .iter()
+            .all(|debt| debt.tried.why.contains("connection refused"))
+    );
+}
+
+#[test]
+fn garbage_is_shown_and_touched_by_nobody() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let whole = serde_json::to_vec(&note("http://h/mcp", "x", 0)).unwrap();
+    fs::write(paths.debts().join("torn.json"), &whole[..40]).unwrap();
+    fs::write(paths.debts().join("empty.json"), "").unwrap();
+    fs::write(paths.debts().join("huge.json"), "x".repeat(1 << 20)).unwrap();
+    fs::write(paths.debts().join(".new-half"), &whole[..40]).unwrap();
+    fs::write(paths.debts().join(".new-whole"), &whole).unwrap();
+    let done = run(pay(&paths, &Keyring::default(), Zeal::Sweep));
+    assert_eq!(done.paid, 0);
+    let shown = list(&paths);
+    assert_eq!(shown.iter().filter(|debt| debt.note.is_err()).count(), 3);
+    assert_eq!(
+        shown.iter().filter(|debt| debt.note.is_ok()).count(),
+        1,
+        "a note that was whole counts"
+    );
+    assert!(!paths.debts().join(".new-half").exists());
+}
+
+#[test]
+fn secrets_are_found_where_they_came_from() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let text = "[server.web]\nurl = \"http://h/mcp?key=s3cret\"\nheaders = { X-Config = \"c\" }\n";
+    fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();
+    fs::write(paths.config_file(), text).unwrap();
+    let keyring = Keyring {
+        config: crate::config::Config::load(&paths).unwrap(),
+        ..Keyring::default()
+    };
+    let named = |name: &str, from: Source| Named {
+        name: name.into(),
+        from,
+    };
+    let from_config = [named("x-config", Source::Config("web".into()))];
+    assert_eq!(
+        keyring.headers("http://h/mcp", &from_config).unwrap()["x-config"],
+        "c"
+    );
+    let target = keyring
+        .target("http://h/mcp", Some(&Source::Config("web".into())))
+        .unwrap();
+    assert_eq!(target.path(), "/mcp?key=s3cret");
+    let missing = keyring.headers(
+        "http://h/mcp",
+        &[named("x", Source::Variable("NOT_SET_HERE".into()))],
+    );
+    let missing = missing.unwrap_err();
+    assert!(
+        missing.contains("`x` came from the variable NOT_SET_HERE"),
+        "{missing}"
+    );
+    // What was given for one server is not sent to another.
+    let keyring = Keyring {
+        given: [("x".to_string(), "v".to_string())].into(),
+        url: Some(crate::http::target::Target::parse("http://h/mcp").unwrap()),
+        ..Keyring::default()
+    };
+    assert!(
+        keyring
+            .headers("http://h/mcp", &[named("x", Source::Flag)])
+            .is_ok()
+    );
+    assert!(
+        keyring
+            .headers("http://other/mcp", &[named("x", Source::Flag)])
+            .is_err()
+    );
+}
