@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Arg, Command, CommandFactory};
 use mainstay_core::limits::{self, TABLE};
 use mainstay_core::policy::Retry;
+use mainstay_core::serve::limits as serve;
 use mainstay_core::tier::Tier;
 use serde_json::Value;
 
@@ -43,6 +44,21 @@ fn options_page() {
     page +=
         "| option | config key | default | from | to | what it is |\n|---|---|---|---|---|---|\n";
     for limit in &TABLE {
+        let show = |value| quantity::show(limit.unit, value);
+        page += &format!(
+            "| `--{}` | `{}` | {} | {} | {} | {} |\n",
+            limit.name,
+            file::key(limit),
+            show(limit.default),
+            show(limit.min),
+            show(limit.max),
+            limit.help
+        );
+    }
+    page += "\n## Limits of `serve`\n\nEach is an option of `serve` and, with `_` for `-`, a key of `[serve]` in the config file.\n\n";
+    page +=
+        "| option | config key | default | from | to | what it is |\n|---|---|---|---|---|---|\n";
+    for limit in &serve::TABLE {
         let show = |value| quantity::show(limit.unit, value);
         page += &format!(
             "| `--{}` | `{}` | {} | {} | {} | {} |\n",
@@ -334,6 +350,50 @@ fn fixed() -> Vec<(&'static str, String)> {
             time(limits::TRACE_OBEYS_MS),
         ),
         (
+            "`serve`: what a client is told to wait before it comes back for the rest of a stream",
+            time(serve::RETRY_MS),
+        ),
+        (
+            "`serve`: time that a server is taken for one of the legacy era before it is asked again",
+            time(serve::LEGACY_KNOWN_MS),
+        ),
+        (
+            "`serve`: age of a tool list with which calls are compared",
+            time(serve::TOOLS_KNOWN_MS),
+        ),
+        (
+            "`serve`: pages of a tool list that are read",
+            serve::TOOLS_PAGES.to_string(),
+        ),
+        (
+            "`serve`: time a question of its own to a server may take",
+            time(serve::QUESTION_MS),
+        ),
+        (
+            "`serve`: bytes that wait for a client that reads slowly; beyond that only answers are kept",
+            size(serve::OUTLET_BYTES as u64),
+        ),
+        (
+            "`serve`: bytes that wait for a server that reads slowly; beyond that new requests wait",
+            size(serve::INLET_BYTES as u64),
+        ),
+        (
+            "`serve`: time servers have to end when it stops, beyond their own ladder",
+            time(serve::STOP_MARGIN_MS),
+        ),
+        (
+            "`serve --upstream`: sessions that it has ended and remembers",
+            serve::ENDED_KNOWN.to_string(),
+        ),
+        (
+            "`serve --upstream`: tries to end a session there",
+            serve::PAY_TRIES.to_string(),
+        ),
+        (
+            "`serve --upstream`: time one such try may take",
+            time(serve::PAY_WAIT_MS),
+        ),
+        (
             "HTTP: after these times a request that no server has seen is sent again",
             limits::HTTP_AGAIN_MS.map(time).join(", "),
         ),
@@ -402,7 +462,10 @@ fn verb_section(verb: &Command, before: &str) -> String {
     let args: Vec<&Arg> = verb
         .get_arguments()
         .filter(|arg| arg.get_id() != "help" && !arg.is_hide_set())
-        .filter(|arg| arg.get_help_heading() != Some("Limits"))
+        .filter(|arg| {
+            !arg.get_help_heading()
+                .is_some_and(|head| head.starts_with("Limits"))
+        })
         .collect();
     if !args.is_empty() {
         section += "\n| option | what it does |\n|---|---|\n";
@@ -573,6 +636,37 @@ fn config_page() {
     ] {
         assert!(file::COMMON.contains(&key) || file::SERVER.contains(&key));
         page += &format!("| `{key}` | {place} | {form} | {default} | {help} |\n");
+    }
+    page += "\n## `[serve]`\n\nFor `mainstay serve`; options count before these. Its limits are on the page of [options](options.md#limits-of-serve).\n\n\
+             | key | value | built in | what it is |\n|---|---|---|---|\n";
+    for (key, form, default, help) in [
+        (
+            "listen",
+            "address with port",
+            "127.0.0.1:8808",
+            "Where to listen",
+        ),
+        (
+            "token_file",
+            "path, or `~/…`",
+            "none",
+            "The file with the token that clients must bear",
+        ),
+        (
+            "allow_host",
+            "list of texts",
+            "none",
+            "Names that clients may call us by, beside localhost",
+        ),
+        (
+            "allow_origin",
+            "list of texts",
+            "none",
+            "Web sites whose pages may call us",
+        ),
+    ] {
+        assert!(file::SERVE.contains(&key));
+        page += &format!("| `{key}` | {form} | {default} | {help} |\n");
     }
     page += "\n## Tiers, weakest first\n\n";
     for tier in Tier::ALL {
@@ -897,6 +991,40 @@ const FIELDS: &[(&str, &[(&str, &str)])] = &[
                 "cmdline",
                 "the sender's arguments, without what looks like a secret",
             ),
+        ],
+    ),
+    (
+        "serve_started: the HTTP front listens",
+        &[
+            ("listen", "address and port"),
+            ("servers", "the servers behind it"),
+        ],
+    ),
+    (
+        "serve_stopped: the HTTP front has stopped",
+        &[
+            ("number", "the signal that it stopped by"),
+            ("sessions", "sessions that were opened while it ran"),
+            ("left", "servers that had not ended when its time was up"),
+        ],
+    ),
+    (
+        "session_began: an HTTP client of `serve` opened a session",
+        &[(
+            "session",
+            "its number, counted from 1 for each front; its name is the client's secret",
+        )],
+    ),
+    (
+        "session_over: a session of an HTTP client of `serve` is over",
+        &[
+            ("session", "its number"),
+            (
+                "why",
+                "`deleted` (by the client), `idle`, `evicted` (it made room), `server_gone`, `opening_failed` or `shutdown`",
+            ),
+            ("ms", "how long it was open"),
+            ("requests", "requests that its client made"),
         ],
     ),
     (

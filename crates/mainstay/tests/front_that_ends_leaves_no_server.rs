@@ -93,7 +93,8 @@ fn config(stage: &Stage, servers: &[(&str, &str)], more: &str) {
         let argv = stage.unruly(&["--extra-tool", *echo]);
         let words: Vec<_> = argv.iter().map(|word| word.to_str().unwrap()).collect();
         let args = serde_json::to_string(&words[1..]).unwrap();
-        text += &format!("[server.{name}]\ncommand = {:?}\nargs = {args}\n", words[0]);
+        let table = format!("[server.{name}]\ncommand = {:?}\nargs = {args}\n", words[0]);
+        text.push_str(&table);
     }
     std::fs::write(directory.join("config.toml"), text).unwrap();
 }

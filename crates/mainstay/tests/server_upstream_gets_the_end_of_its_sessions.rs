@@ -148,9 +148,30 @@ fn and_one_that_is_not_there_is_told_in_words() {
     front.signal(rustix::process::Signal::TERM);
     front.wait();
     assert!(
-        front.stderr().contains("could not be ended"),
+        front.stderr().contains("could not be ended now"),
         "{}",
         front.stderr()
     );
     front.stage.census.assert_empty();
+}
+
+#[test]
+fn also_after_we_were_killed() {
+    let server = Front::start(&[], &[]);
+    let mut front = before(&server, &[]);
+    for _ in 0..3 {
+        drop(front.session());
+    }
+    assert_eq!(server.metric(OPEN), 3);
+    front.signal(rustix::process::Signal::KILL);
+    front.wait();
+    assert_eq!(server.metric(OPEN), 3, "nobody has told it");
+    // The next start of ours does: here a front for something else.
+    let mut words: Vec<OsString> = vec!["--".into()];
+    words.extend(front.stage.unruly::<&str>(&[]));
+    let next = front.again(&words);
+    server.metric_is(DELETED, 3);
+    server.metric_is(OPEN, 0);
+    next.finish();
+    server.finish();
 }

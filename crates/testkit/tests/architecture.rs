@@ -88,7 +88,13 @@ fn the_keeper_is_alone_in_its_process() {
             "thread::scope",
             "thread::Builder",
         ] {
-            assert!(!shipped.contains(word), "{}: {word}", file.display());
+            // The HTTP front is no keeper: it serves many at a time, in one place that owns every task.
+            let front = word == "spawn_local" && file.ends_with("serve/tasks.rs");
+            assert!(
+                front || !shipped.contains(word),
+                "{}: {word}",
+                file.display()
+            );
         }
     }
     let manifest = read(Path::new("Cargo.toml"));

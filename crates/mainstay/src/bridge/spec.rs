@@ -39,7 +39,7 @@ impl Header {
         match (&self.value, &self.from) {
             (Some(value), _) => Some(value.clone()),
             (None, Source::Variable(name)) => std::env::var(name).ok(),
-            (None, Source::Flag | Source::Config(_)) => None,
+            (None, Source::Flag | Source::Config(_) | Source::Client) => None,
         }
     }
 }

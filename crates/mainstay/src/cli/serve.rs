@@ -164,6 +164,13 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
             upstream: Some(target.clone()),
         }]);
     }
+    if run.url.is_some() || !run.header.is_empty() || !run.header_env.is_empty() {
+        return Err(Report::new(
+            Exit::Usage,
+            "--url, --header and --header-env are options of `run`",
+        )
+        .hint("pass on to an HTTP server with --upstream URL, or write [server.NAME] with its `url` into the config file"));
+    }
     if !run.command.is_empty() || run.name.is_some() {
         let name = run
             .name
@@ -181,7 +188,7 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
     let named: Vec<_> = config
         .servers
         .iter()
-        .filter(|(_, server)| server.command.is_some())
+        .filter(|(_, server)| server.command.is_some() || server.url.is_some())
         .map(|(name, _)| name.clone())
         .collect();
     if named.is_empty() {

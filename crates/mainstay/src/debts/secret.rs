@@ -21,6 +21,8 @@ pub enum Source {
     Variable(String),
     /// The config file's table of the server of this name.
     Config(String),
+    /// A client of `serve` sent it.
+    Client,
 }
 
 impl std::fmt::Display for Source {
@@ -29,6 +31,7 @@ impl std::fmt::Display for Source {
             Self::Flag => f.write_str("a flag of `run`"),
             Self::Variable(name) => write!(f, "the variable {name}"),
             Self::Config(server) => write!(f, "[server.{server}] of the config file"),
+            Self::Client => f.write_str("a client of `serve`"),
         }
     }
 }
@@ -87,7 +90,7 @@ impl Keyring {
         for Named { name, from } in named {
             let given = self.given.get(name).filter(|_| ours).cloned();
             let value = given.or_else(|| match from {
-                Source::Flag => None,
+                Source::Flag | Source::Client => None,
                 Source::Variable(variable) => std::env::var(variable).ok(),
                 Source::Config(server) => {
                     let server = self.config.servers.get(server)?;

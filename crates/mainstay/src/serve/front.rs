@@ -105,6 +105,11 @@ impl Front {
         self.bell.ring();
     }
 
+    /// Who we are in events and notes.
+    pub fn id(&self) -> LinkId {
+        self.id
+    }
+
     /// The limits in force.
     pub fn limits(&self) -> ServeLimits {
         self.limits.borrow().clone()
@@ -289,15 +294,17 @@ impl Front {
             Over::Idle | Over::Evicted | Over::OpeningFailed | Over::Shutdown => false,
         };
         if known {
-            return;
+            return far.strike_out();
         }
         let front = Rc::downgrade(self);
         self.tasks.start(async move {
-            if let Err(why) = far.pay().await {
-                talk(&format!(
-                    "warning: a session of {} could not be ended: {why}\n",
+            match far.pay().await {
+                Ok(()) => far.strike_out(),
+                // It stays written down: the next start of any command tries again.
+                Err(why) => talk(&format!(
+                    "warning: a session of {} could not be ended now: {why}\n",
                     far.server
-                ));
+                )),
             }
             drop(far);
             if let Some(front) = front.upgrade() {

@@ -158,16 +158,25 @@ async fn write(link: Rc<Link>, to: pipe::Sender) {
     }
 }
 
+thread_local! {
+    /// One room for all links: each empties it before the next one reads.
+    static CHUNK: RefCell<Vec<u8>> = RefCell::new(vec![0; CHUNK_BYTES]);
+}
+
 async fn read(from: pipe::Receiver, hear: &Hear) {
-    let mut chunk = vec![0; CHUNK_BYTES];
     let mut lines = Lines::default();
     loop {
         if from.readable().await.is_err() {
             return;
         }
-        match from.try_read(&mut chunk) {
+        let read = CHUNK.with_borrow_mut(|chunk| {
+            let count = from.try_read(chunk)?;
+            lines.feed(&chunk[..count], |line| hear(Said::Line(line)));
+            Ok::<_, io::Error>(count)
+        });
+        match read {
             Ok(0) => return,
-            Ok(count) => lines.feed(&chunk[..count], |line| hear(Said::Line(line))),
+            Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => return,
         }

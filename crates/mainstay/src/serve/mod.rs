@@ -42,7 +42,9 @@ use serde::Serialize;
 use tokio::io::Interest;
 use tokio::task::LocalSet;
 
-use crate::config::ServerConfig;
+use crate::config::{Config, ServerConfig};
+use crate::debts::pay::Zeal;
+use crate::debts::{self, Keyring};
 use crate::exit::Exit;
 use crate::http::registered;
 use crate::http::target::Target;
@@ -138,6 +140,7 @@ pub fn serve(
             .tasks
             .start(listen::accept(Rc::clone(&front), listener));
         front.tasks.start(janitor(Rc::clone(&front)));
+        front.tasks.start(pay_old_debts(Rc::clone(&front)));
         let signals = registered(signals, Interest::READABLE).map_err(|error| failed(&error))?;
         let number = obey(&front, &signals, settle, bound).await;
         let sessions = front.metrics.opened.get();
@@ -187,7 +190,10 @@ fn arrange(front: &Front, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> 
                 if let Some(changed) = changed {
                     changed.retire();
                 }
-                let upstream = one.upstream.clone().map(Upstream::new);
+                let upstream = one
+                    .upstream
+                    .clone()
+                    .map(|target| Upstream::new(target, front.id()));
                 let config = one.config.clone();
                 Rc::new(Endpoint::new(one.path.clone(), spec, config, upstream))
             }
@@ -199,6 +205,15 @@ fn arrange(front: &Front, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> 
         new.insert(path, gone);
     }
     new
+}
+
+/// Ends the sessions upstream that an earlier process of ours was killed over.
+async fn pay_old_debts(front: Rc<Front>) {
+    let keyring = Keyring {
+        config: Config::load(&front.paths).unwrap_or_default(),
+        ..Keyring::default()
+    };
+    debts::pay::pay(&front.paths, &keyring, Zeal::Sweep).await;
 }
 
 /// Ends what has been unused for its whole time.

@@ -60,6 +60,7 @@ struct Inside {
     news_read: u64,
     resume: Resume,
     next: u64,
+    over: bool,
 }
 
 struct Open {
@@ -94,6 +95,7 @@ impl Session {
                 news_read: 0,
                 resume: Resume::new(kept.0, kept.1),
                 next: NEWS + 1,
+                over: false,
             }),
         }
     }
@@ -117,6 +119,11 @@ impl Session {
     /// Whether anybody reads an answer that is still to come.
     pub fn is_waited_for(&self) -> bool {
         !self.inside.borrow().streams.is_empty()
+    }
+
+    /// Whether it is over: nothing that is asked now would ever be answered.
+    pub fn is_over(&self) -> bool {
+        self.inside.borrow().over
     }
 
     /// A request: its stream and its number. None if one with its id is not answered yet.
@@ -240,6 +247,7 @@ impl Session {
     /// Answers everything that is in flight, and ends every stream.
     pub fn settle(&self, front: &Front, why: &str) {
         let mut inside = self.inside.borrow_mut();
+        inside.over = true;
         for (id, number) in inside.routes.drain() {
             let message = format!("{why}; the request may or may not have taken effect");
             let answer = words::error(Some(&id), Code::Internal, &message, None);

@@ -18,17 +18,23 @@ use hyper::header::{
 };
 use hyper::{Method, Response, StatusCode};
 use mainstay_core::clock::Moment;
+use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::serve::limits::{ENDED_KNOWN, PAY_TRIES, PAY_WAIT_MS};
 use mainstay_core::serve::posted::{Kind, Posted};
 use mainstay_core::serve::sse;
 use mainstay_core::serve::words::{self, Code};
-use mainstay_os::clock;
+use mainstay_os::{clock, identity};
 
 use super::bell::Slot;
 use super::reply::{Refusal, Reply, SESSION_ID};
 use super::stream::{Body, Seat};
+use crate::debts::secret::Named;
+use crate::debts::{Held, Note, Source};
 use crate::http::client::{Answer, Client, Failure, Outgoing};
 use crate::http::target::Target;
+use crate::ledger::time::rfc3339;
+use crate::paths::Paths;
+use crate::report::{plain, talk};
 
 /// Headers that belong to one connection and not to the message.
 const HOP: [HeaderName; 7] = [
@@ -44,6 +50,7 @@ const HOP: [HeaderName; 7] = [
 /// The server upstream.
 pub struct Upstream {
     target: Target,
+    link: LinkId,
     client: Client,
     sessions: RefCell<BTreeMap<String, u64>>,
     ended: RefCell<Ended>,
@@ -72,6 +79,8 @@ pub struct Far {
     id: String,
     /// What it is ended with: the headers that it was opened with.
     headers: HeaderMap,
+    /// It is written down, so that no death of ours forgets it.
+    note: RefCell<Option<Held>>,
 }
 
 /// What one sends to the server upstream.
@@ -86,9 +95,10 @@ pub struct Passing {
 
 impl Upstream {
     /// A server that nobody has asked anything yet.
-    pub fn new(target: Target) -> Rc<Self> {
+    pub fn new(target: Target, link: LinkId) -> Rc<Self> {
         Rc::new(Self {
             target,
+            link,
             client: Client::new(),
             sessions: RefCell::default(),
             ended: RefCell::default(),
@@ -112,8 +122,22 @@ impl Upstream {
     }
 
     /// A session that we have just heard of.
-    pub fn open(self: &Rc<Self>, key: u64, server: String, id: String, headers: &HeaderMap) -> Far {
+    pub fn open(
+        self: &Rc<Self>,
+        paths: &Paths,
+        key: u64,
+        server: String,
+        id: String,
+        headers: &HeaderMap,
+    ) -> Far {
         self.sessions.borrow_mut().insert(id.clone(), key);
+        let note = Held::write(paths, self.note(&server, &id, headers));
+        if let Err(error) = &note {
+            let why = plain(error);
+            talk(&format!(
+                "warning: a session of {server} cannot be written down: {why}\n"
+            ));
+        }
         Far {
             key,
             server,
@@ -122,6 +146,32 @@ impl Upstream {
             upstream: Rc::clone(self),
             id,
             headers: headers.clone(),
+            note: RefCell::new(note.ok()),
+        }
+    }
+
+    fn note(&self, server: &str, session: &str, headers: &HeaderMap) -> Note {
+        let now = clock::wall_ms();
+        let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        let token = headers.contains_key(AUTHORIZATION).then(|| Named {
+            name: "authorization".into(),
+            from: Source::Client,
+        });
+        Note {
+            v: 1,
+            server: server.into(),
+            link: self.link,
+            url: self.target.url(),
+            url_secret: self.target.user().map(|_| Source::Flag),
+            session: session.into(),
+            version: text("mcp-protocol-version"),
+            headers: token.into_iter().collect(),
+            owner: identity::me().unwrap_or(Identity { pid: 0, start: 0 }),
+            boot: identity::realm()
+                .map(|realm| realm.boot)
+                .unwrap_or_default(),
+            since: rfc3339(now),
+            since_ms: now,
         }
     }
 
@@ -138,6 +188,13 @@ impl Upstream {
 }
 
 impl Far {
+    /// Nothing is owed any more. What cannot be struck out is ended once more by the next start, which does no harm.
+    pub fn strike_out(&self) {
+        if let Some(held) = self.note.take() {
+            held.strike_out().ok();
+        }
+    }
+
     /// It is over here: its name is 404 from now on.
     pub fn forget(&self) {
         self.upstream.sessions.borrow_mut().remove(&self.id);

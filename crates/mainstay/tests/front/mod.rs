@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -76,6 +77,12 @@ impl Front {
             child,
             stage,
         }
+    }
+
+    /// Another one on the stage of one that has ended.
+    pub fn again(mut self, words: &[OsString]) -> Self {
+        let stage = std::mem::replace(&mut self.stage, Stage::new());
+        Self::on(stage, words)
     }
 
     pub fn pid(&self) -> u32 {
@@ -307,9 +314,9 @@ impl Connection {
     pub fn send(&mut self, method: &str, headers: &[(&str, &str)], body: &[u8]) {
         let mut head = format!("{method} {} HTTP/1.1\r\nhost: {}\r\n", self.path, self.host);
         for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
+            head.extend([name, ": ", value, "\r\n"]);
         }
-        head += &format!("content-length: {}\r\n\r\n", body.len());
+        write!(head, "content-length: {}\r\n\r\n", body.len()).unwrap();
         self.raw(head.as_bytes());
         self.raw(body);
     }

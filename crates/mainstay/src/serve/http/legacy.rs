@@ -87,6 +87,9 @@ pub async fn in_session(
 ) -> Result<Reply, Refusal> {
     let seat = front.seat(session.key);
     session.link.room().await;
+    if session.is_over() {
+        return Err(unknown_session());
+    }
     let Kind::Request(id) = posted.kind else {
         session.link.send(line.to_vec());
         return Ok(empty(StatusCode::ACCEPTED));

@@ -89,7 +89,13 @@ async fn in_session(
         // It was opened before our time; from now on it is counted as any other.
         retired(endpoint)?;
         let key = front.reserve()?;
-        let far = upstream.open(key, endpoint.spec.name.clone(), id, &passing.headers);
+        let far = upstream.open(
+            &front.paths,
+            key,
+            endpoint.spec.name.clone(),
+            id,
+            &passing.headers,
+        );
         (key, front.open_far(far))
     };
     front.far_request(key);
@@ -135,7 +141,7 @@ async fn opening(
             let answer = upstream.send(passing).await;
             match answer.as_ref().ok().and_then(session_of) {
                 Some(id) => {
-                    let far = upstream.open(key, name, id, &headers);
+                    let far = upstream.open(&front.paths, key, name, id, &headers);
                     let first = front.open_far(far);
                     if opening.is_awaited() {
                         front.far_request(key);
