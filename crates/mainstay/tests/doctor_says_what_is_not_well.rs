@@ -85,6 +85,7 @@ fn a_fresh_home_is_healthy() {
             "ok       links   none runs now",
             "ok       events  none written yet",
             "ok       record  nothing remembered yet",
+            "ok       debts   no HTTP session is open",
         ]
     );
 }

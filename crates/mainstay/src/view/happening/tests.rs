@@ -46,6 +46,17 @@ fn every_kind_in_words() {
 22:31:07.123  playwright  recording_hurt  /home/ann/frames.jsonl is not whole: No space left on device, 12 frames lost so far
 22:31:07.123  playwright  signal_traced  SIGKILL from pkill (5000) to the server (4711), delivered
     command: pkill -9 node
+22:31:07.123  playwright  serve_started  listens on 127.0.0.1:8808 for files, time
+22:31:07.123  playwright  serve_stopped  by SIGTERM, after 12 sessions: 0 left
+22:31:07.123  playwright  session_began  session 7
+22:31:07.123  playwright  session_over  session 7 after 30m00s and 31 requests: nobody used it for its whole time
+22:31:07.123  playwright  session_opened  at https://mcp.example/mcp, and written down as a debt
+22:31:07.123  playwright  session_closed  at https://mcp.example/mcp, by our DELETE (HTTP 200)
+22:31:07.123  playwright  debt_paid  the session at https://mcp.example/mcp, open since 2026-11-15T12:00:00.000Z, was closed (HTTP 404, 2 attempts)
+22:31:07.123  playwright  debt_given_up  the session at https://mcp.example/mcp, open since 2026-11-14T12:00:00.000Z, was never closed (9 attempts): mcp.example: connection refused
+22:31:07.123  playwright  lingering  the shim got SIGTERM while the client lives: kept for 1m00s, 1 request unanswered
+22:31:07.123  playwright  reattached  the client came back after 4.10 s, 1 answer dropped meanwhile
+22:31:07.123  playwright  linger_ended  nobody came back after 1m00s
 "
     );
 }

@@ -278,7 +278,7 @@ fn a_traced_signal_has_its_sentence() {
         assert_eq!(
             story.told,
             format!(
-                "playwright was {told} 3.20 s after its start. Stdin was still open; nothing was in flight."
+                "playwright was {told} 3.00 s after the handshake. Stdin was still open; the last answer was 800 ms old; nothing was in flight."
             )
         );
         assert_eq!(story.evidence.len(), 2);
