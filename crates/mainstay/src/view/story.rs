@@ -179,9 +179,9 @@ impl Teller<'_> {
     /// How the link stood when the first thing happened that led to the death.
     fn standing(&self) -> Option<&Standing> {
         self.evidence.iter().find_map(|event| match &event.what {
-            What::Signal(signal) => signal.standing.as_ref(),
-            What::Gone(gone) => gone.standing.as_ref(),
-            What::Exit(exit) => exit.standing.as_ref(),
+            What::Signal(signal) => signal.standing.as_deref(),
+            What::Gone(gone) => gone.standing.as_deref(),
+            What::Exit(exit) => exit.standing.as_deref(),
             What::Start(_)
             | What::StartFailed(_)
             | What::Teardown(_)
