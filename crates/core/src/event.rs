@@ -3,6 +3,7 @@
 //! An event is evidence. It says what was seen and by which rule it was judged; it never guesses. Fields are only
 //! ever added; a reader ignores what it does not know.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -133,7 +134,7 @@ impl What {
         | Self::Gone(Gone { standing, .. })
         | Self::Exit(Exit { standing, .. }) = self
         {
-            standing.as_ref()
+            standing.as_deref()
         } else {
             None
         }
@@ -339,7 +340,7 @@ pub struct Exit {
     pub stderr_tail: Vec<String>,
     /// How the link stood then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standing: Option<Standing>,
+    pub standing: Option<Box<Standing>>,
 }
 
 /// Whose memory had run out.

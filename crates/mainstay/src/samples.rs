@@ -124,7 +124,7 @@ pub fn all() -> Vec<What> {
             kept: 1,
             out_of_memory: None,
             stderr_tail: vec!["oh no".into()],
-            standing: Some(standing()),
+            standing: Some(standing().into()),
         }),
         What::Teardown(Teardown {
             cause: Cause::ClientEof,

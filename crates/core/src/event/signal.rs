@@ -4,6 +4,7 @@
 //! the second only if the sender still was. Of several equal signals that come before one is read, the kernel tells
 //! the first sender only; nothing here can tell that case from a single signal.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -52,7 +53,7 @@ pub struct Signal {
     pub gone: bool,
     /// How the link stood then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standing: Option<Standing>,
+    pub standing: Option<Box<Standing>>,
 }
 
 impl Signal {
@@ -169,7 +170,7 @@ pub struct Gone {
     pub status: Option<Status>,
     /// How the link stood then, if it is the shim that ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standing: Option<Standing>,
+    pub standing: Option<Box<Standing>>,
 }
 
 #[cfg(test)]

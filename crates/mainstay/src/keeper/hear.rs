@@ -84,7 +84,7 @@ impl Keeper<'_> {
             ours: [self.me, self.shim, self.watcher.guard()],
         };
         let mut signal = attribute::signal(to, received, Look::of(seen), &around);
-        signal.standing = Some(self.standing());
+        signal.standing = Some(self.standing().into());
         if signal.gone {
             let pid = match to {
                 Part::Keeper => self.me.pid,
@@ -159,7 +159,7 @@ impl Keeper<'_> {
 
     fn tell_gone(&mut self, part: Part, who: Identity, death: Death) {
         let status = death.status;
-        let standing = (part == Part::Shim).then(|| self.standing());
+        let standing = (part == Part::Shim).then(|| self.standing().into());
         self.tell(What::Gone(Gone {
             part,
             who,

@@ -53,7 +53,7 @@ impl Keeper<'_> {
                 Output::LingerOver => self.linger_over(),
                 Output::Tell(mut what) => {
                     if let What::Exit(exit) = &mut what {
-                        exit.standing = self.frames.at_death.take();
+                        exit.standing = self.frames.at_death.take().map(Box::new);
                     }
                     if let What::Teardown(teardown) = &what {
                         self.teardown = Some(teardown.clone());

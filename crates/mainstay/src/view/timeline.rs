@@ -151,13 +151,13 @@ impl Timeline {
 /// How the link stood, if the event tells.
 fn standing(what: &What) -> Option<&Standing> {
     if let What::Exit(exit) = what {
-        return exit.standing.as_ref();
+        return exit.standing.as_deref();
     }
     if let What::Signal(signal) = what {
-        return signal.standing.as_ref();
+        return signal.standing.as_deref();
     }
     if let What::Gone(gone) = what {
-        return gone.standing.as_ref();
+        return gone.standing.as_deref();
     }
     None
 }

@@ -130,12 +130,12 @@ fn a_signal_is_told_with_how_the_link_stood_when_it_came() {
         comm: Some("claude".into()),
         start: Some(1),
         relation: Some(Relation::Client),
-        standing: Some(Standing {
+        standing: Some(Box::new(Standing {
             since_handshake_ms: Some(41_200),
             in_flight: 0,
             waiting: Vec::new(),
             ..samples::standing()
-        }),
+        })),
         ..Signal::default()
     };
     let Some(What::Start(start)) = samples::all().into_iter().next() else {
