@@ -264,7 +264,11 @@ impl Link<'_> {
             return Route::Instead;
         }
         let Some(entry) = self.inflight.answered(id) else {
-            return Route::Forward;
+            return if self.orphans.had_others() {
+                Route::Drop
+            } else {
+                Route::Forward
+            };
         };
         self.on_way.answer = true;
         self.served_by = self.head.generation;
