@@ -97,7 +97,7 @@ impl Orphans {
         self.tokens.clear();
     }
 
-    /// This client takes an unanswered request back.
+    /// This client takes an unanswered request back, or we have done so and answered it.
     pub fn cancelled(&mut self, id: &[u8]) {
         if self.cancelled.len() >= CANCELLED_MAX {
             self.cancelled.pop_front();
@@ -184,6 +184,10 @@ impl Orphans {
 
     /// An answer has come: whether it is an orphan's.
     pub fn answered(&mut self, id: &[u8]) -> bool {
+        if !self.cancelled.is_empty() {
+            let id = token::plain(id);
+            self.cancelled.retain(|taken_back| **taken_back != *id);
+        }
         if !self.is(id) {
             return false;
         }
@@ -281,10 +285,12 @@ mod tests {
     #[test]
     fn what_was_taken_back_may_be_answered_all_the_same() {
         let mut orphans = Orphans::default();
+        orphans.cancelled(b"4");
+        assert!(!orphans.answered(b"4.0"), "it was this client's");
         orphans.cancelled(b"5");
         assert!(orphans.is_empty() && !orphans.is(b"5"));
         orphans.client_gone();
-        assert!(orphans.is(b"5") && orphans.may_speak());
+        assert!(orphans.is(b"5") && !orphans.is(b"4") && orphans.may_speak());
         let label = orphans.label(b"5").unwrap();
         orphans.cancelled(b"5");
         orphans.client_gone();
