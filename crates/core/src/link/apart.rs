@@ -115,6 +115,26 @@ impl Link<'_> {
         Route::Drop
     }
 
+    /// News for a listening request while there are orphans: one that went under a label gets the client's own id back, and
+    /// an orphan's reach nobody. `None`: they belong to no such request.
+    pub(super) fn news_apart(&mut self, frame: &Frame<'_>, line: &[u8]) -> Option<Route> {
+        if self.orphans.is_empty() {
+            return None;
+        }
+        let subscription = envelope::subscription(line)?;
+        let Some(own) = self.orphans.own(subscription) else {
+            return self.orphans.is(subscription).then_some(Route::Drop);
+        };
+        let line = envelope::with_subscription(line, own)?;
+        Some(match self.notified_own(frame, &line) {
+            Route::Forward | Route::Hold => {
+                self.push(Output::ToClient(line));
+                Route::Instead
+            }
+            route @ (Route::Drop | Route::Instead | Route::Gather) => route,
+        })
+    }
+
     /// A line that the server has not read, as the client wrote it, with the client's own id.
     pub(super) fn own_words(&self, frame: &Frame<'_>, line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {

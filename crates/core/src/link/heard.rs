@@ -135,6 +135,14 @@ impl Link<'_> {
     }
 
     pub(super) fn notified(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
+        if let Some(route) = self.news_apart(frame, line) {
+            return route;
+        }
+        self.notified_own(frame, line)
+    }
+
+    /// News that are no orphan's.
+    pub(super) fn notified_own(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
         let method = frame.method.as_deref().unwrap_or_default();
         match method {
             // What a server on its way down has begun is answered by us or begun anew.
@@ -205,9 +213,10 @@ impl Link<'_> {
         }
         // It grants something else than before: the listening ends, so that the client notices.
         let (id, result) = (id.to_vec(), settle::listening_ends(id));
+        let label = self.orphans.label_of(&id);
         self.push(Output::ToClient(result));
         self.push(Output::ToServer(settle::cancel(
-            &id,
+            label.as_deref().unwrap_or(&id),
             "the client was granted something else",
         )));
         self.inflight.settle(&id);
@@ -264,7 +273,11 @@ impl Link<'_> {
             return Route::Instead;
         }
         let Some(entry) = self.inflight.answered(id) else {
-            return Route::Forward;
+            return if self.orphans.had_others() {
+                Route::Drop
+            } else {
+                Route::Forward
+            };
         };
         self.on_way.answer = true;
         self.served_by = self.head.generation;

@@ -145,6 +145,11 @@ pub fn subscription(line: &[u8]) -> Option<&[u8]> {
     Some(meta.get(SUBSCRIPTION_KEY)?.get().as_bytes())
 }
 
+/// A notification that belongs to another subscription.
+pub fn with_subscription(line: &[u8], new_id_token: &[u8]) -> Option<Vec<u8>> {
+    splice(line, subscription(line)?, new_id_token)
+}
+
 /// The filter that an acknowledgement grants, raw.
 pub fn granted(line: &[u8]) -> Option<&[u8]> {
     let params = Members::of_line(line)?.object("params")?;

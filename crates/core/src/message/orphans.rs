@@ -35,6 +35,8 @@ pub struct Orphans {
     /// Ids that this client has taken back unanswered: the server may answer all the same.
     cancelled: VecDeque<Vec<u8>>,
     count: u64,
+    /// Somebody else was served by this generation before.
+    others: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -48,6 +50,11 @@ impl Orphans {
     /// Whether there are none, so that nothing needs a label.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty() && !self.too_many && self.labels.is_empty() && self.tokens.is_empty()
+    }
+
+    /// Whether this generation has served another client before: an answer to nothing may be meant for that one.
+    pub fn had_others(&self) -> bool {
+        self.others
     }
 
     /// Whether the server may still say something about one of them.
@@ -75,6 +82,7 @@ impl Orphans {
 
     /// The client is gone: all that it has taken back counts as unanswered, and nobody waits for progress.
     pub fn client_gone(&mut self) {
+        self.others = true;
         // A label that is left is of a request that was taken back.
         let labels = core::mem::take(&mut self.labels).into_keys();
         for id in core::mem::take(&mut self.cancelled)
@@ -89,7 +97,7 @@ impl Orphans {
         self.tokens.clear();
     }
 
-    /// This client takes an unanswered request back.
+    /// This client takes an unanswered request back, or we have done so and answered it.
     pub fn cancelled(&mut self, id: &[u8]) {
         if self.cancelled.len() >= CANCELLED_MAX {
             self.cancelled.pop_front();
@@ -176,6 +184,10 @@ impl Orphans {
 
     /// An answer has come: whether it is an orphan's.
     pub fn answered(&mut self, id: &[u8]) -> bool {
+        if !self.cancelled.is_empty() {
+            let id = token::plain(id);
+            self.cancelled.retain(|taken_back| **taken_back != *id);
+        }
         if !self.is(id) {
             return false;
         }
@@ -238,7 +250,7 @@ mod tests {
         assert!(orphans.may_speak() && orphans.answered(b"2") && !orphans.may_speak());
         assert!(!orphans.is_empty() && orphans.label(b"1").is_some());
         orphans.forget();
-        assert!(orphans.is_empty() && !orphans.answered(b"1"));
+        assert!(orphans.is_empty() && !orphans.answered(b"1") && !orphans.had_others());
     }
 
     #[test]
@@ -273,10 +285,12 @@ mod tests {
     #[test]
     fn what_was_taken_back_may_be_answered_all_the_same() {
         let mut orphans = Orphans::default();
+        orphans.cancelled(b"4");
+        assert!(!orphans.answered(b"4.0"), "it was this client's");
         orphans.cancelled(b"5");
         assert!(orphans.is_empty() && !orphans.is(b"5"));
         orphans.client_gone();
-        assert!(orphans.is(b"5") && orphans.may_speak());
+        assert!(orphans.is(b"5") && !orphans.is(b"4") && orphans.may_speak());
         let label = orphans.label(b"5").unwrap();
         orphans.cancelled(b"5");
         orphans.client_gone();

@@ -407,7 +407,10 @@ impl Watch {
         let generation = self.generation;
         for line in lines.split(|&byte| byte == b'\n') {
             for said in Said::read(line).unwrap_or_default() {
-                if let Some(request) = self.requests.get_mut(&said.key()) {
+                // By what the client calls it: its id may be a label of ours.
+                let mut all = self.requests.values_mut();
+                let asked = |request: &&mut Request| request.mark.as_deref() == said.mark();
+                if let Some(request) = all.find(asked).filter(|_| said.mark().is_some()) {
                     request.sent.retain(|sent| *sent != generation);
                 }
             }

@@ -264,3 +264,39 @@ fn the_keeping_ends_with_the_server_the_client_or_a_word() {
         assert_eq!(world.drain(), [""; 0], "too late");
     }
 }
+
+#[test]
+fn news_for_a_listening_request_come_under_its_own_id() {
+    const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    let listen = |id: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{META}}}}}"#
+        )
+    };
+    let news = |id: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{"_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
+        )
+    };
+    let mut world = World::up();
+    let list = ask(1, "tools/list").replace('}', &format!(r#","params":{{{META}}}}}"#));
+    world.client(&list);
+    world.server(&answer("1"));
+    world.client(&listen("2"));
+    world.drain();
+    world.input(Input::Stop(Cause::ShimKilled));
+    assert!(world.drain()[0].contains("notifications/cancelled"));
+    world.input(Input::Reattached);
+    world.drain();
+    assert_eq!(world.client(&listen("2")), Route::Instead);
+    assert_eq!(
+        world.drain(),
+        [format!("to server {}", listen("\"ms:re:1\""))]
+    );
+    assert_eq!(world.server(&news("2")), Route::Drop, "the orphan's");
+    assert_eq!(world.server(&news("\"ms:re:1\"")), Route::Instead);
+    let Some(Output::ToClient(line)) = world.link.next() else {
+        panic!("nothing for the client");
+    };
+    assert_eq!(String::from_utf8_lossy(&line).trim_end(), news("2"));
+}

@@ -120,6 +120,11 @@ impl Known {
 }
 
 impl Met {
+    /// Whether it was opened by us.
+    pub fn greeted(&self) -> bool {
+        self.opening
+    }
+
     /// A request of ours.
     pub fn ours(&mut self, said: &Said) -> Result<(), Halt> {
         let params = &said.value["params"];
