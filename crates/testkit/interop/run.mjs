@@ -1,11 +1,12 @@
 // Real servers under real clients, bare and through `mainstay run`: docs/interop.md says what is tried and how to run it.
 
 import { availableParallelism } from 'node:os';
-import { KILLS, clients, meets, servers } from './suite/cast.mjs';
+import { KILLS, WEB, clients, meets, servers } from './suite/cast.mjs';
 import { abandoned, equal } from './suite/equal.mjs';
 import { install } from './suite/install.mjs';
 import { killed } from './suite/kills.mjs';
 import { check, write } from './suite/page.mjs';
+import { overHttp } from './suite/web.mjs';
 
 const told = process.argv.slice(2);
 const bless = told.includes('--bless');
@@ -41,7 +42,11 @@ function acts() {
   const deserted = pairs
     .filter(({ client, server }) => !('only' in client) && server.id === 'everything')
     .map((pair) => ({ kind: 'client killed', ...pair, act: () => abandoned(at, pair.client, pair.server) }));
-  return [...kills, ...equals, ...deserted].filter((act) => only.every((word) => name(act).includes(word)));
+  const web = Object.entries(WEB).flatMap(([server, ids]) =>
+    ids.map((client) => ({ client: named(all.clients, client), server: named(all.servers, server) })),
+  );
+  const overWeb = web.map((pair) => ({ kind: 'over http', ...pair, act: () => overHttp(at, pair.client, pair.server) }));
+  return [...kills, ...equals, ...deserted, ...overWeb].filter((act) => only.every((word) => name(act).includes(word)));
 }
 
 // More at a time than there are processors: each is a client and a server that mostly wait for each other.

@@ -28,7 +28,8 @@ export async function abandoned(at, client, server) {
   return left.length > 0 ? [`left after SIGKILL of the client:\n${left.join('\n')}`] : [];
 }
 
-async function transcript(client, server, command) {
+/** What a client sees of a server that is started by this command. */
+export async function transcript(client, server, command) {
   const session = new Session(client, command);
   const entries = [];
   const note = async (step, said) => entries.push({ step, said: brief(certain(await said)) });
