@@ -1,6 +1,8 @@
 """A server on FastMCP: the one inside the Python SDK 1.x, or FastMCP 4 on the Python SDK 2.x, whichever is installed."""
 
 import asyncio
+import logging
+import os
 
 try:
     from fastmcp import Context, FastMCP
@@ -58,5 +60,10 @@ def introduce(name: str) -> str:
     """Who is it?"""
     return f"This is {name}."
 
+
+if "INTEROP_PORT" in os.environ:
+    # Its log says which sessions it opens.
+    logging.basicConfig(level=logging.INFO)
+    ARGUMENTS |= {"transport": "http", "host": "127.0.0.1", "port": int(os.environ["INTEROP_PORT"])}
 
 server.run(**ARGUMENTS)

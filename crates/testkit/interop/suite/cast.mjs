@@ -43,13 +43,36 @@ export function servers(at) {
       echo: call('echo', { message: 'still there?' }),
       slow: (seconds) => call('trigger-long-running-operation', { duration: seconds, steps: seconds * 20 }),
       remembered: [LEVEL, { method: 'resources/subscribe', params: { uri: DOCUMENT } }],
+      web: {
+        start: (port) => ({ command: [at.node, '--import', LOOPBACK, at.everything, 'streamableHttp'], env: { PORT: port } }),
+        opened: 'Session initialized with ID',
+        closed: 'Received session termination request',
+      },
     },
     { id: 'time', title: `mcp-server-time ${version.time}`, command: [at.time, '--local-timezone', 'UTC'], steps: TIME },
     { id: 'python1', title: `FastMCP of Python SDK ${version.python1}`, command: [at.python1, at.script('servers/python.py')], ...OURS },
-    { id: 'fastmcp', title: `FastMCP ${version.fastmcp} on Python SDK ${version.python2}`, command: [at.python2, at.script('servers/python.py')], ...OURS },
+    { id: 'fastmcp', title: `FastMCP ${version.fastmcp} on Python SDK ${version.python2}`, command: [at.python2, at.script('servers/python.py')], ...OURS, web: python(at) },
     { id: 'rmcp', title: `rmcp ${version.rmcp}`, command: [at.rmcpServer], ...OURS },
   ];
 }
+
+// Created and ended: the words of the SDK and of its web server.
+function python(at) {
+  return {
+    start: (port) => ({ command: [at.python2, at.script('servers/python.py')], env: { INTEROP_PORT: port } }),
+    opened: 'Created new transport with session ID',
+    closed: '"DELETE /mcp HTTP/1.1" 200',
+  };
+}
+
+// server-everything would listen on all interfaces.
+const LOOPBACK = `data:text/javascript,${encodeURIComponent(
+  `import net from 'node:net'; const { listen } = net.Server.prototype;
+   net.Server.prototype.listen = function (port, ...rest) { return listen.call(this, { port: Number(port), host: '127.0.0.1' }, ...rest); };`,
+)}`;
+
+/** Which clients meet the HTTP form of which servers, through `run --url`. */
+export const WEB = { everything: ['ts1', 'py1', 'rmcp'], fastmcp: ['ts2', 'ts2-auto', 'py1', 'py2', 'rmcp-auto'] };
 
 /**
  * Which clients meet which servers. Where only the language differs that a server is written in, not all of them do: a Python server takes a

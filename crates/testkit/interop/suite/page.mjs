@@ -1,7 +1,7 @@
 // docs/interop.md: what was tried, as a table. Written by `--bless`, else compared.
 
 import { readFileSync, writeFileSync } from 'node:fs';
-import { clients, servers } from './cast.mjs';
+import { WEB, clients, servers } from './cast.mjs';
 import { PAGE } from './install.mjs';
 
 /** Writes the page. */
@@ -41,6 +41,9 @@ ${rows.map(row).join('\n')}
 \`auto\`: the client looks for the modern era first (2026-07-28) and speaks it with FastMCP and rmcp. Each client but Inspector was also killed (SIGKILL)
 in the middle of a session with server-everything: nobody was left.
 
+Over HTTP: ${over(rows, columns)}. Through \`mainstay run --url\` the client sees of
+the server's HTTP form what it sees of the bare stdio form, and every session that was opened is closed.
+
 ## Run it
 
 \`\`\`sh
@@ -58,6 +61,12 @@ lock file has changed. Words choose: \`run.mjs ts1\` plays what has \`ts1\` in i
 | a client | \`clients/\`, \`rmcp/src/bin/client.rs\`; what goes in and out: \`clients/play.mjs\` |
 | a server of our own on an SDK | \`servers/\`, \`rmcp/src/bin/server.rs\` |
 `;
+}
+
+function over(rows, columns) {
+  const named = (list, id) => list.find((one) => one.id === id).title;
+  const pairs = Object.entries(WEB).map(([server, ids]) => `${named(columns, server)} with ${ids.map((id) => named(rows, id)).join('; ')}`);
+  return pairs.join(', and ');
 }
 
 function cell(results, client, server) {
