@@ -1,13 +1,8 @@
 // Real servers under real clients, bare, through `mainstay run` and through `mainstay serve`: docs/interop.md says what is tried and how to run it.
 
 import { availableParallelism } from 'node:os';
-<<<<<<< HEAD
-import { KILLS, clients, meets, meetsServed, servers } from './suite/cast.mjs';
+import { KILLS, WEB, clients, meets, meetsServed, servers } from './suite/cast.mjs';
 import { abandoned, equal, served } from './suite/equal.mjs';
-=======
-import { KILLS, WEB, clients, meets, servers } from './suite/cast.mjs';
-import { abandoned, equal } from './suite/equal.mjs';
->>>>>>> httpc
 import { install } from './suite/install.mjs';
 import { killed } from './suite/kills.mjs';
 import { check, write } from './suite/page.mjs';
@@ -47,17 +42,13 @@ function acts() {
   const deserted = pairs
     .filter(({ client, server }) => !('only' in client) && server.id === 'everything')
     .map((pair) => ({ kind: 'client killed', ...pair, act: () => abandoned(at, pair.client, pair.server) }));
-<<<<<<< HEAD
   const fronts = inOrder.flatMap((client) => all.servers.filter((server) => meetsServed(client, server)).map((server) => ({ client, server })));
-  const overHttp = fronts.map((pair) => ({ kind: 'served', ...pair, act: () => served(at, pair.client, pair.server) }));
-  return [...kills, ...equals, ...overHttp, ...deserted].filter((act) => only.every((word) => name(act).includes(word)));
-=======
+  const overFront = fronts.map((pair) => ({ kind: 'served', ...pair, act: () => served(at, pair.client, pair.server) }));
   const web = Object.entries(WEB).flatMap(([server, ids]) =>
     ids.map((client) => ({ client: named(all.clients, client), server: named(all.servers, server) })),
   );
   const overWeb = web.map((pair) => ({ kind: 'over http', ...pair, act: () => overHttp(at, pair.client, pair.server) }));
-  return [...kills, ...equals, ...deserted, ...overWeb].filter((act) => only.every((word) => name(act).includes(word)));
->>>>>>> httpc
+  return [...kills, ...equals, ...overFront, ...overWeb, ...deserted].filter((act) => only.every((word) => name(act).includes(word)));
 }
 
 // More at a time than there are processors: each is a client and a server that mostly wait for each other.

@@ -29,7 +29,6 @@ export async function abandoned(at, client, server) {
   return left.length > 0 ? [`left after SIGKILL of the client:\n${left.join('\n')}`] : [];
 }
 
-<<<<<<< HEAD
 /** Plays the server's steps with the client over stdio, bare, and over HTTP, through `mainstay serve`; what did not hold, as texts. */
 export async function served(at, client, server) {
   const faults = [];
@@ -44,11 +43,8 @@ export async function served(at, client, server) {
   return faults;
 }
 
-async function transcript(client, server, command) {
-=======
 /** What a client sees of a server that is started by this command. */
 export async function transcript(client, server, command) {
->>>>>>> httpc
   const session = new Session(client, command);
   const entries = [];
   const note = async (step, said) => entries.push({ step, said: brief(certain(await said)) });
