@@ -213,7 +213,7 @@ mod tests {
         fn a_line_means_what_the_body_meant(text in "[a-z\\n\\r\"]{0,20}", number in any::<i64>()) {
             let body = serde_json::to_vec_pretty(&serde_json::json!({"jsonrpc": "2.0", "id": number, "method": text, "params": {"a": [1, {"b": text}]}})).unwrap();
             let line = line(&body);
-            prop_assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+            prop_assert_eq!(memchr::memchr(b'\n', &line), Some(line.len() - 1));
             let value = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
             prop_assert_eq!(value(&line), value(&body));
             prop_assert!(Posted::read(&line).is_ok());
