@@ -15,3 +15,14 @@ pub mod sessions;
 pub mod shared;
 pub mod sse;
 pub mod words;
+
+use crate::message::frame::{Frame, Scanner};
+
+/// What a whole line is, with or without its newline: a long one shows its id only at its end.
+pub fn framed<'s>(scanner: &'s mut Scanner, line: &[u8]) -> Frame<'s> {
+    scanner.feed(line);
+    if !scanner.between_lines() {
+        scanner.feed(b"\n");
+    }
+    scanner.frame()
+}

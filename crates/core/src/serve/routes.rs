@@ -7,6 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::framed;
 use crate::message::envelope;
 use crate::message::frame::{Id, Kind, Scanner};
 
@@ -80,8 +81,7 @@ impl Routes {
     /// A line of the server.
     pub fn heard(&mut self, line: &[u8]) -> Way {
         let mut scanner = Scanner::default();
-        scanner.feed(line);
-        let frame = scanner.frame();
+        let frame = framed(&mut scanner, line);
         match (frame.kind, frame.id) {
             (Kind::Response | Kind::Error, Id::Token(id)) => match self.waiting.remove(id) {
                 Some(waiting) => Way::Last(waiting.stream),
@@ -172,6 +172,19 @@ mod tests {
             ("[]", Way::Nobody),
         ] {
             assert_eq!(routes().heard(line.as_bytes()), way, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_long_answer_with_its_id_at_the_end_is_found() {
+        for size in [10, 1_000, 10_000, 100_000] {
+            let text = "x".repeat(size);
+            for end in ["", "\n"] {
+                let line = alloc::format!(
+                    r#"{{"result":{{"tools":["{text}"]}},"jsonrpc":"2.0","id":1}}{end}"#
+                );
+                assert_eq!(routes().heard(line.as_bytes()), Way::Last(10), "{size}");
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
+use super::framed;
 use super::posted::{Kind as Sort, Posted};
 use super::words;
 use crate::message::envelope::{Members, SUBSCRIPTION_KEY};
@@ -129,8 +130,7 @@ impl Shared {
     /// A line of the server.
     pub fn heard(&mut self, line: &[u8]) -> Heard {
         let mut scanner = Scanner::default();
-        scanner.feed(line);
-        let frame = scanner.frame();
+        let frame = framed(&mut scanner, line);
         match (frame.kind, frame.id) {
             (Kind::Response | Kind::Error, Id::Token(id)) => self.answered(id, line),
             (Kind::Notification, _) => {
@@ -415,6 +415,18 @@ mod tests {
         let line = br#"{"jsonrpc":"2.0","id":"h0","result":{}}"#;
         assert_eq!(shared.heard(line), Heard::Ours(key, line.to_vec()));
         assert_eq!(shared.heard(line), Heard::Nobody);
+    }
+
+    #[test]
+    fn a_long_answer_with_its_id_at_the_end_is_found() {
+        let mut shared = Shared::default();
+        let (key, _) = ask(
+            &mut shared,
+            &json!({"jsonrpc": "2.0", "id": 5, "method": "tools/list"}),
+        );
+        let text = "x".repeat(100_000);
+        let line = format!(r#"{{"result":{{"tools":["{text}"]}},"jsonrpc":"2.0","id":"h0"}}"#);
+        assert!(matches!(shared.heard(line.as_bytes()), Heard::Last(to, _) if to == key));
     }
 
     proptest! {

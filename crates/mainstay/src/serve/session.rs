@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::message::envelope;
+use mainstay_core::message::frame::{Kind, Scanner};
+use mainstay_core::serve::framed;
 use mainstay_core::serve::posted::PRIMED_FROM;
 use mainstay_core::serve::resume::Resume;
 use mainstay_core::serve::routes::{Routes, Way};
@@ -344,8 +346,5 @@ impl Inside {
 
 /// Whether a line is an answer with an error.
 pub fn is_error(line: &[u8]) -> bool {
-    use mainstay_core::message::frame::{Kind, Scanner};
-    let mut scanner = Scanner::default();
-    scanner.feed(line);
-    scanner.frame().kind == Kind::Error
+    framed(&mut Scanner::default(), line).kind == Kind::Error
 }

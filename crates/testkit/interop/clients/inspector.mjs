@@ -15,9 +15,9 @@ await play({
   connect: () => ({}),
   ask: (method, params) => {
     const asked = ['--protocol-era', told.era, '--method', method, ...(options[method]?.(params) ?? [])];
-    // The server's command line has a `--` of its own, so it comes last.
-    const server = told.url === undefined ? ['--', told.command, ...told.args] : [told.url, '--transport', 'http'];
-    const ran = spawnSync(told.node, [told.inspector, '--cli', ...asked, ...server], { encoding: 'utf8' });
+    // The server's command line has a `--` of its own, so it comes last; a URL comes first, before options that take all that follows.
+    const [first, last] = told.url === undefined ? [[], ['--', told.command, ...told.args]] : [[told.url, '--transport', 'http'], []];
+    const ran = spawnSync(told.node, [told.inspector, '--cli', ...first, ...asked, ...last], { encoding: 'utf8' });
     process.stderr.write(ran.stderr);
     if (ran.status !== 0 && ran.stdout === '') throw new Error(`exit code ${ran.status}`);
     return { status: ran.status, said: JSON.parse(ran.stdout) };
