@@ -157,6 +157,7 @@ impl Server {
             let torn = dice.permille(300).then(|| self.result(said, &token, "{}"));
             // Others may serve on.
             self.silent.insert(key_of(&token));
+            self.silent.extend(said.mark().map(String::from));
             later.push(Later::Die(torn));
             return;
         }
@@ -168,6 +169,7 @@ impl Server {
         }
         if dice.permille(temper.never) && !(ours && said.method == "initialize") {
             self.silent.insert(key_of(&token));
+            self.silent.extend(said.mark().map(String::from));
             return;
         }
         let line = self.reply(outside, said, &token, ours);

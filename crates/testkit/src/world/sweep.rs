@@ -79,6 +79,7 @@ fn many(wish: &Wish) -> ExitCode {
             Ok(told) => {
                 all.generations += told.generations;
                 all.killed += told.killed;
+                all.reattached += told.reattached;
                 all.steps = all.steps.wrapping_add(told.steps);
             }
             Err(failure) => {

@@ -465,7 +465,10 @@ impl Watch {
             }
             let waits = up.is_some_and(|up| request.sent.last() == Some(&up));
             let listens = request.method == "subscriptions/listen";
-            if !waits || !(listens || silent.contains(key)) {
+            // It may know it by a label of ours.
+            let mark = request.mark.as_ref();
+            let silent = silent.contains(key) || mark.is_some_and(|mark| silent.contains(mark));
+            if !waits || !(listens || silent) {
                 return broken(format!("a request hangs: {} {key}", request.method));
             }
         }
