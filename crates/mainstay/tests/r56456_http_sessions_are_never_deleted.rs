@@ -42,6 +42,16 @@ fn a_client_that_is_killed_leaves_no_session_either() {
     play.stage.census.assert_empty();
 }
 
+#[test]
+fn a_server_that_is_stopped_by_hand_closes_its_session() {
+    let play = Bridged::open(&[]);
+    let stopped = play.mainstay(&["stop", "web"]);
+    assert!(stopped.status.success(), "{stopped:?}");
+    play.http.empty();
+    assert_eq!(play.http.deleted(), ["session-1"]);
+    assert!(owed(&play.stage).is_empty());
+}
+
 /// Twenty clients open fifty sessions each and close none of them.
 #[test]
 fn a_thousand_forgotten_sessions_leave_none_open() {

@@ -1,13 +1,18 @@
 //! What is owed.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use mainstay_os::clock;
 use rustix::fs::{FlockOperation, flock};
 
 use super::note::{self, ENDING, NEW, Note, TRIED, Tried};
 use crate::paths::Paths;
 use crate::report::plain;
+
+/// A file that is being written is younger than this, in seconds.
+const WRITING_S: i64 = 60;
 
 /// One debt, as a visitor sees it.
 #[derive(Clone, Debug)]
@@ -64,10 +69,17 @@ pub(super) fn tidy(paths: &Paths) {
     let entries = fs::read_dir(paths.debts()).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(NEW) && !held(&path) {
+        if name.starts_with(NEW) && is_old(&path) && !held(&path) {
             finish_or_remove(&path);
         }
     }
+}
+
+/// Whether a file has been there for so long that nobody is about to lock it.
+fn is_old(path: &Path) -> bool {
+    let changed = fs::metadata(path).map_or(i64::MAX, |found| found.mtime());
+    let now = (clock::wall_ms() / 1_000) as i64;
+    now.saturating_sub(changed) > WRITING_S
 }
 
 /// A note that is whole is put in its place all the same: its session may be open.

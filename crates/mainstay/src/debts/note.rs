@@ -159,7 +159,8 @@ fn put(directory: &Path, name: &str, path: &Path, note: &Note) -> io::Result<Fil
         .mode(FILE_MODE)
         .open(&new)?;
     let written = (|| {
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        // Whoever looks at it holds it for an instant only.
+        flock(&file, FlockOperation::LockExclusive)?;
         let mut bytes = serde_json::to_vec(note)?;
         bytes.push(b'\n');
         file.write_all(&bytes)?;

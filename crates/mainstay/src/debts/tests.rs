@@ -196,6 +196,14 @@ fn garbage_is_shown_and_touched_by_nobody() {
     fs::write(paths.debts().join("huge.json"), "x".repeat(1 << 20)).unwrap();
     fs::write(paths.debts().join(".new-half"), &whole[..40]).unwrap();
     fs::write(paths.debts().join(".new-whole"), &whole).unwrap();
+    fs::write(paths.debts().join(".new-young"), "").unwrap();
+    for old in [".new-half", ".new-whole"] {
+        let file = fs::File::options()
+            .append(true)
+            .open(paths.debts().join(old));
+        let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_hours(24);
+        file.unwrap().set_modified(long_ago).unwrap();
+    }
     let done = run(pay(&paths, &Keyring::default(), Zeal::Sweep));
     assert_eq!(done.paid, 0);
     let shown = list(&paths);
@@ -206,6 +214,10 @@ fn garbage_is_shown_and_touched_by_nobody() {
         "a note that was whole counts"
     );
     assert!(!paths.debts().join(".new-half").exists());
+    assert!(
+        paths.debts().join(".new-young").exists(),
+        "somebody may be about to write it"
+    );
 }
 
 #[test]

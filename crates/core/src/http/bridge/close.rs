@@ -2,7 +2,7 @@
 
 use alloc::string::{String, ToString};
 
-use super::{Bridge, Closed, End, ExchangeId, Head, Output, Purpose, Session, Verb};
+use super::{Bridge, Closed, End, ExchangeId, Head, Output, Purpose, Verb};
 use crate::clock::Moment;
 use crate::http::headers;
 use crate::limits;
@@ -111,11 +111,9 @@ impl Bridge {
         if let Some(session) = self.id.take() {
             self.farewell(session);
         }
-        let opening =
-            self.session == Session::Opening || matches!(self.session, Session::Reopening(_));
         self.exchanges.values().any(|one| match one.purpose {
             Purpose::Farewell(_) => true,
-            Purpose::Initialize | Purpose::Reopen => opening && one.head.is_none(),
+            Purpose::Initialize | Purpose::Reopen => one.head.is_none(),
             Purpose::Request(_)
             | Purpose::Deliver(..)
             | Purpose::Listen

@@ -27,9 +27,18 @@ impl Bridge {
         let Some(one) = self.exchanges.get_mut(&exchange) else {
             return;
         };
+        if one.head.is_some() {
+            return;
+        }
         one.head = Some(head.clone());
-        let purpose = one.purpose.clone();
+        let (purpose, late) = (one.purpose.clone(), one.epoch < self.epoch);
         match purpose {
+            // Whoever asked for this session has another one by now.
+            Purpose::Initialize | Purpose::Reopen if late => {
+                if let Some(session) = head.session {
+                    self.farewell(session);
+                }
+            }
             Purpose::Initialize if head.ok() => self.session_appears(head.session),
             Purpose::Reopen if head.ok() => self.reopen_head(now, exchange, head.session),
             Purpose::Deliver(line, _) if is_initialized(&line) && head.ok() => {
@@ -53,6 +62,16 @@ impl Bridge {
 
     /// A session was opened: it is noted before anything else.
     fn session_appears(&mut self, session: Option<String>) {
+        self.take_session(session);
+    }
+
+    /// The session that is used from now on. One that was there before is not forgotten.
+    pub(super) fn take_session(&mut self, session: Option<String>) {
+        if let Some(old) = self.id.take()
+            && session.as_ref() != Some(&old)
+        {
+            self.farewell(old);
+        }
         self.noted = session.is_none();
         self.id = session;
         self.note();
@@ -188,7 +207,7 @@ impl Bridge {
                 self.exchanges.remove(&exchange);
                 self.try_old(head.status);
             }
-            (Purpose::Reopen, _) => {
+            (Purpose::Reopen, _) if self.is_step(exchange) => {
                 let why = alloc::format!("it answered with HTTP {}", head.status);
                 self.reopen_step_failed(now, exchange, &why);
             }
@@ -197,6 +216,7 @@ impl Bridge {
                 Purpose::Deliver(..)
                 | Purpose::Listen
                 | Purpose::Farewell(_)
+                | Purpose::Reopen
                 | Purpose::Refresh(_)
                 | Purpose::Old,
                 _,
@@ -230,6 +250,7 @@ impl Bridge {
     ) {
         let purpose = self.exchanges.get(&exchange).map(|one| one.purpose.clone());
         match purpose {
+            Some(Purpose::Reopen) if !self.is_step(exchange) => return,
             Some(Purpose::Reopen) => {
                 self.reopen_answer(now, exchange, &line);
                 return;
@@ -456,6 +477,8 @@ impl Bridge {
         match one.purpose {
             // It has brought what it was for.
             Purpose::Reopen | Purpose::Refresh(_) if one.spent.is_some() => {}
+            // It was a step on the way to a session that is not wanted any more.
+            Purpose::Initialize | Purpose::Reopen if one.epoch < self.epoch => {}
             Purpose::Request(id) => self.request_ended(now, exchange, &id, one.head, end),
             Purpose::Initialize => self.initialize_ended(now, one.head, end),
             Purpose::Deliver(line, tried) => self.delivered(line, tried, one.head.as_ref(), &end),

@@ -160,6 +160,12 @@ impl Bridge {
         self.post(Purpose::Reopen, line, Vec::new());
     }
 
+    /// Whether this exchange is a step on the way to the session that is being opened.
+    pub(super) fn is_step(&self, exchange: ExchangeId) -> bool {
+        let one = self.exchanges.get(&exchange);
+        one.is_some_and(|one| one.epoch == self.epoch && one.spent.is_none())
+    }
+
     /// The head of the answer to our `initialize`, or to one of the later steps.
     pub(super) fn reopen_head(
         &mut self,
@@ -169,9 +175,7 @@ impl Bridge {
     ) {
         match &self.session {
             Session::Reopening(Step::Greet { .. }) => {
-                self.noted = session.is_none();
-                self.id = session;
-                self.note();
+                self.take_session(session);
             }
             Session::Reopening(Step::Confirm) => {
                 self.spend(now, exchange);

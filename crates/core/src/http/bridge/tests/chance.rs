@@ -55,6 +55,8 @@ struct Story {
     next: u32,
     sessions: BTreeSet<String>,
     ended: BTreeSet<ExchangeId>,
+    /// Exchanges whose answer has begun.
+    begun: BTreeSet<ExchangeId>,
 }
 
 impl Story {
@@ -82,6 +84,16 @@ impl Story {
     fn answer(&mut self, exchange: ExchangeId) {
         let sending = self.play.sending(exchange).clone();
         let seen = look(&sending.body);
+        if !self.begun.insert(exchange) {
+            // The rest of a stream.
+            if let Some(id) = seen.id.filter(|_| !seen.method.is_empty()) {
+                let id = String::from_utf8(id).unwrap();
+                let answer = OPENED.replace("\"id\":0", &format!("\"id\":{id}"));
+                self.play.event(exchange, None, &answer);
+            }
+            self.end(exchange, End::Done);
+            return;
+        }
         match (sending.verb, seen.id) {
             (Verb::Post, Some(id)) if !seen.method.is_empty() => {
                 let id = String::from_utf8(id).unwrap();
@@ -143,6 +155,7 @@ impl Story {
                 ends,
             } => {
                 if let Some(exchange) = self.pick(newest) {
+                    self.begun.insert(exchange);
                     self.play.stream(exchange);
                     let id = with_ids.then(|| format!("e{exchange}"));
                     self.play.event(exchange, id.as_deref(), "");
@@ -153,8 +166,12 @@ impl Story {
             }
             Act::Status { newest, status } => {
                 if let Some(exchange) = self.pick(newest) {
-                    self.play.status(exchange, status, "session");
-                    self.ended.insert(exchange);
+                    if self.begun.insert(exchange) {
+                        self.play.status(exchange, status, "session");
+                        self.ended.insert(exchange);
+                    } else {
+                        self.end(exchange, End::Done);
+                    }
                 }
             }
             Act::Fail { newest, unsent } => {
@@ -200,6 +217,7 @@ proptest! {
             next: 0,
             sessions: BTreeSet::new(),
             ended: BTreeSet::new(),
+            begun: BTreeSet::new(),
         };
         story.play.line(OPENING);
         for act in acts {
