@@ -296,6 +296,8 @@ impl Front {
         if known {
             return far.strike_out();
         }
+        // It counts from here on, and not from when the task gets its turn: a stop waits for it.
+        let owed = far.owe();
         let front = Rc::downgrade(self);
         self.tasks.start(async move {
             match far.pay().await {
@@ -306,7 +308,7 @@ impl Front {
                     far.server
                 )),
             }
-            drop(far);
+            drop((far, owed));
             if let Some(front) = front.upgrade() {
                 front.bell.ring();
             }
