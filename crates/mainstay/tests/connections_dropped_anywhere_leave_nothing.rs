@@ -26,7 +26,7 @@ fn whole(session: Option<&str>) -> Vec<u8> {
 
 #[test]
 fn whatever_they_were_in_the_middle_of() {
-    let front = Front::start(&["--session-ttl", "500ms"], &[]);
+    let front = Front::start(&["--session-ttl", "1500ms"], &[]);
     assert_eq!(front.session().delete().status, 200);
     front.metric_is(LINKS, 0);
     let before = front.metric(DESCRIPTORS);

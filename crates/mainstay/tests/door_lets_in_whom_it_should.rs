@@ -169,7 +169,7 @@ fn slow_and_endless_senders_hold_nothing() {
     let front = Front::start(
         &[
             "--header-wait",
-            "300ms",
+            "1500ms",
             "--body-wait",
             "300ms",
             "--header-max",

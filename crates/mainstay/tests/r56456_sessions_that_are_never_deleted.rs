@@ -7,7 +7,7 @@ use front::Front;
 
 #[test]
 fn end_all_the_same() {
-    let front = Front::start(&["--session-ttl", "300ms"], &[]);
+    let front = Front::start(&["--session-ttl", "1500ms"], &[]);
     for _ in 0..20 {
         drop(front.session());
     }

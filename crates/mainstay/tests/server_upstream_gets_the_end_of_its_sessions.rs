@@ -24,7 +24,7 @@ const DELETED: &str = "mainstay_sessions_closed_total{cause=\"deleted\"}";
 #[test]
 fn when_nobody_uses_them() {
     let server = Front::start(&[], &[]);
-    let front = before(&server, &["--session-ttl", "400ms"]);
+    let front = before(&server, &["--session-ttl", "1500ms"]);
     for id in 0..10 {
         let session = front.session();
         let answer = session.call(id, "echo", &json!({"text": "hi"}));

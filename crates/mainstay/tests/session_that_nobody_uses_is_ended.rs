@@ -9,8 +9,8 @@ use front::{Front, alive, call, gone};
 use mainstay_testkit::wait::idle;
 use serde_json::json;
 
-const TTL: Duration = Duration::from_millis(600);
-const OPTIONS: [&str; 4] = ["--session-ttl", "600ms", "--sse-keep-alive", "50ms"];
+const TTL: Duration = Duration::from_secs(2);
+const OPTIONS: [&str; 4] = ["--session-ttl", "2s", "--sse-keep-alive", "50ms"];
 
 #[test]
 fn and_one_with_a_stream_or_a_request_is_not_idle() {
@@ -19,7 +19,7 @@ fn and_one_with_a_stream_or_a_request_is_not_idle() {
     let (reader, waiter, leaver) = (reading.server(), waiting.server(), left.server());
     let mut news = reading.news(None);
     assert_eq!(news.head().status, 200);
-    let mut slow = waiting.asking(&call(7, "sleep", &json!({"ms": 2_000})));
+    let mut slow = waiting.asking(&call(7, "sleep", &json!({"ms": 5_000})));
     gone(leaver);
     assert_eq!(left.delete().status, 404);
     // Not to let something happen, but to see that something does not.

@@ -42,6 +42,8 @@ pub struct Front {
     pub paths: Paths,
     /// Rings when a session may end sooner than expected, when a link has ended, when we stop.
     pub bell: Rc<Bell>,
+    /// Rings once, when connections are to end: thousands may wait for it, and nothing else wakes them.
+    pub last_orders: Bell,
     descriptors: Descriptors,
     limits: RefCell<ServeLimits>,
     door: RefCell<Door>,
@@ -67,6 +69,7 @@ impl Front {
             tasks: Tasks::default(),
             metrics: Metrics::default(),
             bell: Rc::default(),
+            last_orders: Bell::default(),
             descriptors: Descriptors::raise(),
             table: RefCell::new(Sessions::new(
                 limits.session_ttl_ms,
@@ -159,6 +162,7 @@ impl Front {
     /// From now on connections end as soon as they have sent what they have.
     pub fn close(&self) {
         self.closing.set(true);
+        self.last_orders.ring();
         self.bell.ring();
     }
 
@@ -296,6 +300,8 @@ impl Front {
         if known {
             return far.strike_out();
         }
+        // It counts from here on, and not from when the task gets its turn: a stop waits for it.
+        let owed = far.owe();
         let front = Rc::downgrade(self);
         self.tasks.start(async move {
             match far.pay().await {
@@ -306,7 +312,7 @@ impl Front {
                     far.server
                 )),
             }
-            drop(far);
+            drop((far, owed));
             if let Some(front) = front.upgrade() {
                 front.bell.ring();
             }

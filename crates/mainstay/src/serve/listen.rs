@@ -84,7 +84,7 @@ async fn connection(front: Rc<Front>, socket: TcpStream, seat: Seat) {
         .max_buf_size(limits.header_max_bytes as usize)
         .serve_connection(TokioIo::new(socket), service);
     let mut served = pin!(served);
-    let mut closing = pin!(front.bell.until(|| front.closing().then_some(())));
+    let mut closing = pin!(front.last_orders.until(|| front.closing().then_some(())));
     let mut told = false;
     poll_fn(|cx| {
         if !told && closing.as_mut().poll(cx).is_ready() {

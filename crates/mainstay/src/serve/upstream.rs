@@ -209,13 +209,15 @@ impl Far {
         }
     }
 
+    /// From now on its end is owed, until what this returns is dropped.
+    pub fn owe(&self) -> Seat {
+        let upstream = Rc::clone(&self.upstream);
+        upstream.owed.set(upstream.owed.get() + 1);
+        Seat::new(move || upstream.owed.set(upstream.owed.get() - 1))
+    }
+
     /// Ends it upstream; what went wrong, if it cannot be done.
     pub async fn pay(&self) -> Result<(), String> {
-        self.upstream.owed.set(self.upstream.owed.get() + 1);
-        let _paid = Seat::new({
-            let upstream = Rc::clone(&self.upstream);
-            move || upstream.owed.set(upstream.owed.get() - 1)
-        });
         let mut headers = HeaderMap::new();
         for name in [
             AUTHORIZATION,
