@@ -121,7 +121,7 @@ fn in_a_pipe_it_is_plain_and_fits() {
         "went on with the same server",
         "its session was closed by a DELETE",
         "the session stayed open, written down",
-        "all 5 held in ",
+        "all 7 held in ",
     ] {
         assert!(text.contains(words), "`{words}` is missing:\n{text}");
     }

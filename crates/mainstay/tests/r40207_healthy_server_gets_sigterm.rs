@@ -120,7 +120,8 @@ fn why_names_the_sender() {
     for words in [
         "typst-mcp was to be ended by r40207_healthy_",
         &format!("(pid {me}, SIGTERM, certain)"),
-        "Stdin was still open; nothing was in flight.",
+        "Stdin was still open; the last answer was ",
+        "; nothing was in flight.",
         "Kept warm for 1m00s; r40207_healthy_ came back after ",
         " and went on with the same server.",
     ] {

@@ -41,7 +41,11 @@ fn words(rows: &[Value]) -> Vec<String> {
 fn with_the_frames_of_a_recording() {
     let stage = Stage::new();
     let path = stage.path("frames.jsonl");
-    let argv = scene::argv(&stage, &["--record", path.to_str().unwrap()], &[]);
+    let argv = scene::argv(
+        &stage,
+        &["--linger", "0", "--record", path.to_str().unwrap()],
+        &[],
+    );
     let mut scene = Scene::on(stage, &argv);
     scene.client.wire.initialize().unwrap();
     scene.call("echo", &json!({"text": "hello"}));
