@@ -210,7 +210,7 @@ fn who_was_there_is_named_where_nobody_was_seen() {
 
 #[test]
 fn a_shim_killed_while_the_client_lives() {
-    let mut scene = Scene::open(&[], &[]);
+    let mut scene = Scene::open(&["--linger", "0"], &[]);
     let shim = scene.stage.card().shim.unwrap();
     Handle::open(shim).unwrap().signal(Signal::KILL).unwrap();
     scene.stage.event("teardown");
