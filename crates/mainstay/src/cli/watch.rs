@@ -6,7 +6,7 @@ use mainstay_os::identity;
 use crate::config::quantity;
 use crate::exit::Exit;
 use crate::report::{Report, plain};
-use crate::watch::whom::{Signature, Whom};
+use crate::watch::whom::{Client, Whom};
 use crate::watch::{self, Until, Wanted};
 
 /// What `watch` was told.
@@ -63,7 +63,7 @@ pub fn watch(options: &Options) -> Result<Exit, Report> {
                 .because(plain(&error))
                 .hint("`mainstay watch --client claude` finds clients by their name")
         })?),
-        (None, Some(name)) => Whom::Client(Signature::named(name)),
+        (None, Some(name)) => Whom::Client(Client::named(name)),
         (None, None) => Whom::All,
     };
     watch::watch(&Wanted {

@@ -86,12 +86,17 @@ impl Signature {
         let stat = census::stat(who.pid)
             .ok()
             .filter(|stat| stat.who() == who)?;
-        let exe = std::fs::read_link(format!("/proc/{}/exe", who.pid)).ok();
-        Some(Self {
-            comm: stat.comm,
+        Some(Self::at(who.pid, &stat.comm))
+    }
+
+    /// That of whoever has this pid now, under a short name that was seen already.
+    pub fn at(pid: i32, comm: &str) -> Self {
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        Self {
+            comm: comm.to_owned(),
             exe: exe.map(|path| path.to_string_lossy().into_owned()),
-            argv: census::cmdline(who.pid),
-        })
+            argv: census::cmdline(pid),
+        }
     }
 
     /// Whether it is a program of this name: by its short name, its first word, or its file.
@@ -168,10 +173,21 @@ impl Owner {
     }
 }
 
+static PROFILES: [Profile; ALL.len()] = ALL;
+
 /// The profile of a process.
 pub fn known(signature: &Signature) -> Option<&'static Profile> {
-    static PROFILES: [Profile; ALL.len()] = ALL;
     PROFILES.iter().find(|profile| (profile.is)(signature))
+}
+
+/// The profile of a client that is called so: by its whole name or by its first word, however it is written.
+pub fn named(name: &str) -> Option<&'static Profile> {
+    let plain = |text: &str| text.replace([' ', '-', '_'], "").to_lowercase();
+    let wanted = plain(name);
+    PROFILES.iter().find(|profile| {
+        let first = profile.name.split(' ').next().unwrap_or_default();
+        [plain(profile.name), plain(first)].contains(&wanted)
+    })
 }
 
 #[cfg(test)]
@@ -185,6 +201,25 @@ mod tests {
             argv: cmdline.split_whitespace().map(Into::into).collect(),
         };
         known(&signature).map(|profile| profile.name)
+    }
+
+    #[test]
+    fn a_client_may_be_called_as_people_call_it() {
+        for (word, name) in [
+            ("claude", "Claude Code"),
+            ("Claude Code", "Claude Code"),
+            ("claude-code", "Claude Code"),
+            ("vscode", "VS Code"),
+            ("copilot", "Copilot CLI"),
+            ("opencode", "opencode"),
+        ] {
+            assert_eq!(
+                super::named(word).map(|profile| profile.name),
+                Some(name),
+                "{word}"
+            );
+        }
+        assert!(super::named("bash").is_none());
     }
 
     /// As they were seen in the process table of real clients.

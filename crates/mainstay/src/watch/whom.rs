@@ -1,74 +1,47 @@
-//! Whose servers are watched: the one place that knows what a client looks like.
+//! Whose servers are watched.
 
 use mainstay_core::ids::Identity;
-use mainstay_os::census;
+
+use crate::profile::{self, Profile, Signature};
 
 /// Whose servers.
 #[derive(Clone, Debug)]
 pub enum Whom {
     /// Those of this process.
     Process(Identity),
-    /// Those of every process that looks like this client.
-    Client(Signature),
+    /// Those of every process that is this client.
+    Client(Client),
     /// Those of anybody, as long as they belong to our user.
     All,
 }
 
-/// What a client looks like.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signature {
+/// A client by its name.
+#[derive(Clone, Debug)]
+pub struct Client {
     /// What people call it.
     pub name: String,
-    /// Its program is called one of these.
-    programs: Vec<String>,
+    profile: Option<&'static Profile>,
 }
 
-/// Clients whose program is not called as they are.
-const OTHERS: [(&str, &[&str]); 4] = [
-    ("copilot", &["copilot", "copilot-runtime"]),
-    ("continue", &["cn"]),
-    ("vscode", &["code"]),
-    ("qwen", &["qwen", "qwen-code"]),
-];
-/// What runs programs that are scripts; the script's name counts then.
-const RUNTIMES: [&str; 6] = ["node", "bun", "deno", "python", "python3", "MainThread"];
-
-impl Signature {
-    /// The client of this name; a name that we do not know is that of a program.
+impl Client {
+    /// The client of this name; a name that no profile has is that of a program.
     pub fn named(name: &str) -> Self {
-        let other = OTHERS.iter().find(|(known, _)| *known == name);
-        let programs = other.map_or(vec![name.to_owned()], |(_, programs)| {
-            programs.iter().map(|&program| program.to_owned()).collect()
-        });
         Self {
             name: name.to_owned(),
-            programs,
+            profile: profile::named(name),
         }
     }
 
-    /// Whether a process looks like it.
+    /// Whether a process is it.
     pub fn fits(&self, pid: i32, comm: &str) -> bool {
-        if self.programs.iter().any(|program| program == comm) {
-            return true;
-        }
-        // Everybody else would have to be asked for its arguments: only those that can be it are.
-        let shown = RUNTIMES.contains(&comm);
-        shown && self.fits_words(&census::cmdline(pid))
+        self.is(&Signature::at(pid, comm))
     }
 
-    fn fits_words(&self, words: &[String]) -> bool {
-        let mut words = words.iter().map(String::as_str);
-        let first = words.next().unwrap_or_default();
-        let script = words
-            .find(|word| !word.starts_with('-'))
-            .unwrap_or_default();
-        let is = |path: &str| {
-            let name = path.rsplit('/').next().unwrap_or(path);
-            self.programs
-                .iter()
-                .any(|program| program == name || path.split('/').any(|part| part == program))
-        };
-        is(first) || is(script)
+    fn is(&self, signature: &Signature) -> bool {
+        match self.profile {
+            Some(profile) => (profile.is)(signature),
+            None => signature.is_called(&self.name) || signature.scripts(&self.name),
+        }
     }
 }
 
@@ -77,28 +50,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_by_program_and_by_script() {
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        for (client, line, fits) in [
+    fn clients_by_profile_and_others_by_program_or_script() {
+        for (client, comm, line, fits) in [
             (
                 "gemini",
+                "node",
                 "node --max-old-space-size=9 /usr/bin/gemini -p x",
                 true,
             ),
-            ("qwen", "node --expose-gc /x/qwen-code/cli.js", true),
             (
-                "copilot",
-                "/x/copilot-linux-x64/copilot-runtime --headless",
+                "qwen",
+                "node",
+                "node --expose-gc /x/@qwen-code/qwen-code/cli.js",
                 true,
             ),
-            ("continue", "node /usr/bin/cn chat", true),
-            ("claude", "node /srv/server.js claude", false),
-            ("gemini", "node", false),
+            ("continue", "node", "node /usr/bin/cn chat", true),
+            ("claude", "claude", "claude", true),
+            ("claude", "node", "node /srv/server.js claude", false),
+            ("gemini", "node", "node", false),
+            ("my-host", "node", "node /srv/my-host.js", true),
+            ("my-host", "my-host", "/opt/my-host", true),
+            ("my-host", "bash", "bash my-host", false),
         ] {
-            let signature = Signature::named(client);
-            assert_eq!(signature.fits_words(&words(line)), fits, "{line}");
+            let signature = Signature {
+                comm: comm.into(),
+                exe: None,
+                argv: line.split(' ').map(Into::into).collect(),
+            };
+            assert_eq!(
+                Client::named(client).is(&signature),
+                fits,
+                "{client}: {line}"
+            );
         }
-        assert!(Signature::named("claude").fits(0, "claude"));
-        assert!(!Signature::named("claude").fits(0, "bash"));
     }
 }
