@@ -11,13 +11,22 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Identity, LinkId};
-use crate::lease::Over;
-use crate::serve::sessions;
 use crate::tier::{Tier, WhyNot};
 
+mod cause;
+mod lease;
+mod linger;
+mod session;
 mod signal;
 mod standing;
 mod traced;
+pub use cause::{Cause, Renewing, Rung, Teardown};
+pub use lease::{LeaseEnded, LeaseOpened};
+pub use linger::{LingerEnded, Lingering, Parting, Reattached};
+pub use session::{
+    DebtGivenUp, DebtPaid, ServeStarted, ServeStopped, SessionBegan, SessionClosed, SessionOpened,
+    SessionOver,
+};
 pub use signal::{Gone, Origin, Part, Relation, Signal};
 pub use standing::{
     Brief, Pipe, PipeEnd, RecordingHurt, Standing, Suspect, Suspects, Suspicion, Waiting,
@@ -373,175 +382,6 @@ pub struct Usage {
     pub max_rss_kib: u64,
 }
 
-/// Why a tree was ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// The client closed our stdin.
-    ClientEof,
-    /// The client process is gone and nobody holds its end.
-    ClientGone,
-    /// The client does not read any more: its end of our stdout is closed.
-    ClientDeaf,
-    /// The shim got a signal.
-    ShimSignal {
-        /// Which.
-        number: i32,
-    },
-    /// The shim was killed.
-    ShimKilled,
-    /// The keeper got a signal.
-    KeeperSignal {
-        /// Which.
-        number: i32,
-    },
-    /// `mainstay stop`.
-    Asked,
-    /// The server ended by itself.
-    ServerExit,
-    /// The server could not be started.
-    StartFailed,
-    /// The keeper was killed and could not be replaced.
-    KeeperLost,
-    /// The generation was to be replaced or put to rest.
-    Renewal(Renewing),
-    /// The server cannot go on with the client's session.
-    Differs,
-    /// The lease that it was started in is over.
-    LeaseEnded(LeaseEnded),
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ClientEof => f.write_str("the client closed stdin"),
-            Self::ClientGone => f.write_str("the client is gone"),
-            Self::ClientDeaf => f.write_str("the client stopped reading"),
-            Self::ShimSignal { number } => match signal_word(*number) {
-                Some(word) => write!(f, "the shim got {word}"),
-                None => write!(f, "the shim got signal {number}"),
-            },
-            Self::ShimKilled => f.write_str("the shim was killed"),
-            Self::KeeperSignal { number } => match signal_word(*number) {
-                Some(word) => write!(f, "the keeper got {word}"),
-                None => write!(f, "the keeper got signal {number}"),
-            },
-            Self::Asked => f.write_str("mainstay stop"),
-            Self::ServerExit => f.write_str("the server ended"),
-            Self::StartFailed => f.write_str("the server could not be started"),
-            Self::KeeperLost => f.write_str("the keeper was killed"),
-            Self::Renewal(why) => write!(f, "{why}"),
-            Self::Differs => f.write_str("the server cannot go on with the session"),
-            Self::LeaseEnded(ended) => write!(f, "{ended}"),
-        }
-    }
-}
-
-/// Why a generation that is up is replaced or put to rest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Renewing {
-    /// `mainstay restart`.
-    Asked,
-    /// A watched file has changed.
-    Changed {
-        /// Which, the first of them.
-        path: String,
-    },
-    /// Its tree uses more memory than it may.
-    Memory {
-        /// How much it uses.
-        bytes: u64,
-    },
-    /// It was idle, silent, used no processor and left every question unanswered.
-    Unresponsive {
-        /// Questions in a row.
-        lost: u32,
-        /// Since its last output.
-        silent_ms: u64,
-    },
-    /// Nobody has needed it for a while.
-    Idle {
-        /// For how long.
-        ms: u64,
-    },
-    /// It did not take the replayed opening.
-    Opening,
-    /// The client came back and opens the session in another way.
-    Reopened,
-}
-
-impl Renewing {
-    /// The watched file that has changed, if it is that.
-    pub fn changed(&self) -> Option<String> {
-        match self {
-            Self::Changed { path } => Some(path.clone()),
-            Self::Asked
-            | Self::Memory { .. }
-            | Self::Unresponsive { .. }
-            | Self::Idle { .. }
-            | Self::Opening
-            | Self::Reopened => None,
-        }
-    }
-}
-
-impl fmt::Display for Renewing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Asked => f.write_str("mainstay restart"),
-            Self::Changed { path } => write!(f, "{path} has changed"),
-            Self::Memory { bytes } => write!(f, "its memory reached {} MiB", bytes >> 20),
-            Self::Unresponsive { lost, silent_ms } => write!(
-                f,
-                "unresponsive: idle, silent for {} s, {lost} questions unanswered",
-                silent_ms / 1_000
-            ),
-            Self::Idle { ms: ms @ ..1_000 } => write!(f, "idle for {ms} ms"),
-            Self::Idle { ms } => write!(f, "idle for {} s", ms / 1_000),
-            Self::Opening => f.write_str("it did not take the opening again"),
-            Self::Reopened => f.write_str("the client came back with another opening"),
-        }
-    }
-}
-
-/// A rung of the stop ladder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rung {
-    /// The server's stdin was closed.
-    Eof,
-    /// The tree got SIGTERM.
-    Term,
-    /// The tree was killed by its tier.
-    Kill,
-}
-
-impl fmt::Display for Rung {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Eof => "EOF",
-            Self::Term => "SIGTERM",
-            Self::Kill => "kill",
-        })
-    }
-}
-
-/// A tree was ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Teardown {
-    /// Why.
-    pub cause: Cause,
-    /// The rungs that were needed.
-    pub rungs: Vec<Rung>,
-    /// From the cause to "empty".
-    pub ms: u64,
-    /// Processes that we had to end or that ended within the ladder.
-    pub ended: u32,
-    /// Who is still there; empty means "0 left".
-    pub left: Vec<Seen>,
-}
-
 /// Something left behind was ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
@@ -644,70 +484,6 @@ pub struct Differs {
     pub what: String,
 }
 
-/// A server that is kept while nobody is attached.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lingering {
-    /// What was done to the shim.
-    pub cause: Cause,
-    /// For how long it is kept at most.
-    pub ms: u64,
-    /// How long this generation had been up.
-    pub uptime_ms: u64,
-    /// Client requests that are unanswered: their answers reach nobody.
-    pub in_flight: u32,
-}
-
-/// A client that came back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reattached {
-    /// How long it was away.
-    pub after_ms: u64,
-    /// Answers that came meanwhile and were dropped.
-    pub dropped: u32,
-}
-
-/// A server that is kept no longer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LingerEnded {
-    /// Why.
-    pub why: Parting,
-    /// How long it was kept.
-    pub after_ms: u64,
-    /// Answers that came meanwhile and were dropped.
-    pub dropped: u32,
-}
-
-/// Why a server is kept no longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Parting {
-    /// Nobody came back in time.
-    TimeOver,
-    /// The client has ended.
-    ClientGone,
-    /// Somebody asked for the end.
-    Asked,
-    /// Its lease is over.
-    LeaseEnded,
-    /// The server has ended, or was to be replaced.
-    ServerEnded,
-    /// The keeper was killed, and the server with it.
-    KeeperLost,
-}
-
-impl fmt::Display for Parting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TimeOver => "nobody came back",
-            Self::ClientGone => "the client has ended",
-            Self::Asked => "its end was asked for",
-            Self::LeaseEnded => "its lease is over",
-            Self::ServerEnded => "the server did not go on",
-            Self::KeeperLost => "the keeper was killed",
-        })
-    }
-}
-
 /// A server that is not started again for now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abandoned {
@@ -754,118 +530,4 @@ pub struct CallDeadline {
     pub request: String,
     /// How long it took.
     pub ms: u64,
-}
-
-/// A lease was opened. The event bears the lease's own id, and its name in place of a server's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseOpened {
-    /// Its name.
-    pub lease: String,
-    /// The process whose end is the lease's end.
-    pub owner: Option<Seen>,
-    /// How long it lasts without being renewed.
-    pub ttl_ms: Option<u64>,
-    /// Who asked for it, if it could be seen.
-    pub by: Option<Seen>,
-}
-
-/// A lease is over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseEnded {
-    /// Its name.
-    pub lease: String,
-    /// Why.
-    pub over: Over,
-}
-
-impl fmt::Display for LeaseEnded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the lease `{}` {}", self.lease, self.over)
-    }
-}
-
-/// The HTTP front listens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServeStarted {
-    /// Address and port.
-    pub listen: String,
-    /// The servers behind it.
-    pub servers: Vec<String>,
-}
-
-/// The HTTP front has stopped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServeStopped {
-    /// The signal that it stopped by.
-    pub number: i32,
-    /// Sessions that were opened while it ran.
-    pub sessions: u64,
-    /// Servers that had not ended when its time was up.
-    pub left: u32,
-}
-
-/// An HTTP client opened a session. Its name is the client's secret; this is its number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionBegan {
-    /// Counts from 1 for each front.
-    pub session: u64,
-}
-
-/// A session of an HTTP client is over.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionOver {
-    /// Its number.
-    pub session: u64,
-    /// Why.
-    pub why: sessions::Over,
-    /// How long it was open.
-    pub ms: u64,
-    /// Requests that its client made.
-    pub requests: u64,
-}
-
-/// An HTTP server opened a session, which is now written down as a debt.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionOpened {
-    /// The server's URL, without user, password and query.
-    pub url: String,
-    /// The protocol version that is spoken, as far as it is known.
-    pub version: Option<String>,
-}
-
-/// An HTTP session was closed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionClosed {
-    /// The server's URL, without user, password and query.
-    pub url: String,
-    /// By whom: `delete` (ours) or `server` (it had forgotten it by itself).
-    pub by: String,
-    /// The status of our DELETE.
-    pub status: Option<u16>,
-}
-
-/// A session that a dead process of ours had opened was closed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DebtPaid {
-    /// The server's URL, without user, password and query.
-    pub url: String,
-    /// When the session was opened.
-    pub since: String,
-    /// The status of our DELETE.
-    pub status: u16,
-    /// How many attempts it took.
-    pub attempts: u32,
-}
-
-/// A session that a dead process of ours had opened could not be closed in time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DebtGivenUp {
-    /// The server's URL, without user, password and query.
-    pub url: String,
-    /// When the session was opened.
-    pub since: String,
-    /// Why the last attempt was in vain.
-    pub why: String,
-    /// How many there were.
-    pub attempts: u32,
 }

@@ -218,7 +218,7 @@ impl Story {
                     self.outside.note(|| "the keeper is killed".into());
                     self.outside.fuse = None;
                     self.outside.end_tree_of_killed_keeper();
-                    self.outside.watch.keeper_killed();
+                    self.outside.watch.keeper_killed(shell.link.word());
                     self.server = None;
                     if finished {
                         return Ok(self.told);

@@ -55,7 +55,7 @@ pub fn run(bytes: &[u8]) -> Result<(), String> {
             Err(Halt::Killed) => {
                 tale.outside.fuse = None;
                 tale.outside.end_tree_of_killed_keeper();
-                tale.outside.watch.keeper_killed();
+                tale.outside.watch.keeper_killed(shell.link.word());
                 lost = Some(Lost {
                     pid: 1,
                     status: None,

@@ -221,8 +221,10 @@ impl Watch {
         self.server_torn = true;
     }
 
-    /// The keeper was killed.
-    pub fn keeper_killed(&mut self) {
+    /// The keeper was killed, in this state of the link.
+    pub fn keeper_killed(&mut self, state: &str) {
+        // It had decided to end, and was killed before it could tell why.
+        self.differs |= state == "stopping";
         // All of a line but its newline may be there; the successor ends it, and does not know what it was.
         self.half_told = !self.at_client.rest().is_empty();
         for said in Said::read(self.at_client.rest()).unwrap_or_default() {
@@ -319,7 +321,7 @@ impl Watch {
             Output::Tell(What::Differs(_)) => self.differs = true,
             Output::Tell(What::LingerEnded(_)) => self.ends(now),
             Output::Tell(What::Renewal(renewal)) if renewal.why == Renewing::Reopened => {
-                self.known = Known::default();
+                self.known.opens_anew();
                 self.served = false;
                 self.respawns.clear();
             }

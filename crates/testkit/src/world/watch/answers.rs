@@ -202,7 +202,7 @@ impl Watch {
         if method == "initialize" {
             // A second one, of a client that does not wait; or of one that came back and opens in another way.
             if self.attachment > 1 && !self.met.greeted() {
-                self.known = super::replay::Known::default();
+                self.known.opens_anew();
                 self.met = super::replay::Met::default();
                 self.served = false;
             }

@@ -110,6 +110,26 @@ impl Known {
         }
     }
 
+    /// A client opens anew: what an earlier one wanted is forgotten, what this one has asked for already is not.
+    pub fn opens_anew(&mut self) {
+        let mut known = Self {
+            asked: std::mem::take(&mut self.asked),
+            ..Self::default()
+        };
+        for wish in known.asked.values() {
+            match wish {
+                Wish::Level(level) => {
+                    known.levels.insert(Some(level.clone()));
+                }
+                Wish::Subscription(uri, on) => {
+                    let may_be = known.subscriptions.entry(uri.clone());
+                    may_be.or_insert_with(|| [false].into()).insert(*on);
+                }
+            }
+        }
+        *self = known;
+    }
+
     /// What a generation that is started now must be told.
     pub fn at_start(&self) -> Met {
         Met {

@@ -1,0 +1,178 @@
+//! Why a server is ended or replaced, and how its tree came to its end.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{LeaseEnded, Seen, signal_word};
+
+/// Why a tree was ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The client closed our stdin.
+    ClientEof,
+    /// The client process is gone and nobody holds its end.
+    ClientGone,
+    /// The client does not read any more: its end of our stdout is closed.
+    ClientDeaf,
+    /// The shim got a signal.
+    ShimSignal {
+        /// Which.
+        number: i32,
+    },
+    /// The shim was killed.
+    ShimKilled,
+    /// The keeper got a signal.
+    KeeperSignal {
+        /// Which.
+        number: i32,
+    },
+    /// `mainstay stop`.
+    Asked,
+    /// The server ended by itself.
+    ServerExit,
+    /// The server could not be started.
+    StartFailed,
+    /// The keeper was killed and could not be replaced.
+    KeeperLost,
+    /// The generation was to be replaced or put to rest.
+    Renewal(Renewing),
+    /// The server cannot go on with the client's session.
+    Differs,
+    /// The lease that it was started in is over.
+    LeaseEnded(LeaseEnded),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientEof => f.write_str("the client closed stdin"),
+            Self::ClientGone => f.write_str("the client is gone"),
+            Self::ClientDeaf => f.write_str("the client stopped reading"),
+            Self::ShimSignal { number } => match signal_word(*number) {
+                Some(word) => write!(f, "the shim got {word}"),
+                None => write!(f, "the shim got signal {number}"),
+            },
+            Self::ShimKilled => f.write_str("the shim was killed"),
+            Self::KeeperSignal { number } => match signal_word(*number) {
+                Some(word) => write!(f, "the keeper got {word}"),
+                None => write!(f, "the keeper got signal {number}"),
+            },
+            Self::Asked => f.write_str("mainstay stop"),
+            Self::ServerExit => f.write_str("the server ended"),
+            Self::StartFailed => f.write_str("the server could not be started"),
+            Self::KeeperLost => f.write_str("the keeper was killed"),
+            Self::Renewal(why) => write!(f, "{why}"),
+            Self::Differs => f.write_str("the server cannot go on with the session"),
+            Self::LeaseEnded(ended) => write!(f, "{ended}"),
+        }
+    }
+}
+
+/// Why a generation that is up is replaced or put to rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Renewing {
+    /// `mainstay restart`.
+    Asked,
+    /// A watched file has changed.
+    Changed {
+        /// Which, the first of them.
+        path: String,
+    },
+    /// Its tree uses more memory than it may.
+    Memory {
+        /// How much it uses.
+        bytes: u64,
+    },
+    /// It was idle, silent, used no processor and left every question unanswered.
+    Unresponsive {
+        /// Questions in a row.
+        lost: u32,
+        /// Since its last output.
+        silent_ms: u64,
+    },
+    /// Nobody has needed it for a while.
+    Idle {
+        /// For how long.
+        ms: u64,
+    },
+    /// It did not take the replayed opening.
+    Opening,
+    /// The client came back and opens the session in another way.
+    Reopened,
+}
+
+impl Renewing {
+    /// The watched file that has changed, if it is that.
+    pub fn changed(&self) -> Option<String> {
+        match self {
+            Self::Changed { path } => Some(path.clone()),
+            Self::Asked
+            | Self::Memory { .. }
+            | Self::Unresponsive { .. }
+            | Self::Idle { .. }
+            | Self::Opening
+            | Self::Reopened => None,
+        }
+    }
+}
+
+impl fmt::Display for Renewing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked => f.write_str("mainstay restart"),
+            Self::Changed { path } => write!(f, "{path} has changed"),
+            Self::Memory { bytes } => write!(f, "its memory reached {} MiB", bytes >> 20),
+            Self::Unresponsive { lost, silent_ms } => write!(
+                f,
+                "unresponsive: idle, silent for {} s, {lost} questions unanswered",
+                silent_ms / 1_000
+            ),
+            Self::Idle { ms: ms @ ..1_000 } => write!(f, "idle for {ms} ms"),
+            Self::Idle { ms } => write!(f, "idle for {} s", ms / 1_000),
+            Self::Opening => f.write_str("it did not take the opening again"),
+            Self::Reopened => f.write_str("the client came back with another opening"),
+        }
+    }
+}
+
+/// A rung of the stop ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rung {
+    /// The server's stdin was closed.
+    Eof,
+    /// The tree got SIGTERM.
+    Term,
+    /// The tree was killed by its tier.
+    Kill,
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Eof => "EOF",
+            Self::Term => "SIGTERM",
+            Self::Kill => "kill",
+        })
+    }
+}
+
+/// A tree was ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Teardown {
+    /// Why.
+    pub cause: Cause,
+    /// The rungs that were needed.
+    pub rungs: Vec<Rung>,
+    /// From the cause to "empty".
+    pub ms: u64,
+    /// Processes that we had to end or that ended within the ladder.
+    pub ended: u32,
+    /// Who is still there; empty means "0 left".
+    pub left: Vec<Seen>,
+}
