@@ -1,7 +1,7 @@
 //! Command lines and messages without what looks like a secret.
 //!
 //! Of a command line it looks at words only: the value of an option or variable whose name speaks of a secret, a header, a
-//! password in an address, and the known beginnings of tokens. Messages are the business of [`json`]. Neither knows what a
+//! password in an address, and the known beginnings of tokens. Messages are the business of `redact/json.rs`. Neither knows what a
 //! program means by its names, so both hide rather too much than too little; they cannot promise to find everything.
 
 use alloc::format;

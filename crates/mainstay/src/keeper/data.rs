@@ -159,14 +159,15 @@ impl Keeper<'_> {
             if turn && up.ended() && self.client_in.is_some() {
                 up.finish(&mut |show| route_up(link, frames, *now, show));
             }
+            // At once: whoever takes over must not take the rest of a line for a line.
+            let within = self.up.within_a_line();
+            if self.link.mid_line().from_client() != within {
+                self.link.mid_line().set_from_client(within);
+            }
             if self.link.has_output() {
                 step |= self.perform(cx);
             }
             step |= self.write_server(cx);
-            let mid_line = self.up.mid_line();
-            if self.link.mid_line().from_client() != mid_line {
-                self.link.mid_line().set_from_client(mid_line);
-            }
             moved |= step;
         }
         if self.client_in.is_some() && (self.up.ended() && !self.waits() || self.left_unread(moved))

@@ -140,6 +140,11 @@ impl Pump {
         self.at.start == self.at.routed
     }
 
+    /// Whether the beginning of a line is gone already, wherever it went.
+    pub fn within_a_line(&self) -> bool {
+        self.cut != Cut::No
+    }
+
     /// Whether a line is half forwarded.
     pub fn mid_line(&self) -> bool {
         matches!(self.cut, Cut::Forward { .. })

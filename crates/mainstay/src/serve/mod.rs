@@ -4,8 +4,8 @@
 //! and is that link's client: containment, respawn, replay, settlement, health and events are the keeper's and are not
 //! done twice. If this process is killed, every keeper sees its client go, and no server stays.
 //!
-//! [`http`] takes requests, [`front`] owns what is open, [`session`] and [`modern`] are the two eras, [`link`] is the
-//! way to a server, [`stream`] the way back to a client. What is decided is decided in `mainstay_core::serve`.
+//! `http` takes requests, `front` owns what is open, `session` and `modern` are the two eras, `link` is the
+//! way to a server, `stream` the way back to a client. What is decided is decided in `mainstay_core::serve`.
 
 mod bell;
 mod endpoint;

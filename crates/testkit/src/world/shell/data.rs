@@ -134,12 +134,13 @@ impl Shell<'_> {
                 up.finish(&mut |show| route_up(link, outside, show))?;
                 self.keep(outside);
             }
+            self.link
+                .mid_line()
+                .set_from_client(self.up.within_a_line());
             if self.link.has_output() {
                 step |= self.perform(outside)?;
             }
             step |= self.write_server(outside)?;
-            let mid_line = self.up.mid_line();
-            self.link.mid_line().set_from_client(mid_line);
             moved |= step;
         }
         if self.client_in && (self.up.ended() && !self.waits() || self.left_unread(moved, outside))
