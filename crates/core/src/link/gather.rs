@@ -23,7 +23,10 @@ impl Link<'_> {
                     let answer = frame
                         .is_none_or(|frame| matches!(frame.kind, Kind::Response | Kind::Error));
                     let request = frame.is_none_or(|frame| frame.kind == Kind::Request);
-                    if labelled && answer || request && !self.orphans.is_empty() {
+                    if request && self.inflight.room() == 0 {
+                        // Once its beginning is gone it could not wait for a place any more.
+                        Route::Hold
+                    } else if labelled && answer || request && !self.orphans.is_empty() {
                         self.gather()
                     } else {
                         Route::Forward
