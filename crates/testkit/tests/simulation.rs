@@ -15,6 +15,8 @@ use mainstay_testkit::world::{self, Told, raw};
 
 const SEEDS: u64 = 400;
 const RAW_SEEDS: u64 = 3_000;
+/// Worlds of wide sweeps in which a promise was once broken.
+const ONCE_BROKEN: [u64; 5] = [1_754, 2_657, 15_046, 29_316, 36_378];
 
 #[test]
 fn every_promise_holds_in_every_world() {
@@ -26,7 +28,7 @@ fn every_promise_holds_in_every_world() {
         return;
     }
     let mut all = Told::default();
-    for seed in 0..SEEDS {
+    for seed in (0..SEEDS).chain(ONCE_BROKEN) {
         let told = tell(seed);
         all.generations += told.generations;
         all.killed += told.killed;

@@ -91,6 +91,10 @@ impl Keeper<'_> {
                 served_on,
                 tree_empty,
             }));
+            if served_on && self.link.descending() {
+                // Whoever is left of its tree speaks for nobody: what it had half said is settled now.
+                self.end_torn_line();
+            }
         }
         self.tell_empty();
     }

@@ -31,6 +31,9 @@ impl Shell<'_> {
                 self.give_unread(outside);
             }
             self.handle(outside, exited(status, served_on, tree_empty))?;
+            if served_on && self.link.descending() {
+                self.end_torn_line();
+            }
         }
         self.tell_empty(outside)
     }
