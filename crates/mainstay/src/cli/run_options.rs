@@ -147,27 +147,42 @@ impl RunOptions {
     }
 }
 
+/// One option for each limit of a table.
+pub fn limit_args<L>(
+    command: Command,
+    table: &'static [Limit<L>],
+    heading: &'static str,
+) -> Command {
+    table.iter().fold(command, |command, limit| {
+        let shown = quantity::show(limit.unit, limit.default);
+        command.arg(
+            Arg::new(limit.name)
+                .long(limit.name)
+                .value_name(value_name(limit.unit))
+                .help(format!("{} [default: {shown}]", limit.help))
+                .help_heading(heading)
+                .action(ArgAction::Set)
+                .value_parser(move |text: &str| quantity::parse(limit, text)),
+        )
+    })
+}
+
+/// Those of a table that were given.
+pub fn given_limits<L>(
+    matches: &ArgMatches,
+    table: &'static [Limit<L>],
+) -> BTreeMap<&'static str, u64> {
+    let given = |limit: &'static Limit<L>| Some((limit.name, *matches.get_one::<u64>(limit.name)?));
+    table.iter().filter_map(given).collect()
+}
+
 /// Limits by their name in the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitOptions(pub BTreeMap<&'static str, u64>);
 
 impl Args for LimitOptions {
     fn augment_args(command: Command) -> Command {
-        TABLE.iter().fold(command, |command, limit| {
-            command.arg(
-                Arg::new(limit.name)
-                    .long(limit.name)
-                    .value_name(value_name(limit.unit))
-                    .help(format!(
-                        "{} [default: {}]",
-                        limit.help,
-                        quantity::show(limit.unit, limit.default)
-                    ))
-                    .help_heading("Limits")
-                    .action(ArgAction::Set)
-                    .value_parser(move |text: &str| quantity::parse(limit, text)),
-            )
-        })
+        limit_args(command, &TABLE, "Limits")
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -177,11 +192,7 @@ impl Args for LimitOptions {
 
 impl FromArgMatches for LimitOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |limit: &'static Limit| {
-            let value = matches.get_one::<u64>(limit.name)?;
-            Some((limit.name, *value))
-        };
-        Ok(Self(TABLE.iter().filter_map(given).collect()))
+        Ok(Self(given_limits(matches, &TABLE)))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -191,7 +202,7 @@ impl FromArgMatches for LimitOptions {
 }
 
 /// How a value of this unit is named in the help.
-pub fn value_name(unit: Unit) -> &'static str {
+fn value_name(unit: Unit) -> &'static str {
     match unit {
         Unit::Time => "TIME",
         Unit::Size => "SIZE",

@@ -4,15 +4,14 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use mainstay_core::ids::LinkId;
-use mainstay_core::limits::Limit;
-use mainstay_core::serve::limits::{ServeLimits, TABLE};
+use mainstay_core::serve::limits::TABLE;
 use mainstay_os::role;
 
 use super::default_name;
-use super::run_options::{RunOptions, value_name};
-use crate::config::{Config, ServerConfig, Serving, quantity, resolve, serving};
+use super::run_options::{RunOptions, given_limits, limit_args};
+use crate::config::{Config, ServerConfig, Serving, resolve, serving};
 use crate::exit::Exit;
 use crate::http::target::Target;
 use crate::paths::Paths;
@@ -74,21 +73,7 @@ pub struct FrontLimits(pub std::collections::BTreeMap<&'static str, u64>);
 
 impl Args for FrontLimits {
     fn augment_args(command: Command) -> Command {
-        TABLE.iter().fold(command, |command, limit| {
-            command.arg(
-                Arg::new(limit.name)
-                    .long(limit.name)
-                    .value_name(value_name(limit.unit))
-                    .help(format!(
-                        "{} [default: {}]",
-                        limit.help,
-                        quantity::show(limit.unit, limit.default)
-                    ))
-                    .help_heading("Limits of the front")
-                    .action(ArgAction::Set)
-                    .value_parser(move |text: &str| quantity::parse(limit, text)),
-            )
-        })
+        limit_args(command, &TABLE, "Limits of the front")
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -98,11 +83,7 @@ impl Args for FrontLimits {
 
 impl FromArgMatches for FrontLimits {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |limit: &'static Limit<ServeLimits>| {
-            let value = matches.get_one::<u64>(limit.name)?;
-            Some((limit.name, *value))
-        };
-        Ok(Self(TABLE.iter().filter_map(given).collect()))
+        Ok(Self(given_limits(matches, &TABLE)))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
