@@ -3,10 +3,8 @@
 //! A detached guard becomes the child of the nearest subreaper or of PID 1. If that process never waits, every session
 //! leaves a zombie. There is no call that asks; these are the facts that can be seen from outside.
 
-use std::fs;
-
 use crate::census::{self, Stat};
-use crate::clock;
+use crate::{clock, made_up};
 
 /// Whether an adopter reaps, and how we know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +55,14 @@ pub fn judge(adopter: i32) -> Verdict {
             why: format!("the adopter (pid {adopter}) cannot be seen"),
         };
     };
-    let status = fs::read_to_string(format!("/proc/{adopter}/status")).unwrap_or_default();
+    let status = made_up::text(format!("/proc/{adopter}/status")).unwrap_or_default();
     weigh(&stat, &status, || old_zombies(adopter))
 }
 
-/// How many of its children are old zombies. Many starts ask, so only the first children, who are the oldest, are
-/// looked at: an adopter that never reaps has its zombies there.
+/// How many of those that it has adopted are old zombies. Many starts ask, so only the first ones, who are the oldest,
+/// are looked at: an adopter that never reaps has its zombies there.
 fn old_zombies(adopter: i32) -> usize {
-    census::children(adopter)
+    census::adopted(adopter)
         .unwrap_or_default()
         .into_iter()
         .take(CHILDREN_SEEN)

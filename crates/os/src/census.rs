@@ -4,9 +4,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::path::Path;
 use std::str::FromStr;
 
 use mainstay_core::ids::Identity;
+
+use crate::made_up;
 
 /// What `/proc/PID/stat` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,23 +139,32 @@ pub fn children(pid: i32) -> io::Result<Vec<i32>> {
     let mut listed = false;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let Ok(task) = task else { continue };
-        if let Ok(text) = fs::read_to_string(task.path().join("children")) {
+        if let Ok(children) = listed_children(&task.path()) {
             listed = true;
-            found.extend(
-                text.split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse::<i32>().ok()),
-            );
+            found.extend(children);
         }
     }
     if !listed {
-        found.extend(
-            all()?
-                .into_iter()
-                .filter(|stat| stat.ppid == pid)
-                .map(|stat| stat.pid),
-        );
+        found.extend(walked_children(pid)?);
     }
     Ok(found)
+}
+
+/// Those of its children that it may have adopted: the kernel gives orphans to a process's first thread.
+pub fn adopted(pid: i32) -> io::Result<Vec<i32>> {
+    listed_children(Path::new(&format!("/proc/{pid}/task/{pid}"))).or_else(|_| walked_children(pid))
+}
+
+/// By the kernel's own list, for one thread; not every kernel has it.
+pub(crate) fn listed_children(task: &Path) -> io::Result<Vec<i32>> {
+    let text = made_up::text(task.join("children"))?;
+    let pids = text.split_ascii_whitespace();
+    Ok(pids.filter_map(|pid| pid.parse().ok()).collect())
+}
+
+fn walked_children(pid: i32) -> io::Result<Vec<i32>> {
+    let below = all()?.into_iter().filter(|stat| stat.ppid == pid);
+    Ok(below.map(|stat| stat.pid).collect())
 }
 
 /// All descendants of a process, nearest first, itself not included. One snapshot: whoever forks meanwhile is seen
@@ -211,7 +223,7 @@ pub fn forked_only(pid: i32) -> bool {
 
 /// The process that a thread belongs to; a process's own pid is its first thread's.
 pub fn process_of(thread: i32) -> Option<i32> {
-    let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let text = made_up::text(format!("/proc/{thread}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
 }
@@ -235,7 +247,7 @@ pub struct Memory {
 
 /// Reads a process's memory figures.
 pub fn memory(pid: i32) -> Memory {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let text = made_up::text(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
         text.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))

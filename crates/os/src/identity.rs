@@ -9,7 +9,7 @@ use mainstay_core::ids::{Identity, Realm};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::census;
+use crate::{census, made_up};
 
 /// This process.
 pub fn me() -> io::Result<Identity> {
@@ -31,7 +31,7 @@ pub fn alive(who: Identity) -> bool {
 
 /// Where our pids have their meaning.
 pub fn realm() -> io::Result<Realm> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let boot = made_up::text("/proc/sys/kernel/random/boot_id")?;
     let pidns = fs::metadata("/proc/self/ns/pid")?.ino();
     Ok(Realm {
         boot: boot.chars().take(8).collect(),

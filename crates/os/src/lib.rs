@@ -20,6 +20,8 @@ pub mod ended;
 pub mod guard;
 pub mod holder;
 pub mod identity;
+mod lend;
+mod made_up;
 pub mod measure;
 pub mod memory;
 pub mod notice;

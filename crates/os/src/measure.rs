@@ -6,12 +6,11 @@
 //!
 //! Nothing here decides how much is too much.
 
-use std::fs;
 use std::path::Path;
 
 use crate::census;
-use crate::clock;
 use crate::tree::Tree;
+use crate::{clock, made_up};
 
 impl Tree {
     /// Processor time of all members and of the children that they have waited for, in milliseconds.
@@ -75,7 +74,7 @@ pub fn oom_kills_of_the_machine() -> Option<u64> {
 
 /// The number behind a word, in the kernel's files with one `word number` per line.
 pub(crate) fn keyed(file: &Path, word: &str) -> Option<u64> {
-    let text = fs::read_to_string(file).ok()?;
+    let text = made_up::text(file).ok()?;
     text.lines()
         .find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))?
         .trim()
@@ -85,7 +84,7 @@ pub(crate) fn keyed(file: &Path, word: &str) -> Option<u64> {
 
 /// What a cgroup with a memory controller holds, without the files that it read long ago.
 fn held_by(leaf: &Path) -> Option<u64> {
-    let text = fs::read_to_string(leaf.join("memory.current")).ok()?;
+    let text = made_up::text(leaf.join("memory.current")).ok()?;
     let all: u64 = text.trim().parse().ok()?;
     let idle = keyed(&leaf.join("memory.stat"), "inactive_file").unwrap_or(0);
     Some(all.saturating_sub(idle))
@@ -93,7 +92,7 @@ fn held_by(leaf: &Path) -> Option<u64> {
 
 /// The proportional set size with what of it is in swap; none if we may not look or the process is gone.
 fn proportional(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let text = made_up::text(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let kib = |word: &str| -> Option<u64> {
         text.lines()
             .find_map(|line| line.strip_prefix(word)?.strip_prefix(':'))?
@@ -111,7 +110,7 @@ fn resident(pid: i32) -> u64 {
 }
 
 fn traced(pid: i32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let text = made_up::text(format!("/proc/{pid}/status")).unwrap_or_default();
     text.lines()
         .find_map(|line| line.strip_prefix("TracerPid:"))
         .is_some_and(|tracer| tracer.trim() != "0")
@@ -119,6 +118,8 @@ fn traced(pid: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

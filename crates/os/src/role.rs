@@ -2,10 +2,13 @@
 //!
 //! Only while this process has one thread. The child shares our image, which is why guard and shim cost 30 KB each.
 
+use std::ffi::c_void;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::lend;
 
 /// Forks; the child runs `role` and exits with its result. The parent gets the child's pid.
 pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
@@ -18,15 +21,33 @@ pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
     }
 }
 
-/// Like [`start`], but the child is nobody's in our tree: its parent exits at once, so that it is adopted elsewhere.
-pub fn start_detached(role: impl FnOnce() -> u8) -> io::Result<()> {
-    let intermediate = start(|| match start(role) {
-        Ok(_) => 0,
-        Err(error) => error.raw_os_error().unwrap_or(libc::EAGAIN) as u8,
-    })?;
+/// Like [`start`], but the child is nobody's in our tree: its parent exits at once, so that it is adopted elsewhere. That
+/// parent does nothing else, so it needs no copy of us.
+pub fn start_detached<R: FnOnce() -> u8>(mut role: R) -> io::Result<()> {
+    let with = (&raw mut role).cast();
+    // SAFETY: the intermediate forks and leaves; the role is there until we go on, and what it holds is ours to drop.
+    let intermediate = match unsafe { lend::start([0; 11], 64, hand_over::<R>, with) } {
+        Ok(pid) => pid,
+        Err(_) => start(|| hand_over::<R>(with))?,
+    };
     match wait(intermediate)? {
         Some(0) => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno.unwrap_or(libc::EAGAIN))),
+    }
+}
+
+/// Starts the role in a child, and leaves.
+extern "C" fn hand_over<R: FnOnce() -> u8>(role: *mut c_void) -> ! {
+    // SAFETY: one thread, as for any fork of ours; the child has a copy of the role, which it never drops but by calling it.
+    match unsafe { libc::fork() } {
+        // SAFETY: the caller gave us a role of this type.
+        0 => leave(unsafe { role.cast::<R>().read() }()),
+        -1 => leave(
+            io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EAGAIN) as u8,
+        ),
+        _ => leave(0),
     }
 }
 

@@ -427,12 +427,7 @@ impl Kin {
                     return;
                 };
                 for task in tasks.filter_map(Result::ok) {
-                    let text = fs::read_to_string(task.path().join("children"));
-                    into.extend(
-                        text.unwrap_or_default()
-                            .split_ascii_whitespace()
-                            .filter_map(|pid| pid.parse::<i32>().ok()),
-                    );
+                    into.extend(census::listed_children(&task.path()).unwrap_or_default());
                 }
             }
         }

@@ -142,7 +142,7 @@ impl Verb {
     /// Does it.
     pub fn perform(self) -> Result<Exit, Report> {
         match self {
-            Self::Run(options) => run::run(*options),
+            Self::Run(options) => run::run(options),
             Self::Serve(options) => serve::serve(&options),
             Self::Ps(options) => ps::ps(&options),
             Self::Stop(options) => stop::stop(&options),

@@ -1,6 +1,9 @@
 //! `mainstay run`: a server that cannot outlive its client.
 //!
 //! This process becomes the shim. Everything that can fail for a reason of ours fails here, before the first fork.
+//!
+//! Shim, guard and keeper stand on this stack for the whole life of the link, so what is needed only to come this far is
+//! in functions that are never inlined: their frames are gone before the fork.
 
 use std::io;
 use std::path::Path;
@@ -23,7 +26,35 @@ use crate::report::{Report, plain};
 use crate::warm::{self, Meeting, Welcome};
 
 /// Runs a server.
-pub fn run(options: RunOptions) -> Result<Exit, Report> {
+#[inline(never)]
+pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
+    let (plan, detach) = prepare(options)?;
+    let ending = match warm::meet(&plan) {
+        Meeting::Over => return Ok(Exit::Server(Status::Code(0))),
+        Meeting::Nobody(read) => start(&plan, detach, &read),
+        Meeting::Warm(welcome) => go_on(plan, detach, welcome),
+    }
+    .map_err(|error| failed(&error))?;
+    match ending {
+        Ending::Code(code) => Ok(Exit::Server(Status::Code(i32::from(code)))),
+        Ending::Signal(number) => {
+            signals::die_by(number);
+            Ok(Exit::Server(Status::Signal {
+                number,
+                core: false,
+            }))
+        }
+        Ending::Lost => Err(Report::new(
+            Exit::Failed,
+            "guard and keeper were killed again and again",
+        )
+        .hint("see who does it: mainstay events --since 5m")),
+    }
+}
+
+/// All that is known before anybody is started.
+#[inline(never)]
+fn prepare(options: Box<RunOptions>) -> Result<(Box<Plan>, Detach), Report> {
     role::close_inherited();
     // Without a home there is no config, no registry and no event; the server runs all the same.
     let (paths, config) = match Paths::find() {
@@ -49,27 +80,7 @@ pub fn run(options: RunOptions) -> Result<Exit, Report> {
     } else {
         Detach::No
     };
-    let ending = match warm::meet(&plan) {
-        Meeting::Over => return Ok(Exit::Server(Status::Code(0))),
-        Meeting::Nobody(read) => start(&plan, detach, &read),
-        Meeting::Warm(welcome) => go_on(plan, detach, welcome),
-    }
-    .map_err(|error| failed(&error))?;
-    match ending {
-        Ending::Code(code) => Ok(Exit::Server(Status::Code(i32::from(code)))),
-        Ending::Signal(number) => {
-            signals::die_by(number);
-            Ok(Exit::Server(Status::Signal {
-                number,
-                core: false,
-            }))
-        }
-        Ending::Lost => Err(Report::new(
-            Exit::Failed,
-            "guard and keeper were killed again and again",
-        )
-        .hint("see who does it: mainstay events --since 5m")),
-    }
+    Ok((Box::new(plan), detach))
 }
 
 /// What a client wrote into our command line for an HTTP server is not for everybody who looks at the process list.
@@ -102,14 +113,14 @@ fn start(plan: &Plan, detach: Detach, read: &[u8]) -> io::Result<Ending> {
 }
 
 /// A link that was kept for our client.
-fn go_on(plan: Plan, detach: Detach, welcome: Welcome) -> io::Result<Ending> {
+fn go_on(mut plan: Box<Plan>, detach: Detach, welcome: Welcome) -> io::Result<Ending> {
     let Welcome {
         link,
         region,
         channel,
         pair,
     } = welcome;
-    let plan = Plan { id: link, ..plan };
+    plan.id = link;
     shim::go_on(&region, detach, channel, pair, &mut Session::new(&plan))
 }
 

@@ -281,7 +281,7 @@ mod tests {
                 if so() {
                     return;
                 }
-                ready::wait(None).unwrap();
+                ready::wait(Moment(0), None).unwrap();
             }
         }
 
@@ -291,7 +291,7 @@ mod tests {
             loop {
                 match self.control.poll(now, &mut cx) {
                     Outcome::Busy => {}
-                    Outcome::Nothing => ready::wait(None).unwrap(),
+                    Outcome::Nothing => ready::wait(Moment(0), None).unwrap(),
                     wanted @ (Outcome::Status(_)
                     | Outcome::Stop
                     | Outcome::Restart

@@ -32,7 +32,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Lost, Part, StderrDropped, Teardown, What};
@@ -72,7 +71,7 @@ const TO_CLIENT_BYTES: usize = 256 * 1024;
 /// Runs a keeper's life; the exit code of its process.
 pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     mainstay_os::signals::ignore_pipe();
-    let Ok(mut keeper) = ready::begin().and_then(|()| Keeper::new(plan, entry, keeping)) else {
+    let Ok(mut keeper) = begin(plan, entry, keeping) else {
         return mainstay_os::guard::LOST;
     };
     // Whatever becomes ready ends the wait, so nobody has to be woken.
@@ -82,8 +81,7 @@ pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
             Poll::Ready(Turn::Done) => break,
             Poll::Ready(Turn::GuardLost) => keeper.guard_lost(),
             Poll::Pending => {
-                let wait = keeper.due.map(|at| Duration::from_nanos(at - keeper.now));
-                if ready::wait(wait).is_err() {
+                if ready::wait(keeper.now, keeper.due).is_err() {
                     return mainstay_os::guard::LOST;
                 }
             }
@@ -91,6 +89,18 @@ pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     }
     keeper.leave();
     0
+}
+
+/// A keeper that is ready for its first turn. Never inlined, and on the heap: what it takes to make one is not on the
+/// stack for the keeper's whole life.
+#[inline(never)]
+fn begin<'p>(
+    plan: &'p Plan,
+    entry: Option<&Entry>,
+    keeping: Keeping<'p>,
+) -> io::Result<Box<Keeper<'p>>> {
+    ready::begin()?;
+    Keeper::new(plan, entry, keeping).map(Box::new)
 }
 
 /// Why the loop was left.

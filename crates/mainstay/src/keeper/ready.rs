@@ -4,19 +4,26 @@
 //! and half a dozen looks at the clock. Here an event sets a flag, a look reads it, and whatever comes ends the wait.
 //! Edge-triggered: a flag stays until whoever reads or writes finds that there is no more, and says so.
 //!
+//! A wait with an end makes the kernel set up a timer and take it down again, for every message. So there is one alarm,
+//! which is only ever set to an earlier time: if what it was set for has been put off meanwhile, it goes off for nothing,
+//! once, and is set anew.
+//!
 //! Invariants: the instance belongs to one thread; whoever is registered owns its descriptor, and is taken out before
-//! that is closed.
+//! that is closed; whoever waits until a time has an alarm that goes off then or before.
 
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
 
+use mainstay_core::clock::Moment;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 /// Descriptors that one look at the kernel's list may bring.
 const EVENTS: usize = 32;
@@ -26,12 +33,22 @@ const READY: u8 = 1;
 /// Nobody is left at the other end.
 const CLOSED: u8 = 2;
 
+/// The alarm's number.
+const ALARM: u64 = u64::MAX;
+const NO_TIME: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
 thread_local! {
     static EPOLL: RefCell<Option<Rc<Epoll>>> = const { RefCell::new(None) };
 }
 
 struct Epoll {
     fd: OwnedFd,
+    alarm: OwnedFd,
+    /// When it goes off, if it has not done so since it was set.
+    set_for: Cell<Option<Moment>>,
     /// The flags of whoever is registered, by number.
     flags: RefCell<Vec<Option<Rc<Cell<u8>>>>>,
     events: RefCell<Vec<Event>>,
@@ -40,8 +57,15 @@ struct Epoll {
 /// Begins anew. In a forked process the descriptors of whoever was forked from are closed already, or not ours: they are
 /// forgotten, not closed.
 pub fn begin() -> io::Result<()> {
+    let fd = epoll::create(CreateFlags::CLOEXEC)?;
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let alarm = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+    let wanted = EventFlags::IN | EventFlags::ET;
+    epoll::add(&fd, &alarm, EventData::new_u64(ALARM), wanted)?;
     let epoll = Rc::new(Epoll {
-        fd: epoll::create(CreateFlags::CLOEXEC)?,
+        fd,
+        alarm,
+        set_for: Cell::new(None),
         flags: RefCell::new(Vec::new()),
         events: RefCell::new(Vec::with_capacity(EVENTS)),
     });
@@ -49,27 +73,51 @@ pub fn begin() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until something is ready, or for so long.
-pub fn wait(at_most: Option<Duration>) -> io::Result<()> {
+/// Waits until something is ready, or until then.
+pub fn wait(now: Moment, until: Option<Moment>) -> io::Result<()> {
     let epoll = current()?;
+    let over = until.is_some_and(|at| at <= now);
+    if let Some(at) = until
+        && !over
+    {
+        epoll.wake_by(at)?;
+    }
     let mut events = epoll.events.borrow_mut();
     events.clear();
-    let at_most = at_most.map(|time| Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: i64::from(time.subsec_nanos()),
-    });
-    match epoll::wait(&epoll.fd, spare_capacity(&mut events), at_most.as_ref()) {
+    let timeout = over.then_some(&NO_TIME);
+    match epoll::wait(&epoll.fd, spare_capacity(&mut events), timeout) {
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
     let all = epoll.flags.borrow();
     for event in &*events {
-        let number = event.data.u64() as usize;
-        if let Some(Some(flags)) = all.get(number) {
+        let number = event.data.u64();
+        if let Some(Some(flags)) = all.get(number as usize) {
             flags.set(flags.get() | told(event.flags));
+        } else if number == ALARM {
+            epoll.set_for.set(None);
         }
     }
     Ok(())
+}
+
+impl Epoll {
+    /// Has the alarm go off then, unless it does so before.
+    fn wake_by(&self, at: Moment) -> io::Result<()> {
+        if self.set_for.get().is_some_and(|set| set <= at) {
+            return Ok(());
+        }
+        let once = Itimerspec {
+            it_interval: NO_TIME,
+            it_value: Timespec {
+                tv_sec: (at.0 / 1_000_000_000) as i64,
+                tv_nsec: (at.0 % 1_000_000_000) as i64,
+            },
+        };
+        timerfd_settime(&self.alarm, TimerfdTimerFlags::ABSTIME, &once)?;
+        self.set_for.set(Some(at));
+        Ok(())
+    }
 }
 
 fn told(event: EventFlags) -> u8 {
@@ -183,25 +231,33 @@ mod tests {
     use super::*;
     use rustix::pipe::pipe;
 
-    const NO_TIME: Option<Duration> = Some(Duration::ZERO);
+    /// Everything that is ready now.
+    fn look() {
+        wait(Moment(0), Some(Moment(0))).unwrap();
+    }
+
+    /// Until something is ready.
+    fn rest() {
+        wait(Moment(0), None).unwrap();
+    }
 
     #[test]
     fn a_flag_stays_until_it_is_taken() {
         begin().unwrap();
         let (from, to) = pipe().unwrap();
         let from = Ready::to_read(from).unwrap();
-        wait(NO_TIME).unwrap();
+        look();
         assert!(!from.is_ready());
         rustix::io::write(&to, b"x").unwrap();
-        wait(None).unwrap();
-        wait(NO_TIME).unwrap();
+        rest();
+        look();
         assert!(from.is_ready() && !from.is_closed());
         from.taken();
-        wait(NO_TIME).unwrap();
+        look();
         assert!(!from.is_ready(), "the same byte is told once");
         rustix::io::write(&to, b"y").unwrap();
         drop(to);
-        wait(None).unwrap();
+        rest();
         assert!(from.is_closed());
         from.taken();
         assert!(from.is_ready(), "an end is never taken");
@@ -215,7 +271,7 @@ mod tests {
         let (from, to) = pipe().unwrap();
         rustix::io::write(&to, b"x").unwrap();
         let (from, to) = (Ready::to_read(from).unwrap(), Ready::to_write(to).unwrap());
-        wait(None).unwrap();
+        rest();
         assert!(from.is_ready() && to.is_ready());
     }
 
@@ -228,7 +284,25 @@ mod tests {
         drop(first);
         let (quiet, _held) = pipe().unwrap();
         let second = Ready::to_read(quiet).unwrap();
-        wait(NO_TIME).unwrap();
+        look();
         assert!(!second.is_ready());
+    }
+
+    #[test]
+    fn whoever_waits_until_a_time_is_woken_by_then() {
+        begin().unwrap();
+        let now = mainstay_os::clock::now();
+        let (soon, later) = (now.after_ms(20), now.after_ms(3_600_000));
+        // Put off, then wanted earlier, then put off again.
+        for until in [later, soon, later] {
+            current().unwrap().wake_by(until).unwrap();
+        }
+        wait(now, Some(later)).unwrap();
+        let woken = mainstay_os::clock::now();
+        assert!(woken >= soon && woken < later);
+        // It is set anew for what is wanted then.
+        let soon = woken.after_ms(20);
+        wait(woken, Some(soon)).unwrap();
+        assert!(mainstay_os::clock::now() >= soon);
     }
 }

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{Plan, SpawnError, Stage};
+use crate::made_up;
 
 /// Where a command without a slash is looked for if the environment has no PATH (as execvp does).
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
@@ -349,7 +350,7 @@ fn candidates(program: &[u8], env: &[CString]) -> Vec<CString> {
 }
 
 fn oom_score_adj(raise: i32) -> Vec<u8> {
-    let ours: i32 = std::fs::read_to_string("/proc/self/oom_score_adj")
+    let ours: i32 = made_up::text("/proc/self/oom_score_adj")
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(0);

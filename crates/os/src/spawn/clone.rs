@@ -1,11 +1,16 @@
 //! The clone itself: `clone3` with a pidfd and, if wanted, straight into a cgroup; plain `fork` where it is refused.
+//!
+//! A child that has nothing to wait for runs on our memory until its exec; one that waits at a gate, or becomes an init,
+//! gets a copy.
 
+use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::child::{self, Image};
+use crate::lend::{self, CloneArgs};
 
 const CLONE_PIDFD: u64 = 0x0000_1000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -27,15 +32,72 @@ pub fn start(
     let parent = rustix::process::getpid().as_raw_nonzero().get();
     let gate = gate.map(|(wait, open)| (wait.as_raw_fd(), open.as_raw_fd()));
     let closed = Closed::now();
+    let work = Work {
+        image,
+        report: report.as_raw_fd(),
+        gate,
+        parent,
+    };
+    if gate.is_none()
+        && let Ok(born) = lent(&work, cgroup)
+    {
+        return Ok(born);
+    }
     let made = clone(0, cgroup);
     if let Ok(Side::Child) = made {
-        child::become_server(image, report.as_raw_fd(), gate, parent);
+        work.perform();
     }
     drop(closed);
     match made? {
         Side::Parent(born) => Ok(born),
         Side::Child => Err(io::ErrorKind::Other.into()),
     }
+}
+
+/// What a child does.
+struct Work<'a> {
+    image: &'a Image,
+    report: RawFd,
+    gate: Option<(RawFd, RawFd)>,
+    parent: i32,
+}
+
+impl Work<'_> {
+    fn perform(&self) -> ! {
+        child::become_server(self.image, self.report, self.gate, self.parent)
+    }
+}
+
+/// Starts a child on our own memory; we go on once it has executed, or left.
+fn lent(work: &Work<'_>, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Born> {
+    extern "C" fn perform(work: *mut c_void) -> ! {
+        // SAFETY: it is the work below, whose owner stands still.
+        unsafe { &*work.cast::<Work<'_>>() }.perform()
+    }
+    let mut pidfd: RawFd = -1;
+    let (args, size) = arguments(0, cgroup, &mut pidfd);
+    // SAFETY: becoming the server is nothing but system calls on memory that was prepared for them.
+    let pid = unsafe { lend::start(args, size, perform, (&raw const *work).cast_mut().cast()) }?;
+    Ok(Born {
+        pid,
+        // SAFETY: the kernel has put a new descriptor there, which nobody else knows of.
+        pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
+    })
+}
+
+/// The arguments of a clone, and how many of their bytes count: the size is a version, 64 bytes are known since 5.3, the
+/// cgroup field needs 88 (5.7).
+fn arguments(flags: u64, cgroup: Option<BorrowedFd<'_>>, pidfd: &mut RawFd) -> (CloneArgs, usize) {
+    let mut args = [0u64; 11];
+    args[0] = flags | CLONE_PIDFD;
+    args[1] = (&raw mut *pidfd) as u64;
+    args[4] = libc::SIGCHLD as u64;
+    let Some(cgroup) = cgroup else {
+        return (args, 64);
+    };
+    args[0] |= CLONE_INTO_CGROUP;
+    args[10] = cgroup.as_raw_fd() as u64;
+    (args, 88)
 }
 
 /// Which side of a clone we are on.
@@ -47,16 +109,7 @@ pub enum Side {
 /// Clones this process. On the child's side nothing may be called but what a signal handler may call.
 pub fn clone(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Side> {
     let mut pidfd: RawFd = -1;
-    let mut args = [0u64; 11];
-    args[0] = flags | CLONE_PIDFD;
-    args[1] = (&raw mut pidfd) as u64;
-    args[4] = libc::SIGCHLD as u64;
-    if let Some(cgroup) = cgroup {
-        args[0] |= CLONE_INTO_CGROUP;
-        args[10] = cgroup.as_raw_fd() as u64;
-    }
-    // The size is a version: 64 bytes are known since 5.3, the cgroup field needs 88 (5.7).
-    let size = if cgroup.is_some() { 88 } else { 64 };
+    let (args, size) = arguments(flags, cgroup, &mut pidfd);
     // SAFETY: the arguments follow `struct clone_args`; without CLONE_VM and with no stack given the child runs on
     // its own copy of everything, as after fork, and we have one thread.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, args.as_ptr(), size) };

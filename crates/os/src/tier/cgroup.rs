@@ -19,7 +19,7 @@ use mainstay_core::ids::Tag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::clock;
+use crate::{clock, made_up};
 
 /// The directory below our own cgroup that holds the leaves.
 pub const NEST: &str = "mainstay";
@@ -146,7 +146,7 @@ impl Leaf {
 
     /// Whether this process is in it or below it now.
     pub fn holds(&self, pid: i32) -> bool {
-        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let text = made_up::text(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let name = self.path.file_name().and_then(OsStr::to_str);
         // The name is unique: it bears the tag.
         within(&text).is_some_and(|within| within.split('/').any(|part| Some(part) == name))
@@ -206,20 +206,20 @@ impl Drop for Leaf {
 
 /// Our own cgroup's directory, or why there is none.
 pub fn own() -> Result<PathBuf, String> {
-    let text = fs::read_to_string("/proc/self/cgroup")
+    let text = made_up::text("/proc/self/cgroup")
         .map_err(|error| format!("/proc/self/cgroup cannot be read ({error})"))?;
     visible(within(&text).ok_or("this process is in no cgroup2")?)
 }
 
 /// The cgroup2 directory of another process.
 pub fn of_process(pid: i32) -> Option<PathBuf> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let text = made_up::text(format!("/proc/{pid}/cgroup")).ok()?;
     visible(within(&text)?).ok()
 }
 
 /// Where a cgroup, named as `/proc/PID/cgroup` names it, is to be seen.
 pub fn visible(within: &str) -> Result<PathBuf, String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo")
+    let mounts = made_up::text("/proc/self/mountinfo")
         .map_err(|error| format!("/proc/self/mountinfo cannot be read ({error})"))?;
     locate(&mounts, within, &|dir| dir.join("cgroup.procs").exists())
 }
@@ -276,7 +276,7 @@ pub fn tag_of(name: &str) -> Option<Tag> {
 
 /// The pids in one cgroup, not in those below it.
 pub fn procs(dir: &Path) -> Vec<i32> {
-    fs::read_to_string(dir.join("cgroup.procs"))
+    made_up::text(dir.join("cgroup.procs"))
         .unwrap_or_default()
         .lines()
         .filter_map(|line| line.parse().ok())
