@@ -176,12 +176,19 @@ fn make_directory(path: &Path) -> Result<(), Report> {
             report
         }
     };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(DIRECTORY_MODE)
-        .create(path)
-        .map_err(|error| trouble(&error))?;
-    let found = fs::metadata(path).map_err(|error| trouble(&error))?;
+    // Every start asks, and nearly always it is there.
+    let found = if let Ok(found) = fs::metadata(path)
+        && found.is_dir()
+    {
+        found
+    } else {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIRECTORY_MODE)
+            .create(path)
+            .map_err(|error| trouble(&error))?;
+        fs::metadata(path).map_err(|error| trouble(&error))?
+    };
     let uid = rustix::process::geteuid().as_raw();
     if found.uid() != uid {
         return Err(Report::new(

@@ -44,7 +44,7 @@ const NON_REAPERS: [&str; 8] = [
 /// Zombies that are as old as this have been waiting for longer than any reaper takes.
 const OLD_ZOMBIE_MS: u64 = 300_000;
 const MANY_ZOMBIES: usize = 8;
-const CHILDREN_SEEN: usize = 64;
+const CHILDREN_SEEN: usize = 16;
 
 /// The process that would adopt an orphan of this process: the nearest living ancestor that is a subreaper cannot be
 /// read from outside, so the caller says who did adopt one.

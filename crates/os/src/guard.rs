@@ -115,7 +115,7 @@ struct Guard<'a> {
 impl<'a> Guard<'a> {
     fn begin(region: &'a Region, to_shim: Channel, roles: &'a mut dyn Roles) -> io::Result<Self> {
         role::own_session();
-        title::set("mcp-guard");
+        title::set(c"mcp-guard");
         role::become_subreaper()?;
         let signals = Signals::open(&[libc::SIGCHLD])?;
         let me = identity::me()?;
@@ -158,7 +158,7 @@ impl<'a> Guard<'a> {
         let roles = &mut *self.roles;
         let keeper = role::start(|| {
             role::own_session();
-            title::set("mcp-keeper");
+            title::set(c"mcp-keeper");
             if role::become_subreaper().is_err() {
                 return LOST;
             }
@@ -228,13 +228,14 @@ impl<'a> Guard<'a> {
                 // Neither the link's lock nor the shim's channel: they say that guard or keeper lives.
                 role::close_all_but(&mut []);
                 role::be_patient();
-                title::set("mcp-sweep");
+                title::set(c"mcp-sweep");
                 roles.sweep();
                 0
             });
             // No process for it: then the next start sweeps.
             drop(sweeper);
-            memory::trim();
+            // Not the heap: it was trimmed before we were forked, and as long as we leave it alone it is the shim's, too.
+            memory::trim_stack();
         }
     }
 

@@ -18,15 +18,13 @@ pub fn me() -> io::Result<Identity> {
 
 /// The process that has this pid now.
 pub fn of(pid: i32) -> io::Result<Identity> {
-    census::stat(pid).map(|stat| Identity {
-        pid,
-        start: stat.start,
-    })
+    let start = census::brief(pid)?.start;
+    Ok(Identity { pid, start })
 }
 
 /// Whether exactly this process is there and not a zombie.
 pub fn alive(who: Identity) -> bool {
-    census::stat(who.pid).is_ok_and(|stat| stat.start == who.start && !stat.dead())
+    census::brief(who.pid).is_ok_and(|found| found.start == who.start && !found.dead)
 }
 
 /// Where our pids have their meaning.

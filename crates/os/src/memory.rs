@@ -17,8 +17,9 @@ pub fn trim() {
     trim_stack();
 }
 
+/// Gives back what deeper calls have left on the stack.
 #[inline(never)]
-fn trim_stack() {
+pub fn trim_stack() {
     // The stack of the first thread has nothing but free space below it, far beyond our reach; another one's may have.
     if gettid() != rustix::process::getpid() {
         return;

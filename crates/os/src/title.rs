@@ -3,17 +3,15 @@
 //! Guard and keeper are forks of `mainstay run …` and would carry its command line; `pkill -f mainstay`, or one with
 //! the server's name, would then end the very processes that must survive to clean up.
 
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
 /// Gives this process another name, both `comm` and command line. Best effort.
-pub fn set(name: &str) {
-    if let Ok(name) = CString::new(name) {
-        // SAFETY: PR_SET_NAME reads a NUL-terminated string of any length and keeps 15 bytes of it.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-    }
+pub fn set(name: &CStr) {
+    // SAFETY: PR_SET_NAME reads a NUL-terminated string of any length and keeps 15 bytes of it.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     let Some((first, last)) = *AREA.get_or_init(argument_area) else {
         return;
     };
@@ -21,8 +19,9 @@ pub fn set(name: &str) {
     // used by nobody else any more (the arguments were copied by std at start, and this is the only thread).
     let area = unsafe { std::slice::from_raw_parts_mut(first as *mut u8, last - first) };
     area.fill(0);
+    let name = name.to_bytes();
     let len = name.len().min(area.len().saturating_sub(1));
-    area[..len].copy_from_slice(&name.as_bytes()[..len]);
+    area[..len].copy_from_slice(&name[..len]);
 }
 
 /// Overwrites these words where they stand in this process's command line, which every user of the machine can read.

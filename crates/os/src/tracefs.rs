@@ -258,7 +258,7 @@ fn guarded(instance: &Path) -> io::Result<(OwnedFd, i32)> {
     let (heard, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
     let child = role::start(|| {
         role::own_session();
-        title::set("mainstay-trace");
+        title::set(c"mainstay-trace");
         role::release_stdio();
         role::close_all_but(&mut [heard.as_raw_fd()]);
         wait_closed(&heard);

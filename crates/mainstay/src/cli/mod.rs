@@ -141,6 +141,15 @@ Exit code: 0 if nothing is left to be paid, 1 if something is.")]
 impl Verb {
     /// Does it.
     pub fn perform(self) -> Result<Exit, Report> {
+        // Apart: its three processes stand on this stack for as long as their server lives, and need no room for the others.
+        if let Self::Run(options) = self {
+            return run::run(options);
+        }
+        self.perform_apart()
+    }
+
+    #[inline(never)]
+    fn perform_apart(self) -> Result<Exit, Report> {
         match self {
             Self::Run(options) => run::run(options),
             Self::Serve(options) => serve::serve(&options),

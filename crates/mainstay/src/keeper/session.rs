@@ -16,12 +16,26 @@ use crate::sweeper;
 pub struct Session<'p> {
     plan: &'p Plan,
     entry: Option<Entry>,
+    /// What the keeper has lent for an entry that nobody has needed yet.
+    lent: Vec<OwnedFd>,
 }
 
 impl<'p> Session<'p> {
     /// The roles of this plan.
     pub fn new(plan: &'p Plan) -> Self {
-        Self { plan, entry: None }
+        Self {
+            plan,
+            entry: None,
+            lent: Vec::new(),
+        }
+    }
+
+    fn entry(&mut self) -> Option<&Entry> {
+        if self.entry.is_none() && !self.lent.is_empty() {
+            let lent = std::mem::take(&mut self.lent);
+            self.entry = Entry::adopt(&self.plan.paths, self.plan.id, lent);
+        }
+        self.entry.as_ref()
     }
 }
 
@@ -32,12 +46,13 @@ impl Roles for Session<'_> {
 
     fn adopt(&mut self, lent: Vec<OwnedFd>) {
         if self.entry.is_none() {
-            self.entry = Entry::adopt(&self.plan.paths, self.plan.id, lent);
+            self.lent = lent;
         }
     }
 
     fn keeper(&mut self, keeping: Keeping<'_>) -> u8 {
-        super::keep(self.plan, self.entry.as_ref(), keeping)
+        let plan = self.plan;
+        super::keep(plan, self.entry(), keeping)
     }
 
     fn tag(&self, keeper: Identity) -> Tag {
@@ -45,7 +60,8 @@ impl Roles for Session<'_> {
     }
 
     fn end_strays(&mut self) -> u32 {
-        sweeper::end_link(self.plan, self.entry.as_ref())
+        let plan = self.plan;
+        sweeper::end_link(plan, self.entry())
     }
 
     fn sweep(&mut self) {
@@ -80,6 +96,7 @@ pub(super) fn stand_beside(
         let mut session = Session {
             plan,
             entry: entry.and_then(|entry| entry.try_clone().ok()),
+            lent: Vec::new(),
         };
         guard::run_beside(region, to_shim, keeper, &theirs, &mut session)
     })

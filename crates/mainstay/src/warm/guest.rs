@@ -48,14 +48,20 @@ pub struct Welcome {
 
 /// Looks for a warm server of this configuration and this client.
 pub fn meet(plan: &Plan) -> Meeting {
-    let Ok(directory) = File::open(plan.paths.warm()) else {
-        return Meeting::Nobody(Vec::new());
-    };
+    match File::open(plan.paths.warm()) {
+        Ok(directory) => meet_in(&directory, plan),
+        Err(_) => Meeting::Nobody(Vec::new()),
+    }
+}
+
+/// Somebody may linger. Never inlined: nearly nobody does, and the stack that it takes would be held by whoever goes on.
+#[inline(never)]
+fn meet_in(directory: &File, plan: &Plan) -> Meeting {
     let Some(owner) = Owner::among(plan.above(), Some(&role::standard(0))) else {
         return Meeting::Nobody(Vec::new());
     };
     let prefix = super::prefix(plan, owner.who);
-    let hosts = hosts(plan, &directory, &prefix);
+    let hosts = hosts(plan, directory, &prefix);
     let guest = Guest {
         hosts,
         read: Vec::new(),
