@@ -14,8 +14,8 @@ import { start } from './web.mjs';
 const GONE_WITHIN_MS = 60_000;
 const LOOK_EVERY_MS = 50;
 const STDERR_KEPT = 4_000;
-// Longer than it takes to open one client's sessions, so that they are all open before the first one is ended.
-const TTL = '20s';
+/** Longer than it takes to open one client's sessions, so that they are all open before the first one is ended. */
+export const TTL = '20s';
 
 /** The ways to forget: what stands between client and server. */
 export const FORGOTTEN = [
