@@ -18,7 +18,7 @@ use crew::Crew;
 use front::Front;
 use mainstay_os::clock;
 use mainstay_testkit::wait::{Deadline, idle};
-use peer::{IDLE_MS, INSTALL, Peer};
+use peer::{INSTALL, Peer};
 use web::Web;
 
 use super::{Block, Part, Target};
@@ -30,6 +30,8 @@ use crate::table::Table;
 /// After its clients were killed a bridge has this long to be rid of what they had.
 const RID_WITHIN: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(50);
+/// A session that nobody has used for so long is to be ended, where that can be said.
+const IDLE_MS: u64 = 2_000;
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -39,6 +41,8 @@ struct Amount {
     block: usize,
     sessions: usize,
     clients: usize,
+    /// After the idle limit a session has at least this long to be ended.
+    slack_ms: u64,
 }
 
 /// Measures.
@@ -49,10 +53,11 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     });
     let amount = Amount {
         starts: effort.pick(3, 1),
-        rounds: effort.pick(8, 2),
+        rounds: effort.pick(6, 2),
         block: effort.pick(100, 20),
         sessions: effort.pick(10, 3),
         clients: effort.pick(5, 2),
+        slack_ms: effort.pick(4_000, 1_000) as u64,
     };
     let mut blocks: Vec<Block> = vec![intro(amount).into()];
     if !missing.is_empty() {
@@ -61,17 +66,26 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
             Effort::Quick => "left out by `--quick`",
             Effort::Full => "not installed",
         };
-        let text = format!("Not measured, {why}: {}. To install: `{INSTALL}`.", names.join(", "));
+        let text = format!(
+            "Not measured, {why}: {}. To install: `{INSTALL}`.",
+            names.join(", ")
+        );
         blocks.push(text.into());
     }
     let mut notes = Vec::new();
     blocks.push("### A stdio server behind HTTP".into());
     blocks.push(fronts(place, &there, amount, &mut notes)?.into());
     let (table, front_left) = forsaken_fronts(place, &there, amount, &mut notes)?;
+    blocks.push(forsaken_words(amount).into());
     blocks.push(table.into());
     blocks.push("### An HTTP server behind stdio".into());
     blocks.push(backs(place, &there, amount, &mut notes)?.into());
     let (table, back_left) = forsaken_backs(place, &there, amount, &mut notes)?;
+    blocks.push(
+        "Clients that have started a bridge each and have opened are killed (SIGKILL); what is left is looked for 8 s later at the latest. The HTTP \
+         server says how many sessions it had, and has."
+            .into(),
+    );
     blocks.push(table.into());
     if !notes.is_empty() {
         blocks.push(format!("What did not work: {}.", notes.join("; ")).into());
@@ -87,14 +101,26 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
 
 fn intro(amount: Amount) -> String {
     format!(
-        "A 200 B call and its answer, {} times one after another and as often {} at a time, in blocks of {} that take turns between all bridges; all of \
-         them run meanwhile. *No bridge* is the same client on a small HTTP server, and *added* is what a bridge takes longer than that. Memory is the \
+        "A 200 B call and its answer, {} times one after another and as often {} at a time, in blocks of {} that take turns between all bridges, all of \
+         which run meanwhile, after one block each that does not count. *No bridge* is the same client on a small HTTP server, and *added* is what a bridge takes longer than that. Memory is the \
          PSS of all processes of the bridge with one session, its server not counted. Start is from the start of the process to the answer to the first \
          call (median of {}). The servers parse every message, so the figures are not those of the sections above.",
         amount.rounds * amount.block,
         client::AT_ONCE,
         amount.block,
         amount.starts
+    )
+}
+
+fn forsaken_words(amount: Amount) -> String {
+    format!(
+        "A client that has opened {} sessions, made a call in each, and listens in each, is killed (SIGKILL). A bridge that can be told to end a session \
+         which nobody uses has been told {} s (by default it is 30 minutes, for each of them). {} s later at the earliest: in how many of the sessions a \
+         call is still answered, and how many processes there are more than before the client came. Where one server is for all sessions, it stays by design \
+         and is not counted.",
+        amount.sessions,
+        IDLE_MS / 1_000,
+        (IDLE_MS + amount.slack_ms) / 1_000,
     )
 }
 
@@ -120,6 +146,10 @@ impl Lane {
             memory: None,
             starts: Series::default(),
         }
+    }
+
+    fn forget(&mut self) {
+        (self.one, self.one_ns, self.many_ns) = (Series::default(), 0, 0);
     }
 
     fn block(&mut self, count: usize) -> io::Result<()> {
@@ -234,9 +264,13 @@ fn in_turn(
     amount: Amount,
     notes: &mut Vec<String>,
 ) -> io::Result<()> {
-    for _ in 0..amount.rounds {
+    for round in 0..=amount.rounds {
         for lane in &mut *lanes {
             place.step();
+            // The first round is for whoever compiles while it runs.
+            if round == 1 {
+                lane.forget();
+            }
             if let Err(error) = lane.block(amount.block) {
                 lane.client = None;
                 let of = |peer: &&Peer| lane.words.contains(&peer.words());
@@ -314,7 +348,7 @@ fn forsaken_fronts(
     );
     let mut forsaken = Vec::new();
     for &peer in peers.iter().filter(|peer| peer.fronts()) {
-        let mut front = Front::spawn(place, peer, "forsaken")?;
+        let mut front = Front::spawn(place, peer, "forsaken", Some(IDLE_MS))?;
         let opened = front.listens().and_then(|()| {
             let before = front.crew.living().len();
             Ok((before, front.forsaken(place, amount.sessions)?))
@@ -327,7 +361,7 @@ fn forsaken_fronts(
             }
         }
     }
-    let least = Deadline::after(Duration::from_millis(IDLE_MS + 1_000));
+    let least = Deadline::after(Duration::from_millis(IDLE_MS + amount.slack_ms));
     rid(place, || {
         least.passed()
             && forsaken
@@ -344,7 +378,11 @@ fn forsaken_fronts(
         }
         table.row([
             named(peer, "serve"),
-            if peer.expires() { "2 s" } else { "no option" }.into(),
+            if peer.expires() {
+                format!("{} s", IDLE_MS / 1_000)
+            } else {
+                "no option".into()
+            },
             sessions.len().to_string(),
             left.to_string(),
             processes.to_string(),

@@ -30,8 +30,13 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts it; resolves before it listens.
-    pub fn spawn(place: &Place<'_>, peer: Peer, what: &str) -> io::Result<Self> {
+    /// Starts it, with this idle limit of sessions if it can be told one; nobody has waited until it listens.
+    pub fn spawn(
+        place: &Place<'_>,
+        peer: Peer,
+        what: &str,
+        idle_ms: Option<u64>,
+    ) -> io::Result<Self> {
         let crew = Crew::new(peer, what);
         let endpoint = Endpoint {
             // Free a moment ago: most of them must be told a number.
@@ -39,7 +44,7 @@ impl Front {
             path: peer.path().into(),
         };
         let port = endpoint.address.port();
-        let words = peer.front(port, &crew.server(place), &place.path(""));
+        let words = peer.front(port, &crew.server(place), idle_ms, &place.path(""));
         let words = words.ok_or(io::ErrorKind::Unsupported)?;
         let child = crew
             .command(place, peer, words)?
@@ -60,7 +65,7 @@ impl Front {
         what: &str,
     ) -> io::Result<(Self, Box<dyn Client>, u64)> {
         let start = clock::now();
-        let mut front = Self::spawn(place, peer, what)?;
+        let mut front = Self::spawn(place, peer, what, None)?;
         let client = front.wait(|front| {
             let mut client = OverHttp::open(&front.endpoint, peer.tool())?;
             client.ask(0)?;

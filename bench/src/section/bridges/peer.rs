@@ -7,8 +7,6 @@ use serde_json::Value;
 
 /// How they are installed.
 pub const INSTALL: &str = "node bench/bridges/install.mjs";
-/// A session that nobody has used for so long is to be ended, where that can be said.
-pub const IDLE_MS: u64 = 2_000;
 
 /// A bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +17,9 @@ pub enum Peer {
     Supergateway,
     /// npm `mcp-proxy`: HTTP in front of a stdio server.
     ProxyNpm,
-    /// PyPI `mcp-proxy`: both directions.
+    /// Python `mcp-proxy`: both directions.
     ProxyPython,
-    /// crates.io `mcp-proxy`: HTTP in front of a stdio server.
+    /// `mcp-proxy` of crates.io: HTTP in front of a stdio server.
     ProxyRust,
     /// npm `mcp-remote`: stdio in front of an HTTP server.
     Remote,
@@ -91,26 +89,42 @@ impl Peer {
         self != Self::Remote
     }
 
-    /// Words that put HTTP in front of this stdio server, at this port; `None` if it does not do that.
-    pub fn front(self, port: u16, server: &[OsString], room: &Path) -> Option<Vec<OsString>> {
+    /// Words that put HTTP in front of this stdio server, at this port; `None` if it does not do that. A session that is unused for `idle_ms` is
+    /// to be ended, or after what the bridge thinks fit.
+    pub fn front(
+        self,
+        port: u16,
+        server: &[OsString],
+        idle_ms: Option<u64>,
+        room: &Path,
+    ) -> Option<Vec<OsString>> {
         let port = port.to_string();
-        let idle = IDLE_MS.to_string();
+        let idle = idle_ms.map(|ms| ms.to_string());
         let mut words: Vec<OsString> = Vec::new();
         let mut say = |some: &[&str]| words.extend(some.iter().map(OsString::from));
         match self {
             Self::Mainstay => {
                 say(&["serve", "--listen", &format!("127.0.0.1:{port}")]);
-                say(&["--session-ttl", &format!("{idle}ms"), "--"]);
+                if let Some(idle) = idle {
+                    say(&["--session-ttl", &format!("{idle}ms")]);
+                }
+                say(&["--"]);
             }
             Self::Supergateway => {
                 say(&["--outputTransport", "streamableHttp", "--stateful"]);
-                say(&["--sessionTimeout", &idle, "--logLevel", "none"]);
+                if let Some(idle) = idle {
+                    say(&["--sessionTimeout", &idle]);
+                }
+                say(&["--logLevel", "none"]);
                 say(&["--port", &port, "--stdio", &shell(server)]);
                 return Some(words);
             }
             Self::ProxyNpm => {
                 say(&["--host", "127.0.0.1", "--port", &port, "--server", "stream"]);
-                say(&["--sessionIdleTimeout", &idle, "--"]);
+                if let Some(idle) = idle {
+                    say(&["--sessionIdleTimeout", &idle]);
+                }
+                say(&["--"]);
             }
             Self::ProxyPython => {
                 say(&["--host", "127.0.0.1", "--port", &port]);
@@ -218,7 +232,7 @@ const LOOPBACK: &str = concat!(
     "data:text/javascript,",
     "import%20net%20from%20'node:net';const%7Blisten%7D=net.Server.prototype;",
     "net.Server.prototype.listen=function(port,...rest)%7Bconst%20last=rest.filter(one=>typeof%20one==='function');",
-    "const%20number=typeof%20port==='object'?port.port:port;",
+    "const%20number=typeof%20port==='object'%3Fport.port:port;",
     "return%20listen.call(this,%7Bport:Number(number),host:'127.0.0.1'%7D,...last)%7D",
 );
 
@@ -231,7 +245,8 @@ mod tests {
         for peer in Peer::ALL {
             assert!(!peer.words().contains('?'), "{}", peer.words());
             let room = std::env::temp_dir();
-            let front = peer == Peer::ProxyRust || peer.front(1, &["s".into()], &room).is_some();
+            let front =
+                peer == Peer::ProxyRust || peer.front(1, &["s".into()], None, &room).is_some();
             assert!(front || peer.back("http://127.0.0.1:1/mcp").is_some());
         }
     }
