@@ -10,6 +10,7 @@
 
 mod args;
 mod footprint;
+mod http;
 mod lane;
 mod machine;
 mod pin;

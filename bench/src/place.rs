@@ -71,6 +71,11 @@ impl<'p> Place<'p> {
         argv
     }
 
+    /// The program that it is all about.
+    pub fn mainstay(&self) -> OsString {
+        self.programs.mainstay.clone().into_os_string()
+    }
+
     /// `mainstay run` with these options, for this server.
     pub fn kept(&self, options: &[&str], server: Vec<OsString>) -> Vec<OsString> {
         mainstay_testkit::stage::run(&self.programs.mainstay, options, server)

@@ -1,8 +1,10 @@
 //! What this program is when the measurement starts it again: a server, or a client that can be killed.
 
 mod holder;
+pub mod plain;
 mod prelude;
 mod responder;
+mod visitor;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -20,6 +22,11 @@ pub const GROW: &str = "grow";
 /// The word that makes a client.
 pub const HOLD: &str = "hold";
 
+/// The word that makes a server that parses what it is sent.
+pub const PLAIN: &str = "plain";
+/// The word that makes a client over HTTP.
+pub const VISIT: &str = "visit";
+
 /// A role, with its arguments.
 pub enum Role<'a> {
     /// A server that answers.
@@ -28,6 +35,10 @@ pub enum Role<'a> {
     Grow(&'a [OsString]),
     /// A client that starts a command, opens, says that it is ready, and waits to be killed.
     Hold(&'a [OsString]),
+    /// A server that parses what it is sent.
+    Plain,
+    /// A client that opens sessions over HTTP, says that it is ready, and waits to be killed.
+    Visit(&'a [OsString]),
 }
 
 /// The role that the first word names, if it names one.
@@ -37,6 +48,8 @@ pub fn of(words: &[OsString]) -> Option<Role<'_>> {
         SERVE => Some(Role::Serve(rest)),
         GROW => Some(Role::Grow(rest)),
         HOLD => Some(Role::Hold(rest)),
+        PLAIN => Some(Role::Plain),
+        VISIT => Some(Role::Visit(rest)),
         _ => None,
     }
 }
@@ -59,6 +72,8 @@ impl Role<'_> {
                 Err(error) => Err(error),
             },
             Self::Hold(words) => holder::hold(words),
+            Self::Plain => plain::serve(),
+            Self::Visit(words) => visitor::visit(words),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,

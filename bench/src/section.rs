@@ -1,5 +1,6 @@
 //! What is measured, one file each.
 
+mod bridges;
 mod cradle;
 mod data;
 mod life;
@@ -27,7 +28,7 @@ pub struct Section {
 }
 
 /// All of them, in the order of the page.
-pub static ALL: [Section; 8] = [
+pub static ALL: [Section; 9] = [
     Section {
         name: "data",
         title: "Data path",
@@ -62,6 +63,11 @@ pub static ALL: [Section; 8] = [
         name: "serve",
         title: "HTTP front",
         run: serve::measure,
+    },
+    Section {
+        name: "bridges",
+        title: "Bridges between stdio and HTTP",
+        run: bridges::measure,
     },
     Section {
         name: "scan",

@@ -3,6 +3,7 @@
 import { availableParallelism } from 'node:os';
 import { KILLS, WEB, clients, meets, meetsServed, servers } from './suite/cast.mjs';
 import { abandoned, equal, served } from './suite/equal.mjs';
+import { FORGOTTEN, forgotten } from './suite/forgotten.mjs';
 import { install } from './suite/install.mjs';
 import { killed } from './suite/kills.mjs';
 import { check, write } from './suite/page.mjs';
@@ -48,7 +49,14 @@ function acts() {
     ids.map((client) => ({ client: named(all.clients, client), server: named(all.servers, server) })),
   );
   const overWeb = web.map((pair) => ({ kind: 'over http', ...pair, act: () => overHttp(at, pair.client, pair.server) }));
-  return [...kills, ...equals, ...overFront, ...overWeb, ...deserted].filter((act) => only.every((word) => name(act).includes(word)));
+  const forgets = FORGOTTEN.map(({ server, ...often }) => ({
+    kind: 'forgotten',
+    client: { id: 'forgetful' },
+    server: named(all.servers, server),
+    often,
+    act: (one) => forgotten(at, one.server, often),
+  }));
+  return [...forgets, ...kills, ...equals, ...overFront, ...overWeb, ...deserted].filter((act) => only.every((word) => name(act).includes(word)));
 }
 
 // More at a time than there are processors: each is a client and a server that mostly wait for each other.
@@ -68,7 +76,11 @@ async function play(waiting) {
 }
 
 function name({ kind, client, server, often }) {
-  const what = kind !== 'kills' ? kind : `${often.victim} killed ${often.between} times between calls, ${often.during} during one`;
+  const words = {
+    kills: () => `${often.victim} killed ${often.between} times between calls, ${often.during} during one`,
+    forgotten: () => `${often.clients * often.sessions} sessions forgotten, ${often.way} between`,
+  };
+  const what = words[kind]?.() ?? kind;
   return `${client.id} × ${server.id}: ${what}`;
 }
 

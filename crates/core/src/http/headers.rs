@@ -97,7 +97,10 @@ impl Marks {
         let params = message.params.unwrap_or_default();
         let name = match method {
             "tools/call" | "prompts/get" => params.name.as_deref(),
-            "resources/read" => params.uri.as_deref(),
+            // The last two are no methods of this era; a server that checks headers first shall say just that.
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+                params.uri.as_deref()
+            }
             "tasks/get" | "tasks/update" | "tasks/cancel" => params.task.as_deref(),
             _ => None,
         };
@@ -355,6 +358,7 @@ mod tests {
                 r#"{"uri":"file:///a b"}"#,
                 Some("file:///a b"),
             ),
+            ("resources/subscribe", r#"{"uri":"u"}"#, Some("u")),
             ("tasks/get", r#"{"taskId":"t"}"#, Some("t")),
             ("tools/list", r#"{"name":"x"}"#, None),
             ("tools/call", "7", None),

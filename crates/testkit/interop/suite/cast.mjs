@@ -52,17 +52,22 @@ export function servers(at) {
     { id: 'time', title: `mcp-server-time ${version.time}`, command: [at.time, '--local-timezone', 'UTC'], steps: TIME },
     { id: 'python1', title: `FastMCP of Python SDK ${version.python1}`, command: [at.python1, at.script('servers/python.py')], ...OURS },
     { id: 'fastmcp', title: `FastMCP ${version.fastmcp} on Python SDK ${version.python2}`, command: [at.python2, at.script('servers/python.py')], ...OURS, web: python(at) },
-    { id: 'rmcp', title: `rmcp ${version.rmcp}`, command: [at.rmcpServer], ...OURS },
+    { id: 'rmcp', title: `rmcp ${version.rmcp}`, command: [at.rmcpServer], ...OURS, web: rust(at) },
   ];
 }
 
-// Created and ended: the words of the SDK and of its web server.
+// Opened and closed: the words of the SDK and of its web server.
 function python(at) {
   return {
     start: (port) => ({ command: [at.python2, at.script('servers/python.py')], env: { INTEROP_PORT: port } }),
     opened: 'Created new transport with session ID',
     closed: '"DELETE /mcp HTTP/1.1" 200',
   };
+}
+
+// Opened and closed: what the SDK's own table of sessions gained and lost.
+function rust(at) {
+  return { start: (port) => ({ command: [at.rmcpServer], env: { INTEROP_PORT: port } }), opened: 'opened ', closed: 'closed ' };
 }
 
 // server-everything would listen on all interfaces.
@@ -72,7 +77,11 @@ const LOOPBACK = `data:text/javascript,${encodeURIComponent(
 )}`;
 
 /** Which clients meet the HTTP form of which servers, through `run --url`. */
-export const WEB = { everything: ['ts1', 'py1', 'rmcp'], fastmcp: ['ts2', 'ts2-auto', 'py1', 'py2', 'rmcp-auto'] };
+export const WEB = {
+  everything: ['ts1', 'py1', 'rmcp'],
+  fastmcp: ['ts2', 'ts2-auto', 'py1', 'py2', 'rmcp-auto'],
+  rmcp: ['ts1', 'ts2-auto', 'py1', 'py2', 'rmcp', 'rmcp-auto'],
+};
 
 /**
  * Which clients meet which servers. Where only the language differs that a server is written in, not all of them do: a Python server takes a
@@ -118,9 +127,9 @@ const MEETINGS = {
 };
 
 const SERVED = {
-  everything: ['ts1', 'ts2', 'ts2-auto', 'py1', 'py2', 'inspector'],
-  fastmcp: ['ts2-auto', 'py2'],
-  rmcp: ['ts2-auto', 'py2'],
+  everything: ['ts1', 'ts2', 'ts2-auto', 'py1', 'py2', 'rmcp', 'rmcp-auto', 'inspector'],
+  fastmcp: ['ts2-auto', 'py2', 'rmcp-auto'],
+  rmcp: ['ts2-auto', 'py2', 'rmcp', 'rmcp-auto'],
 };
 
 const LEVEL = { method: 'logging/setLevel', params: { level: 'warning' } };

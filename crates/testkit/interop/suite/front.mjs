@@ -14,16 +14,21 @@ export class Front {
   #tag = randomUUID();
   #home = mkdtempSync(join(tmpdir(), 'mainstay-interop-'));
 
-  /** Starts it; resolves when it listens. */
-  static async start(at, server) {
+  /** Starts it in front of the server's command, or of what `words` say; resolves when it listens. */
+  static async start(at, server, words = ['--', ...server.command]) {
     const front = new Front();
-    front.#child = spawn(at.mainstay, ['serve', '--listen', '127.0.0.1:0', '--json', '--name', server.id, '--', ...server.command], {
+    front.#child = spawn(at.mainstay, ['serve', '--listen', '127.0.0.1:0', '--json', '--name', server.id, ...words], {
       env: { ...process.env, ...mark(front.#tag), HOME: front.#home },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const { value } = await createInterface({ input: front.#child.stdout })[Symbol.asyncIterator]().next();
     front.url = JSON.parse(value).endpoints[0].url;
     return front;
+  }
+
+  /** How many processes it has now, itself included. */
+  get members() {
+    return members(this.#tag).length;
   }
 
   /** Tells it to stop; who is left afterwards. */

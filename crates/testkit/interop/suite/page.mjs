@@ -2,7 +2,11 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { WEB, clients, servers } from './cast.mjs';
-import { PAGE } from './install.mjs';
+import { FORGOTTEN, TTL } from './forgotten.mjs';
+import { PAGE, versions } from './install.mjs';
+
+const version = versions();
+const { sessions } = FORGOTTEN[0];
 
 /** Writes the page. */
 export function write(at, results) {
@@ -29,7 +33,7 @@ every run of CI.
 
 - **=**: the same transcript both times: connecting, lists, calls with results, errors, progress and a megabyte-sized answer, resources, prompts,
   completion, log level, subscriptions, sampling asked for by the server, whatever the two have in common. Nobody is left after \`close()\`.
-- **http**: the same transcript again over HTTP, through \`mainstay serve\` in front of the same server.
+- **http**: the same transcript again over HTTP, through \`mainstay serve\` in front of the same server. Nobody is left when it has stopped.
 - **N×**: in one session the server got SIGKILL N times, half of them between two calls and half in the middle of one. Every request was answered: the
   call in the middle of which it happened with its result or with what happened, the next one with its result. The tools at the end were
   those at the beginning, and nobody was left. **(N× keeper)**: the same with mainstay's own keeper.
@@ -41,8 +45,23 @@ ${rows.map(row).join('\n')}
 \`auto\`: the client looks for the modern era first (2026-07-28) and speaks it with FastMCP and rmcp. Each client but Inspector was also killed (SIGKILL)
 in the middle of a session with server-everything: nobody was left.
 
-Over HTTP: ${over(rows, columns)}. Through \`mainstay run --url\` the client sees of
-the server's HTTP form what it sees of the bare stdio form, and every session that was opened is closed.
+## Servers that speak HTTP
+
+Through \`mainstay run --url\` these clients see of the server's HTTP form what they see of its bare stdio form, and every session that was opened is
+closed: the servers themselves say so.
+
+| server | clients |
+|---|---|
+${over(rows, columns)}
+
+## Sessions that nobody ends
+
+Clients on TypeScript SDK ${version.typescript1} opened ${sessions} sessions at a time, made a call in each, and got SIGKILL: no DELETE came from any of them. \`--session-ttl\`
+was ${TTL}.
+
+| between client and server | server | sessions opened | open at the end | processes left |
+|---|---|---|---|---|
+${lost(results)}
 
 ## Run it
 
@@ -65,8 +84,20 @@ lock file has changed. Words choose: \`run.mjs ts1\` plays what has \`ts1\` in i
 
 function over(rows, columns) {
   const named = (list, id) => list.find((one) => one.id === id).title;
-  const pairs = Object.entries(WEB).map(([server, ids]) => `${named(columns, server)} with ${ids.map((id) => named(rows, id)).join('; ')}`);
-  return pairs.join(', and ');
+  return Object.entries(WEB)
+    .map(([server, ids]) => `| ${named(columns, server)} | ${ids.map((id) => named(rows, id)).join('; ')} |`)
+    .join('\n');
+}
+
+// In the order of `FORGOTTEN`; what was tried held, or there is no page.
+function lost(results) {
+  return FORGOTTEN.map((tried) => {
+    const { server, often } = results.find((result) => result.kind === 'forgotten' && result.often.way === tried.way);
+    const opened = often.clients * often.sessions;
+    const [between, open] = often.way === 'nothing' ? ['nothing', opened] : [`\`mainstay ${often.way}\``, 0];
+    const form = often.way === 'serve' ? 'stdio, a process for each session' : 'HTTP';
+    return `| ${between} | ${server.title}, ${form} | ${opened} | ${open} | 0 |`;
+  }).join('\n');
 }
 
 function cell(results, client, server) {

@@ -18,16 +18,16 @@ export async function overHttp(at, client, server) {
     const differs = difference(bare.entries, kept.entries);
     if (differs !== undefined) faults.push(`over stdio (-) and through run --url (+) differ\n${differs}\nstderr: ${kept.stderr}`);
     if (kept.left.length > 0) faults.push(`left after close():\n${kept.left.join('\n')}`);
-    const [opened, closed] = [server.web.opened, server.web.closed].map((what) => web.log().split(what).length - 1);
-    if (opened === 0 && client.era !== 'auto') faults.push(`no session was seen\n${web.log()}`);
-    if (opened !== closed) faults.push(`${opened} sessions were opened and ${closed} closed\n${web.log()}`);
+    if (web.opened() === 0 && client.era !== 'auto') faults.push(`no session was seen\n${web.log()}`);
+    if (web.open() !== 0) faults.push(`of ${web.opened()} sessions ${web.open()} are open\n${web.log()}`);
     return faults;
   } finally {
     web.stop();
   }
 }
 
-async function start(server) {
+/** Starts the server's HTTP form; what it says of its sessions. */
+export async function start(server) {
   const port = await free();
   const { command, env } = server.web.start(port);
   const [program, ...args] = command;
@@ -37,7 +37,10 @@ async function start(server) {
   for (const until = performance.now() + UP_WITHIN_MS; !(await listens(port)); ) {
     if (performance.now() > until || child.exitCode !== null) throw new Error(`the HTTP server did not come up\n${log}`);
   }
-  return { url: `http://127.0.0.1:${port}/mcp`, log: () => log, stop: () => child.kill('SIGKILL') };
+  const times = (what) => log.split(what).length - 1;
+  const opened = () => times(server.web.opened);
+  const open = () => opened() - times(server.web.closed);
+  return { url: `http://127.0.0.1:${port}/mcp`, log: () => log, opened, open, stop: () => child.kill('SIGKILL') };
 }
 
 async function free() {

@@ -7,7 +7,7 @@ use rmcp::model::{
     ProtocolVersion, SubscriptionFilter,
 };
 use rmcp::service::{NotificationContext, RequestContext, RunningService, ServiceError};
-use rmcp::transport::TokioChildProcess;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, ErrorData, RoleClient};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -51,13 +51,6 @@ async fn main() -> Result<(), Fault> {
 }
 
 async fn connect(told: &Value) -> Result<RunningService<RoleClient, Model>, Fault> {
-    let mut command = Command::new(told["command"].as_str().ok_or("no command")?);
-    for argument in told["args"].as_array().into_iter().flatten() {
-        command.arg(argument.as_str().ok_or("an argument is text")?);
-    }
-    for (name, value) in told["env"].as_object().into_iter().flatten() {
-        command.env(name, value.as_str().ok_or("a variable is text")?);
-    }
     let lifecycle = match told["era"].as_str() {
         Some("auto") => ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -65,6 +58,17 @@ async fn connect(told: &Value) -> Result<RunningService<RoleClient, Model>, Faul
         },
         _ => ClientLifecycleMode::Initialize,
     };
+    if let Some(url) = told["url"].as_str() {
+        let server = StreamableHttpClientTransport::from_uri(url);
+        return Ok(Model.serve_with_lifecycle(server, lifecycle).await?);
+    }
+    let mut command = Command::new(told["command"].as_str().ok_or("no command")?);
+    for argument in told["args"].as_array().into_iter().flatten() {
+        command.arg(argument.as_str().ok_or("an argument is text")?);
+    }
+    for (name, value) in told["env"].as_object().into_iter().flatten() {
+        command.env(name, value.as_str().ok_or("a variable is text")?);
+    }
     let server = TokioChildProcess::new(command)?;
     Ok(Model.serve_with_lifecycle(server, lifecycle).await?)
 }

@@ -1,7 +1,15 @@
 //! A server on the Rust SDK: the same tools, resources and prompts as `servers/python.py`, and levels and subscriptions, which that has not.
+//! Over stdio, or over HTTP if `INTEROP_PORT` is set; then it says on stderr which sessions it has opened and closed.
 
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, GetPromptRequestParams,
     GetPromptResponse, GetPromptResult, ListPromptsResult, ListResourceTemplatesResult,
@@ -11,16 +19,61 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::stdio;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 type Context = RequestContext<RoleServer>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    if let Ok(port) = std::env::var("INTEROP_PORT") {
+        return over_http(port.parse()?).await;
+    }
     Interop.serve(stdio()).await?.waiting().await?;
     Ok(())
+}
+
+async fn over_http(port: u16) -> Result<(), Box<dyn std::error::Error>> {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+    let sessions = Arc::new(LocalSessionManager::default());
+    let service = TowerToHyperService::new(StreamableHttpService::new(
+        || Ok(Interop),
+        Arc::clone(&sessions),
+        StreamableHttpServerConfig::default(),
+    ));
+    let known = Arc::new(Mutex::new(HashSet::new()));
+    loop {
+        let (socket, _) = listener.accept().await?;
+        let (service, sessions, known) = (service.clone(), sessions.clone(), known.clone());
+        let answer = service_fn(move |request| {
+            let (service, sessions, known) = (service.clone(), sessions.clone(), known.clone());
+            async move {
+                let answered = service.call(request).await;
+                // What the SDK itself holds, before whoever asked can know the answer.
+                let open: HashSet<_> = sessions.sessions.read().await.keys().cloned().collect();
+                let before = std::mem::replace(&mut *known.lock().unwrap(), open.clone());
+                for new in open.difference(&before) {
+                    eprintln!("opened {new}");
+                }
+                for gone in before.difference(&open) {
+                    eprintln!("closed {gone}");
+                }
+                Ok::<_, Infallible>(answered?)
+            }
+        });
+        // A client that drops its connection is no business of the server's.
+        tokio::spawn(async move {
+            drop(
+                http1::Builder::new()
+                    .serve_connection(TokioIo::new(socket), answer)
+                    .await,
+            )
+        });
+    }
 }
 
 struct Interop;

@@ -1,0 +1,142 @@
+//! The two clients: one over HTTP, one over stdio. Each checks that what comes back is a result.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::http::{Connection, Endpoint, Session, call, is_result};
+
+/// Requests that are in flight at a time when it is about how many there are in a second.
+pub const AT_ONCE: usize = 16;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Somebody who makes calls.
+pub trait Client {
+    /// One call and its answer.
+    fn ask(&mut self, id: usize) -> io::Result<()>;
+
+    /// So many calls, with [`AT_ONCE`] of them unanswered at a time.
+    fn ask_many(&mut self, count: usize) -> io::Result<()>;
+}
+
+/// Over HTTP: one session, as many connections as there are calls at once.
+pub struct OverHttp {
+    connections: Vec<Connection>,
+    session: Session,
+    tool: &'static str,
+}
+
+impl OverHttp {
+    /// Opens a session.
+    pub fn open(endpoint: &Endpoint, tool: &'static str) -> io::Result<Self> {
+        let mut connections = vec![Connection::to(endpoint)?];
+        let session = connections[0].open()?;
+        for _ in 1..AT_ONCE {
+            connections.push(Connection::to(endpoint)?);
+        }
+        Ok(Self {
+            connections,
+            session,
+            tool,
+        })
+    }
+
+    fn send(&mut self, id: usize) -> io::Result<()> {
+        let connection = &mut self.connections[id % AT_ONCE];
+        connection.post(Some(&self.session), &call(self.tool, id))
+    }
+}
+
+impl Client for OverHttp {
+    fn ask(&mut self, id: usize) -> io::Result<()> {
+        let id = id * AT_ONCE; // always the same connection
+        self.send(id)?;
+        self.connections[0].answer()?.result().map(drop)
+    }
+
+    fn ask_many(&mut self, count: usize) -> io::Result<()> {
+        for id in 0..AT_ONCE {
+            self.send(id)?;
+        }
+        for id in AT_ONCE..count + AT_ONCE {
+            self.connections[id % AT_ONCE].answer()?.result()?;
+            if id < count {
+                self.send(id)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Over stdio, which is a pair of sockets, as Node makes it.
+pub struct OverStdio {
+    to: UnixStream,
+    from: BufReader<UnixStream>,
+    line: String,
+}
+
+impl OverStdio {
+    /// Over these; nothing is said yet.
+    pub fn new(to: UnixStream, from: UnixStream) -> io::Result<Self> {
+        from.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self {
+            to,
+            from: BufReader::with_capacity(64 * 1024, from),
+            line: String::new(),
+        })
+    }
+
+    /// The opening exchange.
+    pub fn open(&mut self) -> io::Result<()> {
+        self.send(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#)?;
+        self.hear()?;
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
+    }
+
+    /// Says that nothing more comes.
+    pub fn close(&self) -> io::Result<()> {
+        self.to.shutdown(Shutdown::Write)
+    }
+
+    fn send(&mut self, message: &str) -> io::Result<()> {
+        self.to.write_all(format!("{message}\n").as_bytes())
+    }
+
+    /// The next answer; what has no id is no answer.
+    fn hear(&mut self) -> io::Result<()> {
+        loop {
+            self.line.clear();
+            if self.from.read_line(&mut self.line)? == 0 {
+                return Err(io::Error::other("it ended instead of answering"));
+            }
+            if is_result(self.line.as_bytes()) {
+                return Ok(());
+            }
+            if self.line.contains(r#""id":"#) {
+                return Err(io::Error::other(self.line.trim_end().to_owned()));
+            }
+        }
+    }
+}
+
+impl Client for OverStdio {
+    fn ask(&mut self, id: usize) -> io::Result<()> {
+        self.send(&call("fill", id))?;
+        self.hear()
+    }
+
+    fn ask_many(&mut self, count: usize) -> io::Result<()> {
+        for id in 0..AT_ONCE {
+            self.send(&call("fill", id))?;
+        }
+        for id in AT_ONCE..count + AT_ONCE {
+            self.hear()?;
+            if id < count {
+                self.send(&call("fill", id))?;
+            }
+        }
+        Ok(())
+    }
+}

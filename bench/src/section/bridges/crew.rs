@@ -1,0 +1,138 @@
+//! The processes of one started bridge, found by a variable that all of them carry, whoever is whose parent.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use mainstay_os::census::{self, Stat};
+use mainstay_os::identity::Handle;
+use mainstay_testkit::census::MARK_VARIABLE;
+use mainstay_testkit::wait::{Deadline, idle};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::peer::Peer;
+use crate::footprint::Memory;
+use crate::place::Place;
+use crate::role;
+
+const VARIABLE: &str = "MAINSTAY_BENCH_BRIDGE";
+/// How long a bridge has to end when it is asked to.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What one bridge, or several of one kind, is made of.
+pub struct Crew {
+    tag: String,
+}
+
+impl Crew {
+    /// Nobody yet.
+    pub fn new(peer: Peer, what: &str) -> Self {
+        Self {
+            tag: format!("{peer:?}-{what}"),
+        }
+    }
+
+    /// The peer's command with these words, as it is started.
+    pub fn command(
+        &self,
+        place: &Place<'_>,
+        peer: Peer,
+        words: Vec<OsString>,
+    ) -> io::Result<Command> {
+        self.marked(place, &argv(place, peer, words)?)
+    }
+
+    /// A command of ours, counted among them.
+    pub fn marked(&self, place: &Place<'_>, argv: &[OsString]) -> io::Result<Command> {
+        let mut command = place.command(argv)?;
+        command.env(VARIABLE, &self.tag).stdin(Stdio::null());
+        Ok(command)
+    }
+
+    /// The small stdio server, as a bridge is to start it: some pass hardly any variable on.
+    pub fn server(&self, place: &Place<'_>) -> Vec<OsString> {
+        let mut argv: Vec<OsString> = vec!["/usr/bin/env".into()];
+        argv.push(format!("{VARIABLE}={}", self.tag).into());
+        argv.push(format!("{MARK_VARIABLE}={}", place.mark()).into());
+        argv.extend(place.ours([role::PLAIN]));
+        argv
+    }
+
+    /// Who is there.
+    pub fn living(&self) -> Vec<Stat> {
+        let mut all = census::all().unwrap_or_default();
+        all.retain(|stat| {
+            !stat.dead() && census::variable(stat.pid, VARIABLE).as_deref() == Some(&self.tag)
+        });
+        all
+    }
+
+    /// Memory of the bridge: of everybody but the servers behind it.
+    pub fn memory(&self) -> u64 {
+        let bridge = self.living().into_iter().filter(|stat| {
+            let words = census::cmdline(stat.pid);
+            words.get(1).map(String::as_str) != Some(role::PLAIN)
+        });
+        // Whoever has ended meanwhile costs nothing.
+        let each = bridge.filter_map(|stat| Memory::of(stat.pid).ok());
+        each.sum::<Memory>().pss
+    }
+
+    /// Tells it to stop, and waits; whoever is there after that is ended. Whether it stopped by itself.
+    pub fn end(&self, place: &Place<'_>, mut child: Child) -> io::Result<bool> {
+        let mut stopped = child.try_wait()?.is_some();
+        if !stopped {
+            kill_process(Pid::from_child(&child), Signal::TERM)?;
+            let end = Deadline::after(ENDS_WITHIN);
+            while !stopped && !end.passed() {
+                idle(LOOK);
+                stopped = child.try_wait()?.is_some();
+            }
+        }
+        if !stopped {
+            child.kill()?;
+            child.wait()?;
+        }
+        place.step();
+        Ok(self.end_all() && stopped)
+    }
+
+    /// Ends whoever is there; whether nobody was.
+    pub fn end_all(&self) -> bool {
+        let end = Deadline::after(ENDS_WITHIN);
+        let mut nobody = true;
+        loop {
+            let there = self.living();
+            if there.is_empty() {
+                return nobody;
+            }
+            // Those that are on their way out have a moment for it.
+            if end.passed() {
+                nobody = false;
+                for stat in there {
+                    if let Ok(handle) = Handle::open(stat.who()) {
+                        handle.signal(Signal::KILL).ok();
+                        handle.wait_ended(1_000);
+                    }
+                }
+            }
+            idle(LOOK);
+        }
+    }
+}
+
+/// The peer's command with these words.
+pub fn argv(place: &Place<'_>, peer: Peer, words: Vec<OsString>) -> io::Result<Vec<OsString>> {
+    let mut argv = match peer {
+        Peer::Mainstay => vec![place.mainstay()],
+        Peer::Supergateway
+        | Peer::ProxyNpm
+        | Peer::ProxyPython
+        | Peer::ProxyRust
+        | Peer::Remote => peer.program().ok_or(io::ErrorKind::NotFound)?,
+    };
+    argv.extend(words);
+    Ok(argv)
+}
