@@ -1,16 +1,17 @@
 //! `mainstay serve`: HTTP clients in front, servers behind, sessions that always end.
 //!
-//! One thread. For each session of the legacy era, and once for everybody of the modern era, it starts `mainstay run`
-//! and is that link's client: containment, respawn, replay, settlement, health and events are the keeper's and are not
+//! One thread. For each session of the legacy era (or once for all, if the user says so), and once for everybody of the
+//! modern era, it starts `mainstay run` and is that link's client: containment, respawn, replay, settlement, health and events are the keeper's and are not
 //! done twice. If this process is killed, every keeper sees its client go, and no server stays.
 //!
-//! `http` takes requests, `front` owns what is open, `session` and `modern` are the two eras, `link` is the
+//! `http` takes requests, `front` owns what is open, `session` (with `joint`) and `modern` are the two eras, `link` is the
 //! way to a server, `stream` the way back to a client. What is decided is decided in `mainstay_core::serve`.
 
 mod bell;
 mod endpoint;
 mod front;
 mod http;
+mod joint;
 mod link;
 mod listen;
 mod metrics;
@@ -79,6 +80,8 @@ pub struct Served {
     pub words: Vec<std::ffi::OsString>,
     /// What the config file says about it.
     pub config: ServerConfig,
+    /// Whether its sessions of the legacy era share one server.
+    pub share: bool,
     /// The HTTP server that is passed on to, instead of one that is started.
     pub upstream: Option<Target>,
 }
@@ -195,7 +198,8 @@ fn arrange(front: &Front, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> 
                     .clone()
                     .map(|target| Upstream::new(target, front.id()));
                 let config = one.config.clone();
-                Rc::new(Endpoint::new(one.path.clone(), spec, config, upstream))
+                let path = one.path.clone();
+                Rc::new(Endpoint::new(path, spec, config, one.share, upstream))
             }
         };
         new.insert(one.path.clone(), kept);
