@@ -29,7 +29,7 @@ use super::reply::Refusal;
 use super::session::Session;
 use super::stream::Seat;
 use super::tasks::Tasks;
-use super::upstream::Far;
+use super::upstream::{Far, Upstream};
 use crate::ledger::append::Ledger;
 use crate::ledger::read::Events;
 use crate::paths::Paths;
@@ -156,16 +156,16 @@ impl Front {
             return;
         };
         let restarts = &self.metrics.restarts;
-        let read = self.told.borrow_mut().read(|event, _| {
+        let read = self.told.borrow_mut().read::<()>(|event, _| {
             if let What::Start(start) = &event.what
                 && start.generation > 1
                 && start.client.as_ref().is_some_and(|client| client.who == me)
             {
                 count(restarts);
             }
-            ControlFlow::<()>::Continue(())
+            ControlFlow::Continue(())
         });
-        debug_assert!(read.is_ok_and(|flow| flow.is_continue()));
+        drop(read);
     }
 
     /// Whether we are on our way out.
@@ -310,9 +310,18 @@ impl Front {
 
     /// Sessions upstream that are still to be ended.
     pub fn owed(&self) -> usize {
+        self.upstreams(Upstream::owed)
+    }
+
+    /// Requests that servers upstream have not answered.
+    pub fn passing(&self) -> usize {
+        self.upstreams(Upstream::in_flight)
+    }
+
+    fn upstreams(&self, count: impl Fn(&Upstream) -> usize) -> usize {
         let endpoints = self.endpoints.borrow();
-        let owed = endpoints.values().filter_map(|one| one.upstream.as_ref());
-        owed.map(|one| one.owed()).sum()
+        let all = endpoints.values().filter_map(|one| one.upstream.as_ref());
+        all.map(|one| count(one)).sum()
     }
 
     /// The numbers of all sessions.
