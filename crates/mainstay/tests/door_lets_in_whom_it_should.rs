@@ -124,12 +124,16 @@ fn nobody_without_the_token_and_nobody_hears_of_it() {
         Some("Bearer wrong-wrong-wrong"),
         Some("Basic x"),
         Some("Bearer "),
+        Some("Bearer a-very-secret-token-012345678"),
+        Some("Bearer a-very-secret-token-01234567890"),
+        Some("Bearer a-very-secret-token-0123456789a-very-secret-token-0123456789"),
     ] {
         let mut connection = front.connect();
         let more = offered.map(|value| ("authorization", value));
         connection.post(more.as_slice(), &opening);
         let answer = connection.answer();
         assert_eq!(answer.status, 401);
+        assert!(!answer.text().contains("secret"), "{}", answer.text());
         assert!(
             answer
                 .header("www-authenticate")
@@ -141,10 +145,33 @@ fn nobody_without_the_token_and_nobody_hears_of_it() {
     assert_eq!(front.page("/healthz").status, 200);
     let mut connection = front.connect();
     let bearer = format!("Bearer {secret}");
-    connection.post(&[("authorization", &bearer)], &opening);
+    let more = [
+        ("authorization", bearer.as_str()),
+        ("x-api-key", "another-secret"),
+    ];
+    connection.post(&more, &opening);
     assert_eq!(connection.answer().status, 200);
-    let told = format!("{}{}", front.stage.story(), front.stderr());
-    assert!(!told.contains(secret), "{told}");
+    // Also what is refused for its own sake tells nobody what it bore.
+    let mut strange = front.connect();
+    strange.path = "/another-secret/mcp".into();
+    strange.post(&more, &opening);
+    let refused = strange.answer();
+    assert_eq!(refused.status, 404);
+    let mut page = front.connect();
+    page.path = "/metrics".into();
+    page.send("GET", &more, b"");
+    let told = [
+        front.stage.story(),
+        front.stderr(),
+        refused.text(),
+        page.answer().text(),
+    ];
+    for told in told {
+        assert!(
+            !told.contains(secret) && !told.contains("another-secret"),
+            "{told}"
+        );
+    }
     front.finish();
 }
 

@@ -5,7 +5,7 @@ mod front;
 
 use std::ffi::OsString;
 
-use front::{Connection, Front, Session, alive, call, gone, request};
+use front::{Connection, Front, alive, call, gone, request};
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,11 +15,6 @@ const LINKS: &str = "mainstay_links";
 
 fn shared(habits: &[&str]) -> Front {
     Front::start(&["--share"], habits)
-}
-
-/// What the server has been told since it is up.
-fn held(session: &Session<'_>) -> String {
-    session.call(900, "held", &json!({})).to_string()
 }
 
 #[test]
@@ -107,8 +102,11 @@ fn and_who_leaves_or_cancels_leaves_the_others_alone() {
     );
     assert_eq!(answered.answer().last()["id"], 8, "the rest goes on");
     until("the server hears of both", || {
-        let times = held(&other).matches("notifications/cancelled").count();
-        (times == 2).then_some(())
+        let heard = other.heard();
+        let cancelled = heard
+            .iter()
+            .filter(|line| line.contains("notifications/cancelled"));
+        (cancelled.count() == 2).then_some(())
     });
     assert_eq!(other.server(), server);
     front.finish();
@@ -130,7 +128,14 @@ fn and_news_are_for_everybody() {
     // What it asks reaches nobody, and is answered all the same.
     let asked = sessions[1].call(4, "ask", &json!({"method": "roots/list", "wait": true}));
     assert_eq!(asked["id"], 4, "{asked}");
-    assert!(held(&sessions[0]).contains("cannot ask any of them"));
+    let heard = sessions[0].heard().join("\n");
+    assert!(heard.contains("cannot ask any of them"), "{heard}");
+    assert_eq!(heard.matches("\"initialize\"").count(), 1, "{heard}");
+    assert_eq!(
+        heard.matches("notifications/initialized").count(),
+        1,
+        "{heard}"
+    );
     front.finish();
 }
 
