@@ -204,6 +204,7 @@ fn when_we_stop_or_at_the_next_start_if_their_server_hangs() {
     http.next("tools/call", Fault::Hold);
     let waiting = sessions[0].asking(&call(7, "echo", &json!({})));
     http.heard("tools/call", 1);
+    drop(sessions);
     front.signal(Signal::TERM);
     let status = front.wait();
     assert_eq!(status.code(), Some(1), "not all was done");
@@ -216,7 +217,7 @@ fn when_we_stop_or_at_the_next_start_if_their_server_hangs() {
     );
     assert_eq!(front.stage.event("serve_stopped")["left"], 5);
     assert_eq!(http.open(), 5);
-    drop((waiting, sessions));
+    drop(waiting);
     http.mend();
     let mut words: Vec<OsString> = vec!["--".into()];
     words.extend(front.stage.unruly::<&str>(&[]));

@@ -114,9 +114,9 @@ impl Front {
         let (front, asked, endpoint) =
             (Rc::downgrade(self), Rc::clone(&modern), Rc::clone(endpoint));
         self.tasks.start(async move {
-            asked.discover().await;
+            let spoke = asked.discover().await;
             if asked.is_legacy() && !asked.is_over() {
-                endpoint.legacy.set(Some(clock::now()));
+                endpoint.legacy.set(spoke.then(clock::now));
                 if let Some(front) = front.upgrade() {
                     asked.end(&front, "the server is of the legacy era");
                 }
