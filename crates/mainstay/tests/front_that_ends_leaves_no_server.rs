@@ -82,17 +82,12 @@ fn killed_with_servers_of_every_kind_and_debts() {
     front.wait();
     front.stage.census.assert_empty();
     assert_eq!(far.open(), 3, "nobody was left to end them");
-    let output = front
-        .stage
-        .command(front::mainstay())
-        .args(["run", "--", "true"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let mut words: Vec<OsString> = vec!["--".into()];
+    words.extend(front.stage.unruly::<&str>(&[]));
+    let next = front.again(&words);
     far.empty();
     http.empty();
-    drop(output);
-    front.stage.census.assert_empty();
+    next.finish();
 }
 
 #[test]
