@@ -276,3 +276,47 @@ fn also_after_we_were_killed() {
     next.finish();
     server.finish();
 }
+
+#[test]
+fn and_the_secrets_of_its_url_are_told_nobody() {
+    let http = Httpd::start();
+    let secret = "s3cret-of-the-url";
+    let url = format!("{}?key={secret}", http.url()).replacen(
+        "http://",
+        &format!("http://me:{secret}@"),
+        1,
+    );
+    let front = Front::on(Stage::new(), &["--upstream".into(), url.into()]);
+    let session = front.session();
+    http.next("tools/list", Fault::Drop);
+    let refused = session.post(&request(1, "tools/list", &json!({})));
+    assert_eq!(refused.status, 502);
+    let sent = http.sent();
+    assert!(
+        sent.iter().all(|one| one.path.contains(secret)),
+        "it goes where it belongs"
+    );
+    let debts = mainstay_testkit::card::state_dir(front.stage.home()).join("debts");
+    let notes: Vec<_> = std::fs::read_dir(debts)
+        .unwrap()
+        .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok())
+        .collect();
+    assert!(
+        notes.iter().any(|note| note.contains("\"session\"")),
+        "{notes:?}"
+    );
+    let cmdline = std::fs::read_to_string(format!("/proc/{}/cmdline", front.pid())).unwrap();
+    let told = [
+        front.stage.story(),
+        front.stderr(),
+        refused.text(),
+        notes.concat(),
+        cmdline,
+    ];
+    for told in told {
+        assert!(!told.contains(secret), "{told}");
+    }
+    drop(session);
+    front.finish();
+    http.empty();
+}

@@ -246,13 +246,12 @@ impl Joint {
         match (frame.kind, frame.id) {
             (Kind::Request, Id::Token(id)) => {
                 let id = id.to_vec();
-                let answer = match frame.method.as_deref() {
-                    Some("ping") => words::answer(&id, b"{}"),
-                    Some(_) | None => {
-                        let message =
-                            "this server is shared by several sessions and cannot ask any of them";
-                        words::error(Some(&id), Code::Method, message, None)
-                    }
+                let answer = if frame.method.as_deref() == Some("ping") {
+                    words::answer(&id, b"{}")
+                } else {
+                    let message =
+                        "this server is shared by several sessions and cannot ask any of them";
+                    words::error(Some(&id), Code::Method, message, None)
                 };
                 alloc::vec![To::Server([answer.as_slice(), b"\n"].concat())]
             }

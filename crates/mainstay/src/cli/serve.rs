@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use mainstay_core::ids::LinkId;
 use mainstay_core::serve::limits::TABLE;
-use mainstay_os::role;
+use mainstay_os::{role, title};
 
 use super::default_name;
 use super::run_options::{RunOptions, given_limits, limit_args};
@@ -102,6 +102,9 @@ impl FromArgMatches for FrontLimits {
 /// Serves until it is told to stop.
 pub fn serve(options: &Options) -> Result<Exit, Report> {
     role::close_inherited();
+    // Keepers note who their client is; by this name `ps` and `why` tell it from any other process of ours.
+    rustix::thread::set_name(c"mainstay-serve").ok();
+    hide_secrets(options);
     let paths = Paths::find()?;
     let settle = || settled(options, &Config::load(&paths)?);
     let mut printer = Printer::new();
@@ -118,6 +121,16 @@ pub fn serve(options: &Options) -> Result<Exit, Report> {
         told.map(drop)
     };
     serve::serve(paths.clone(), random_id()?, &settle, &mut tell)
+}
+
+/// What of a URL may be a secret is not for everybody who looks at the process list.
+fn hide_secrets(options: &Options) {
+    if let Some(target) = &options.upstream {
+        let url = target.url();
+        let query = url.split_once('?').map(|(_, query)| query);
+        let words: Vec<&str> = target.user().into_iter().chain(query).collect();
+        title::hide(&words);
+    }
 }
 
 /// Options and config file together.
