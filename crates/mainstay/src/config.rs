@@ -106,6 +106,8 @@ pub struct ServerConfig {
     pub headers: BTreeMap<String, String>,
     /// The same, each with the name of a variable.
     pub header_env: BTreeMap<String, String>,
+    /// Whether sessions of `serve` share one server.
+    pub share: bool,
 }
 
 /// The config file.

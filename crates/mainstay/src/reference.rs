@@ -262,6 +262,13 @@ fn config_page() {
             "",
             "The same, with the name of a variable as each value: `Authorization = \"MY_TOKEN\"`",
         ),
+        (
+            "share",
+            "server",
+            "true or false",
+            "false",
+            "Let all sessions of `serve` have one server, also those up to protocol 2025-11-25; it cannot ask its clients anything",
+        ),
     ] {
         assert!(file::COMMON.contains(&key) || file::SERVER.contains(&key));
         page += &format!("| `{key}` | {place} | {form} | {default} | {help} |\n");

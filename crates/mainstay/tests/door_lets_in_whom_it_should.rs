@@ -3,8 +3,9 @@
 
 mod front;
 
-use front::{Front, request};
+use front::{Front, call, request};
 use mainstay_testkit::stage::Stage;
+use mainstay_testkit::wait::until;
 use serde_json::json;
 
 const JSON: [(&str, &str); 2] = [
@@ -124,12 +125,16 @@ fn nobody_without_the_token_and_nobody_hears_of_it() {
         Some("Bearer wrong-wrong-wrong"),
         Some("Basic x"),
         Some("Bearer "),
+        Some("Bearer a-very-secret-token-012345678"),
+        Some("Bearer a-very-secret-token-01234567890"),
+        Some("Bearer a-very-secret-token-0123456789a-very-secret-token-0123456789"),
     ] {
         let mut connection = front.connect();
         let more = offered.map(|value| ("authorization", value));
         connection.post(more.as_slice(), &opening);
         let answer = connection.answer();
         assert_eq!(answer.status, 401);
+        assert!(!answer.text().contains("secret"), "{}", answer.text());
         assert!(
             answer
                 .header("www-authenticate")
@@ -141,10 +146,33 @@ fn nobody_without_the_token_and_nobody_hears_of_it() {
     assert_eq!(front.page("/healthz").status, 200);
     let mut connection = front.connect();
     let bearer = format!("Bearer {secret}");
-    connection.post(&[("authorization", &bearer)], &opening);
+    let more = [
+        ("authorization", bearer.as_str()),
+        ("x-api-key", "another-secret"),
+    ];
+    connection.post(&more, &opening);
     assert_eq!(connection.answer().status, 200);
-    let told = format!("{}{}", front.stage.story(), front.stderr());
-    assert!(!told.contains(secret), "{told}");
+    // Also what is refused for its own sake tells nobody what it bore.
+    let mut strange = front.connect();
+    strange.path = "/another-secret/mcp".into();
+    strange.post(&more, &opening);
+    let refused = strange.answer();
+    assert_eq!(refused.status, 404);
+    let mut page = front.connect();
+    page.path = "/metrics".into();
+    page.send("GET", &more, b"");
+    let told = [
+        front.stage.story(),
+        front.stderr(),
+        refused.text(),
+        page.answer().text(),
+    ];
+    for told in told {
+        assert!(
+            !told.contains(secret) && !told.contains("another-secret"),
+            "{told}"
+        );
+    }
     front.finish();
 }
 
@@ -190,5 +218,109 @@ fn slow_and_endless_senders_hold_nothing() {
     drop((half_head, half_body, endless));
     // The page itself is one connection.
     front.metric_is("mainstay_connections_open", 1);
+    front.finish();
+}
+
+#[test]
+fn too_much_at_a_time_is_refused_for_now() {
+    let front = Front::start(&["--requests-max", "2", "--streams-max", "3"], &[]);
+    let session = front.session();
+    let asked: Vec<_> = (1..=2)
+        .map(|id| session.asking(&call(id, "sleep", &json!({"ms": 600_000}))))
+        .collect();
+    front.metric_is("mainstay_requests_total{era=\"legacy\"}", 3);
+    let mut news = session.news(None);
+    assert_eq!(news.head().status, 200);
+    for answer in [
+        session.post(&request(3, "ping", &json!({}))),
+        session.news(None).answer(),
+    ] {
+        assert_eq!(answer.status, 429, "{}", answer.text());
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    drop((asked, news));
+    front.finish();
+    let front = Front::start(&["--connections-max", "3"], &[]);
+    let mut there: Vec<_> = (0..3).map(|_| front.connect()).collect();
+    for one in &mut there {
+        one.path = "/healthz".into();
+        one.send("GET", &[], b"");
+        assert_eq!(one.answer().status, 200);
+    }
+    let mut more = front.connect();
+    more.send("GET", &[], b"");
+    assert_eq!(more.answer().status, 503);
+    drop(there);
+    until("there is room again", || {
+        let mut next = front.connect();
+        next.path = "/healthz".into();
+        next.send("GET", &[], b"");
+        (next.answer().status == 200).then_some(())
+    });
+    front.finish();
+}
+
+#[test]
+fn a_browser_may_show_our_answers_to_pages_of_allowed_sites_only() {
+    let stage = Stage::new();
+    let token = stage.path("token");
+    std::fs::write(&token, "a-very-secret-token-0123456789\n").unwrap();
+    let options = [
+        "--token-file",
+        token.to_str().unwrap(),
+        "--allow-origin",
+        "https://app.example",
+    ];
+    let mut words: Vec<std::ffi::OsString> = options.map(Into::into).into();
+    words.extend(["--name", "unruly", "--"].map(Into::into));
+    words.extend(stage.unruly::<&str>(&[]));
+    let front = Front::on(stage, &words);
+    // It asks first, and bears no token then.
+    let ask = |origin: &str| {
+        let mut connection = front.connect();
+        let wanted = "authorization, content-type, mcp-protocol-version, mcp-session-id";
+        let headers = [
+            ("origin", origin),
+            ("access-control-request-method", "POST"),
+            ("access-control-request-headers", wanted),
+        ];
+        connection.send("OPTIONS", &headers, b"");
+        let answer = connection.answer();
+        let told = answer.header("access-control-allow-headers") == Some(wanted);
+        (answer.status, told)
+    };
+    assert_eq!(ask("https://app.example"), (204, true));
+    assert_eq!(ask("http://localhost:6274"), (204, true));
+    assert_eq!(ask("https://evil.example"), (403, false));
+    let post = |origin: &str, token: &str| {
+        let mut connection = front.connect();
+        let opening = request(1, "initialize", &json!({"protocolVersion": "2025-11-25"}));
+        connection.post(&[("origin", origin), ("authorization", token)], &opening);
+        connection.answer()
+    };
+    let opened = post(
+        "https://app.example",
+        "Bearer a-very-secret-token-0123456789",
+    );
+    assert_eq!(opened.status, 200);
+    assert_eq!(
+        opened.header("access-control-allow-origin"),
+        Some("https://app.example")
+    );
+    assert_eq!(opened.header("vary"), Some("origin"));
+    let exposed = opened.header("access-control-expose-headers").unwrap();
+    assert!(exposed.contains("mcp-session-id"), "{exposed}");
+    let refused = post(
+        "https://evil.example",
+        "Bearer a-very-secret-token-0123456789",
+    );
+    assert_eq!(
+        (
+            refused.status,
+            refused.header("access-control-allow-origin")
+        ),
+        (403, None)
+    );
+    assert_eq!(post("https://app.example", "Bearer no").status, 401);
     front.finish();
 }

@@ -4,8 +4,11 @@
 mod front;
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use front::{Front, call};
+use mainstay_testkit::httpd::Httpd;
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::until;
 use rustix::process::Signal;
@@ -19,6 +22,72 @@ fn killed() {
     front.signal(Signal::KILL);
     front.wait();
     front.stage.census.assert_empty();
+}
+
+#[test]
+fn killed_with_servers_of_every_kind_and_debts() {
+    let stage = Stage::new();
+    let (http, far) = (Httpd::start(), Httpd::start());
+    let directory = stage.path(".config/mainstay");
+    std::fs::create_dir_all(&directory).unwrap();
+    let table = |name: &str, habits: &[&str], more: &str| {
+        let argv = stage.unruly(habits);
+        let words: Vec<_> = argv.iter().map(|word| word.to_str().unwrap()).collect();
+        let args = serde_json::to_string(&words[1..]).unwrap();
+        format!(
+            "[server.{name}]\ncommand = {:?}\nargs = {args}\n{more}\n",
+            words[0]
+        )
+    };
+    let text = [
+        table("legacy", &["--ignore-term", "--grandchild"], ""),
+        table("modern", &["--modern", "--ignore-term"], ""),
+        table("shared", &["--ignore-term", "--grandchild"], "share = true"),
+        format!("[server.http]\nurl = \"{}\"\n", http.url()),
+    ];
+    std::fs::write(directory.join("config.toml"), text.concat()).unwrap();
+    let words: [OsString; 0] = [];
+    let mut front = Front::on(stage, &words);
+    for path in ["/legacy/mcp", "/legacy/mcp", "/shared/mcp", "/shared/mcp"] {
+        assert!(front.session_at(path).server() > 0);
+    }
+    front.session_at("/http/mcp");
+    front.paths = vec!["/modern/mcp".into()];
+    let mut modern = front.modern(&json!(1), "tools/list", json!({}));
+    assert_eq!(modern.answer().status, 200);
+    assert_eq!(front.metric("mainstay_links"), 5);
+    // Another front of the same user, before somebody else's server.
+    let mut upstream = front
+        .stage
+        .command(front::mainstay())
+        .args(["serve", "--listen", "0", "--json", "--upstream", &far.url()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stdout = upstream.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let address = told["listen"].as_str().unwrap().parse().unwrap();
+    let before = std::mem::replace(&mut front.address, address);
+    front.paths = vec!["/mcp".into()];
+    for _ in 0..3 {
+        drop(front.session());
+    }
+    front.address = before;
+    assert_eq!((http.open(), far.open()), (1, 3));
+    upstream.kill().unwrap();
+    front.signal(Signal::KILL);
+    upstream.wait().unwrap();
+    front.wait();
+    front.stage.census.assert_empty();
+    assert_eq!(far.open(), 3, "nobody was left to end them");
+    let mut words: Vec<OsString> = vec!["--".into()];
+    words.extend(front.stage.unruly::<&str>(&[]));
+    let next = front.again(&words);
+    far.empty();
+    http.empty();
+    next.finish();
 }
 
 #[test]

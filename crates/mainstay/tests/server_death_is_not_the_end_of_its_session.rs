@@ -35,9 +35,15 @@ fn between_two_requests_and_in_the_middle_of_one() {
     );
     let third = session.server();
     assert_ne!(second, third);
-    assert_eq!(front.metric("mainstay_server_restarts"), 2);
+    assert_eq!(front.metric("mainstay_server_restarts_total"), 2);
     assert_eq!(front.metric("mainstay_sessions_open"), 1);
     assert_eq!(session.delete().status, 200);
+    front.metric_is("mainstay_links", 0);
+    assert_eq!(
+        front.metric("mainstay_server_restarts_total"),
+        2,
+        "what was counted stays counted"
+    );
     front.finish();
 }
 

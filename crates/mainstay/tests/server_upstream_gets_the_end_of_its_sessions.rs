@@ -6,8 +6,10 @@ mod front;
 use std::ffi::OsString;
 
 use front::{Front, call, request};
+use mainstay_testkit::httpd::{Fault, Httpd, Manner};
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::until;
+use rustix::process::Signal;
 use serde_json::json;
 
 /// In front of another front, which plays somebody else's server.
@@ -145,7 +147,7 @@ fn and_one_that_is_not_there_is_told_in_words() {
     drop(session);
     // Nobody can be told of its end, which is said; everything else is as it should be.
     let mut front = front;
-    front.signal(rustix::process::Signal::TERM);
+    front.signal(Signal::TERM);
     front.wait();
     assert!(
         front.stderr().contains("could not be ended now"),
@@ -153,6 +155,105 @@ fn and_one_that_is_not_there_is_told_in_words() {
         front.stderr()
     );
     front.stage.census.assert_empty();
+}
+
+/// In front of an HTTP server that the test has at hand.
+fn before_httpd(http: &Httpd, options: &[&str]) -> Front {
+    let mut words: Vec<OsString> = vec!["--upstream".into(), http.url().into()];
+    words.extend(options.iter().map(OsString::from));
+    Front::on(Stage::new(), &words)
+}
+
+#[test]
+fn when_we_stop_after_what_is_in_flight_is_answered() {
+    let http = Httpd::start();
+    http.streams();
+    let mut front = before_httpd(&http, &["--stop-wait", "60s"]);
+    let session = front.session();
+    let mut news = session.news(None);
+    assert_eq!(news.head().status, 200);
+    http.next("tools/call", Fault::Hold);
+    let mut waiting = session.asking(&call(7, "echo", &json!({"text": "late"})));
+    http.heard("tools/call", 1);
+    front.signal(Signal::TERM);
+    until("it takes nothing new", || {
+        std::net::TcpStream::connect(front.address)
+            .is_err()
+            .then_some(())
+    });
+    assert_eq!(http.deleted().len(), 0, "the session is needed still");
+    http.release();
+    let answer = waiting.answer();
+    assert_eq!((answer.status, &answer.last()["id"]), (200, &json!(7)));
+    // A stream of news has no end of its own, and holds nobody up.
+    while news.event().is_some() {}
+    assert!(front.wait().success());
+    assert_eq!(http.deleted().len(), 1);
+    http.empty();
+    let took = front.stage.event("serve_stopped");
+    assert_eq!(took["left"], 0);
+}
+
+#[test]
+fn when_we_stop_or_at_the_next_start_if_their_server_hangs() {
+    let http = Httpd::start();
+    http.always("DELETE", Fault::Hold);
+    http.manner(Manner::Events);
+    let mut front = before_httpd(&http, &["--stop-wait", "200ms"]);
+    let sessions: Vec<_> = (0..5).map(|_| front.session()).collect();
+    http.next("tools/call", Fault::Hold);
+    let waiting = sessions[0].asking(&call(7, "echo", &json!({})));
+    http.heard("tools/call", 1);
+    drop(sessions);
+    front.signal(Signal::TERM);
+    let status = front.wait();
+    assert_eq!(status.code(), Some(1), "not all was done");
+    assert!(
+        front
+            .stderr()
+            .contains("5 sessions upstream could not be ended in time"),
+        "{}",
+        front.stderr()
+    );
+    assert_eq!(front.stage.event("serve_stopped")["left"], 5);
+    assert_eq!(http.open(), 5);
+    drop(waiting);
+    http.mend();
+    let mut words: Vec<OsString> = vec!["--".into()];
+    words.extend(front.stage.unruly::<&str>(&[]));
+    let next = front.again(&words);
+    http.empty();
+    next.finish();
+}
+
+#[test]
+fn and_one_that_cannot_be_written_down_is_closed_and_refused() {
+    let http = Httpd::start();
+    let stage = Stage::new();
+    let debts = mainstay_testkit::card::state_dir(stage.home()).join("debts");
+    std::fs::create_dir_all(debts.parent().unwrap()).unwrap();
+    // A file where the directory should be: nothing can be written there.
+    std::fs::write(&debts, "in the way").unwrap();
+    let front = Front::on(stage, &["--upstream".into(), http.url().into()]);
+    let mut connection = front.connect();
+    connection.post(
+        &[],
+        &request(3, "initialize", &json!({"protocolVersion": "2025-11-25"})),
+    );
+    let answer = connection.answer();
+    assert_eq!(
+        (answer.status, answer.header("mcp-session-id")),
+        (503, None)
+    );
+    assert!(
+        answer.text().contains("could not be written down"),
+        "{}",
+        answer.text()
+    );
+    assert_eq!(http.opened(), 1);
+    http.empty();
+    front.metric_is("mainstay_sessions_owed", 0);
+    front.finish();
 }
 
 #[test]
@@ -163,7 +264,7 @@ fn also_after_we_were_killed() {
         drop(front.session());
     }
     assert_eq!(server.metric(OPEN), 3);
-    front.signal(rustix::process::Signal::KILL);
+    front.signal(Signal::KILL);
     front.wait();
     assert_eq!(server.metric(OPEN), 3, "nobody has told it");
     // The next start of ours does: here a front for something else.
@@ -174,4 +275,48 @@ fn also_after_we_were_killed() {
     server.metric_is(OPEN, 0);
     next.finish();
     server.finish();
+}
+
+#[test]
+fn and_the_secrets_of_its_url_are_told_nobody() {
+    let http = Httpd::start();
+    let secret = "s3cret-of-the-url";
+    let url = format!("{}?key={secret}", http.url()).replacen(
+        "http://",
+        &format!("http://me:{secret}@"),
+        1,
+    );
+    let front = Front::on(Stage::new(), &["--upstream".into(), url.into()]);
+    let session = front.session();
+    http.next("tools/list", Fault::Drop);
+    let refused = session.post(&request(1, "tools/list", &json!({})));
+    assert_eq!(refused.status, 502);
+    let sent = http.sent();
+    assert!(
+        sent.iter().all(|one| one.path.contains(secret)),
+        "it goes where it belongs"
+    );
+    let debts = mainstay_testkit::card::state_dir(front.stage.home()).join("debts");
+    let notes: Vec<_> = std::fs::read_dir(debts)
+        .unwrap()
+        .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok())
+        .collect();
+    assert!(
+        notes.iter().any(|note| note.contains("\"session\"")),
+        "{notes:?}"
+    );
+    let cmdline = std::fs::read_to_string(format!("/proc/{}/cmdline", front.pid())).unwrap();
+    let told = [
+        front.stage.story(),
+        front.stderr(),
+        refused.text(),
+        notes.concat(),
+        cmdline,
+    ];
+    for told in told {
+        assert!(!told.contains(secret), "{told}");
+    }
+    drop(session);
+    front.finish();
+    http.empty();
 }

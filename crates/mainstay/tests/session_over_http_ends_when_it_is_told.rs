@@ -88,3 +88,46 @@ fn and_an_opening_that_fails_leaves_no_session() {
     front.metric_is("mainstay_links", 0);
     front.finish();
 }
+
+#[test]
+fn and_its_server_is_listed_as_the_fronts() {
+    let front = Front::start(&[], &[]);
+    let session = front.session();
+    let server = session.server();
+    let output = front
+        .stage
+        .command(front::mainstay())
+        .args(["ps", "--json"])
+        .output()
+        .unwrap();
+    let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let one = &listed[0];
+    assert_eq!(
+        (
+            &one["server"],
+            &one["pid"],
+            &one["client"]["pid"],
+            &one["client"]["comm"]
+        ),
+        (
+            &json!("unruly"),
+            &json!(server),
+            &json!(front.pid()),
+            &json!("mainstay-serve")
+        ),
+        "{listed}"
+    );
+    session.call(1, "crash", &json!({"signal": 9}));
+    let output = front
+        .stage
+        .command(front::mainstay())
+        .args(["why", "unruly"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        told.contains("unruly was killed") && told.contains("tools/call"),
+        "{told}"
+    );
+    front.finish();
+}

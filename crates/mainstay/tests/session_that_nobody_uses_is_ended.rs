@@ -5,7 +5,7 @@ mod front;
 
 use std::time::Duration;
 
-use front::{Front, alive, call, gone};
+use front::{Front, alive, call, gone, request};
 use mainstay_testkit::wait::idle;
 use serde_json::json;
 
@@ -48,5 +48,36 @@ fn also_while_its_server_works_for_a_client_that_left() {
     connection.drop_it();
     gone(server);
     assert_eq!(front.stage.event("session_over")["why"], "idle");
+    front.finish();
+}
+
+#[test]
+fn also_if_its_client_left_in_the_middle_of_the_next_request() {
+    let front = Front::start(&OPTIONS, &[]);
+    let session = front.session();
+    let server = session.server();
+    // A byte that waits to be read hides the end of the connection behind it.
+    let mut connection = session.asking(&call(7, "sleep", &json!({"ms": 600_000})));
+    connection.raw(b"P");
+    front.metric_is("mainstay_requests_total{era=\"legacy\"}", 3);
+    connection.drop_it();
+    gone(server);
+    assert_eq!(front.stage.event("session_over")["why"], "idle");
+    front.finish();
+}
+
+#[test]
+fn also_if_its_client_is_there_and_reads_nothing() {
+    let mut options = OPTIONS.to_vec();
+    options.extend(["--dead-peer", "1s"]);
+    let front = Front::start(&options, &[]);
+    let session = front.session();
+    let server = session.server();
+    let params = json!({"name": "steps", "arguments": {"n": 150_000}, "_meta": {"progressToken": "more-than-all-buffers-hold"}});
+    let deaf = session.asking(&request(7, "tools/call", &params));
+    gone(server);
+    assert_eq!(front.stage.event("session_over")["why"], "idle");
+    front.metric_is("mainstay_connections_open", 1);
+    drop(deaf);
     front.finish();
 }

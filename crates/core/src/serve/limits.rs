@@ -204,6 +204,8 @@ pub const QUESTION_MS: u64 = 60_000;
 pub const OUTLET_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that wait for a server that reads slowly before new requests wait too.
 pub const INLET_BYTES: usize = 8 * 1024 * 1024;
+/// Resources that one session of a shared server may be subscribed to.
+pub const HEEDS_MOST: usize = 1_024;
 /// How long servers have to end when we stop, beyond their own ladder.
 pub const STOP_MARGIN_MS: u64 = 5_000;
 /// Sessions upstream that we have ended and remember.

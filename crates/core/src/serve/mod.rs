@@ -1,12 +1,13 @@
 //! The decisions of the HTTP front: who is heard, which stream a message goes on, when a session is over.
 //!
 //! [`posted`] reads what a client sent; [`door`] says who may come in; [`sessions`] says how long a session lives;
-//! [`routes`] finds the stream for each line of a server that has one client, [`shared`] for one that has many;
+//! [`routes`] finds the stream for each line of a server that has one client, [`shared`] and [`joint`] for one that has many;
 //! [`headers`] compares headers with bodies; [`resume`] keeps what a client may have missed; [`sse`] writes events.
 //! Nothing here knows of sockets, processes or clocks.
 
 pub mod door;
 pub mod headers;
+pub mod joint;
 pub mod limits;
 pub mod posted;
 pub mod resume;

@@ -68,6 +68,11 @@ impl Routes {
         self.waiting.values().any(|one| one.stream == stream)
     }
 
+    /// The client has no use for an answer to this request any more: its stream, if it was not answered yet.
+    pub fn cancelled(&mut self, id: &[u8]) -> Option<u64> {
+        Some(self.waiting.remove(id)?.stream)
+    }
+
     /// How many requests are not answered.
     pub fn len(&self) -> usize {
         self.waiting.len()
@@ -186,6 +191,17 @@ mod tests {
                 assert_eq!(routes().heard(line.as_bytes()), Way::Last(10), "{size}");
             }
         }
+    }
+
+    #[test]
+    fn what_was_cancelled_is_not_waited_for() {
+        let mut routes = routes();
+        assert_eq!(routes.cancelled(b"1"), Some(10));
+        assert_eq!(routes.cancelled(b"1"), None);
+        assert_eq!((routes.len(), routes.waits(10)), (1, false));
+        let answer = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        assert_eq!(routes.heard(answer), Way::Nobody, "it comes too late");
+        assert!(routes.asked(b"1", None, 12));
     }
 
     #[test]

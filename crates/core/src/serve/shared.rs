@@ -1,4 +1,4 @@
-//! One server for many clients: the modern era.
+//! One server for many clients: the modern era, and [`super::joint`] with what the legacy era needs beside it.
 //!
 //! Ids and progress tokens are only unique per client, so each request gets an id of ours, which is its progress token
 //! and the name of its subscription too; on the way back each is replaced by what the client wrote. A rewrite replaces
@@ -92,7 +92,7 @@ impl Shared {
         self.open.remove(&key)?;
         Some(words::cancelled(
             &label(key),
-            "the client closed the stream",
+            "nobody waits for the answer any more",
         ))
     }
 
@@ -243,7 +243,7 @@ fn refused(id: &[u8]) -> Vec<u8> {
 }
 
 /// The line with new values in the place of some that borrow from it.
-fn spliced(line: &[u8], mut spans: Vec<(&[u8], &[u8])>) -> Option<Vec<u8>> {
+pub(super) fn spliced(line: &[u8], mut spans: Vec<(&[u8], &[u8])>) -> Option<Vec<u8>> {
     let start = |old: &[u8]| (old.as_ptr() as usize).checked_sub(line.as_ptr() as usize);
     spans.sort_by_key(|(old, _)| old.as_ptr() as usize);
     let more: usize = spans.iter().map(|(_, new)| new.len()).sum();

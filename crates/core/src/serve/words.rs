@@ -55,6 +55,18 @@ pub fn error(id: Option<&[u8]>, code: Code, message: &str, data: Option<&[u8]>) 
     answer
 }
 
+/// An answer with this result.
+pub fn answer(id: &[u8], result: &[u8]) -> Vec<u8> {
+    let parts: [&[u8]; 5] = [
+        br#"{"jsonrpc":"2.0","id":"#,
+        id,
+        br#","result":"#,
+        result,
+        b"}",
+    ];
+    parts.concat()
+}
+
 /// What a listening request is answered with when it is over without anybody's fault.
 pub fn listened(id: &[u8]) -> Vec<u8> {
     [
@@ -106,6 +118,10 @@ mod tests {
         assert_eq!(
             read(&listened(b"7"))["result"]["_meta"][SUBSCRIPTION_KEY],
             7
+        );
+        assert_eq!(
+            read(&answer(b"7", b"{}")),
+            json!({"jsonrpc": "2.0", "id": 7, "result": {}})
         );
         assert_eq!(
             read(&cancelled(b"\"h1\"", "left"))["params"]["requestId"],

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use mainstay_core::ids::LinkId;
 use mainstay_core::serve::limits::TABLE;
-use mainstay_os::role;
+use mainstay_os::{role, title};
 
 use super::default_name;
 use super::run_options::{RunOptions, given_limits, limit_args};
@@ -26,9 +26,11 @@ use crate::view::printer::Printer;
   mainstay serve                       every [server.NAME] of the config file, at /NAME/mcp
   mainstay serve --listen 0 --json     a free port; where, as JSON
   mainstay serve --session-ttl 10m --session-cap 100 -- uvx mcp-server-time
+  mainstay serve --share -- uvx mcp-server-time                         one server for every session
   mainstay serve --upstream http://127.0.0.1:3000/mcp                   sessions there get a ttl, a cap and an end
 
-Each session of a client up to protocol 2025-11-25 has a server of its own; clients of 2026-07-28 share one. Both
+Each session of a client up to protocol 2025-11-25 has a server of its own, or with --share a part in one that ends
+with the last of them; clients of 2026-07-28 share one. All
 live as `mainstay run` servers: see them with ps, why and events. /healthz and /metrics are there too. SIGHUP reads the
 config file anew; SIGTERM answers what is in flight and ends every session and server, a second one does not wait.
 
@@ -53,6 +55,11 @@ pub struct Options {
     /// Pass on to this HTTP server instead of starting one: its sessions get --session-ttl, --session-cap and their end
     #[arg(long, value_name = "URL", value_parser = Target::parse, conflicts_with = "command")]
     pub upstream: Option<Target>,
+
+    /// Let all sessions of clients up to protocol 2025-11-25 share one server, too: only for a server that keeps nothing
+    /// apart per client. It is offered no sampling, elicitation or roots, and cannot ask
+    #[arg(long, conflicts_with = "upstream")]
+    pub share: bool,
 
     /// Say where we listen as JSON
     #[arg(long)]
@@ -95,6 +102,9 @@ impl FromArgMatches for FrontLimits {
 /// Serves until it is told to stop.
 pub fn serve(options: &Options) -> Result<Exit, Report> {
     role::close_inherited();
+    // Keepers note who their client is; by this name `ps` and `why` tell it from any other process of ours.
+    rustix::thread::set_name(c"mainstay-serve").ok();
+    hide_secrets(options);
     let paths = Paths::find()?;
     let settle = || settled(options, &Config::load(&paths)?);
     let mut printer = Printer::new();
@@ -111,6 +121,16 @@ pub fn serve(options: &Options) -> Result<Exit, Report> {
         told.map(drop)
     };
     serve::serve(paths.clone(), random_id()?, &settle, &mut tell)
+}
+
+/// What of a URL may be a secret is not for everybody who looks at the process list.
+fn hide_secrets(options: &Options) {
+    if let Some(target) = &options.upstream {
+        let url = target.url();
+        let query = url.split_once('?').map(|(_, query)| query);
+        let words: Vec<&str> = target.user().into_iter().chain(query).collect();
+        title::hide(&words);
+    }
 }
 
 /// Options and config file together.
@@ -142,6 +162,7 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
             words: vec![target.url().into()],
             name,
             config: ServerConfig::default(),
+            share: false,
             upstream: Some(target.clone()),
         }]);
     }
@@ -162,7 +183,7 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
         return Ok(vec![served(
             "/mcp".into(),
             name.clone(),
-            run,
+            options,
             config.server(&name),
         )]);
     }
@@ -190,12 +211,13 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
                 .hint("use letters, digits, `-`, `_`, `.` and `~`"));
             }
             let path = format!("/{name}/mcp");
-            Ok(served(path, name.clone(), run, config.server(&name)))
+            Ok(served(path, name.clone(), options, config.server(&name)))
         })
         .collect()
 }
 
-fn served(path: String, name: String, run: &RunOptions, config: ServerConfig) -> Served {
+fn served(path: String, name: String, options: &Options, config: ServerConfig) -> Served {
+    let run = &options.run;
     let mut words: Vec<OsString> = vec!["--name".into(), name.clone().into()];
     words.extend(run.words());
     if !run.command.is_empty() {
@@ -206,6 +228,7 @@ fn served(path: String, name: String, run: &RunOptions, config: ServerConfig) ->
         path,
         name,
         words,
+        share: options.share || config.share,
         config,
         upstream: None,
     }
@@ -298,6 +321,13 @@ mod tests {
             .map(|one| one.path)
             .collect();
         assert_eq!(paths, ["/files/mcp", "/time/mcp"]);
+        config.servers.get_mut("time").unwrap().share = true;
+        let shares = |line: &str| -> Vec<_> {
+            let all = servers(&parse(line), &config).unwrap();
+            all.into_iter().map(|one| one.share).collect()
+        };
+        assert_eq!(shares(""), [false, true]);
+        assert_eq!(shares("--share"), [true, true]);
         let one = servers(&parse("--name time"), &config).unwrap();
         assert_eq!(one[0].path, "/mcp");
         assert!(servers(&parse(""), &Config::default()).is_err());

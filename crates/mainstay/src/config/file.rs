@@ -37,7 +37,7 @@ pub const COMMON: [&str; 9] = [
     "record_secrets",
 ];
 /// Keys that only a server has.
-pub const SERVER: [&str; 7] = [
+pub const SERVER: [&str; 8] = [
     "command",
     "args",
     "env",
@@ -45,6 +45,7 @@ pub const SERVER: [&str; 7] = [
     "url",
     "headers",
     "header_env",
+    "share",
 ];
 
 /// Keys of `[serve]` beside its limits.
@@ -140,6 +141,7 @@ impl Reader<'_> {
                 "url" => server.url = Some(self.url(value)?),
                 "headers" => server.headers = self.headers(value, "headers")?,
                 "header_env" => server.header_env = self.headers(value, "header_env")?,
+                "share" => server.share = self.boolean(value, "share")?,
                 other => {
                     let mut known = known(&COMMON);
                     known.extend(SERVER.map(String::from));

@@ -98,7 +98,7 @@ fn suspect(pid: i32, client: Option<Identity>) -> Option<Suspect> {
     let cmdline = census::cmdline(pid);
     let why = if Some(stat.who()) == client {
         Suspicion::Client
-    } else if stat.comm == "mainstay" {
+    } else if matches!(stat.comm.as_str(), "mainstay" | "mainstay-serve") {
         Suspicion::Mainstay
     } else if speaks_of_ending(&stat.comm, &cmdline) {
         Suspicion::Name

@@ -86,6 +86,16 @@ impl Events {
         }
     }
 
+    /// The ledger below these paths, without what is in it already.
+    pub fn from_now(paths: &Paths) -> Self {
+        let mut events = Self::open(paths, Filter::default());
+        for file in files::list(&events.directory).unwrap_or_default() {
+            let length = file.path.metadata().map_or(0, |meta| meta.len());
+            events.places.insert(file, length);
+        }
+        events
+    }
+
     /// Hands over every wanted event that was written since the last call, with its line as it was written, until the
     /// taker has had enough.
     pub fn read<B>(

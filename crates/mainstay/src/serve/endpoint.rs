@@ -1,10 +1,11 @@
 //! What is behind one path: how its server is started, and what is known of it.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use mainstay_core::clock::Moment;
 
+use super::joint::Joint;
 use super::link::Spec;
 use super::modern::Modern;
 use super::upstream::Upstream;
@@ -20,7 +21,11 @@ pub struct Endpoint {
     pub upstream: Option<Rc<Upstream>>,
     /// What the config file says about it: another text is another server.
     pub config: ServerConfig,
-    /// The server for everybody, if it has been started.
+    /// Whether its sessions of the legacy era share one server.
+    pub share: bool,
+    /// That one, while there is one.
+    pub joint: RefCell<Weak<Joint>>,
+    /// The server for everybody of the modern era, if it has been started.
     pub modern: RefCell<Option<Rc<Modern>>>,
     /// When the server was found to be of the legacy era.
     pub legacy: Cell<Option<Moment>>,
@@ -34,6 +39,7 @@ impl Endpoint {
         path: String,
         spec: Spec,
         config: ServerConfig,
+        share: bool,
         upstream: Option<Rc<Upstream>>,
     ) -> Self {
         Self {
@@ -41,6 +47,8 @@ impl Endpoint {
             spec,
             upstream,
             config,
+            share,
+            joint: RefCell::default(),
             modern: RefCell::default(),
             legacy: Cell::new(None),
             retired: Cell::new(false),

@@ -1,11 +1,14 @@
 //! The front itself: what is open, who may use it, and how each of it ends.
 //!
-//! Everything here is of one thread. A session has one end, [`Front::end_session`], whoever asks for it.
+//! Everything here is of one thread. A session has one end, [`Front::end_session`], whoever asks for it. `start` is how
+//! sessions and servers begin.
 
-use std::cell::{Cell, OnceCell, RefCell};
+mod start;
+
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io;
-use std::rc::{Rc, Weak};
+use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -13,22 +16,22 @@ use mainstay_core::clock::Moment;
 use mainstay_core::event::{SessionBegan, SessionOver, What};
 use mainstay_core::ids::LinkId;
 use mainstay_core::serve::door::Door;
-use mainstay_core::serve::limits::{LEGACY_KNOWN_MS, ServeLimits};
+use mainstay_core::serve::limits::ServeLimits;
 use mainstay_core::serve::sessions::{Full, Over, Sessions};
 use mainstay_os::child::Descriptors;
-use mainstay_os::clock;
+use mainstay_os::{clock, identity};
 
 use super::bell::Bell;
 use super::endpoint::Endpoint;
-use super::link::{Link, Said, Spec};
 use super::metrics::{Metrics, count};
 use super::modern::Modern;
 use super::reply::Refusal;
 use super::session::Session;
 use super::stream::Seat;
 use super::tasks::Tasks;
-use super::upstream::Far;
+use super::upstream::{Far, Upstream};
 use crate::ledger::append::Ledger;
+use crate::ledger::read::Events;
 use crate::paths::Paths;
 use crate::report::talk;
 
@@ -59,6 +62,8 @@ pub struct Front {
     stopping: Cell<bool>,
     closing: Cell<bool>,
     ledger: RefCell<Ledger>,
+    /// What keepers have written down since we started.
+    told: RefCell<Events>,
     id: LinkId,
 }
 
@@ -87,6 +92,7 @@ impl Front {
             stopping: Cell::new(false),
             closing: Cell::new(false),
             ledger: RefCell::new(Ledger::open(&paths)),
+            told: RefCell::new(Events::from_now(&paths)),
             paths,
             id,
         })
@@ -141,6 +147,25 @@ impl Front {
     /// Writes an event.
     pub fn record(&self, server: &str, what: What) {
         self.ledger.borrow_mut().record(self.id, server, what);
+    }
+
+    /// Looks up how often servers of ours were started again: a link that has ended took its card along, but what it
+    /// wrote down is there. What cannot be read is not counted.
+    pub fn count_restarts(&self) {
+        let Ok(me) = identity::me() else {
+            return;
+        };
+        let restarts = &self.metrics.restarts;
+        let read = self.told.borrow_mut().read::<()>(|event, _| {
+            if let What::Start(start) = &event.what
+                && start.generation > 1
+                && start.client.as_ref().is_some_and(|client| client.who == me)
+            {
+                count(restarts);
+            }
+            ControlFlow::Continue(())
+        });
+        drop(read);
     }
 
     /// Whether we are on our way out.
@@ -201,53 +226,6 @@ impl Front {
     pub fn session(&self, id: &str, path: &str) -> Option<Rc<Session>> {
         let found = self.by_id.borrow().get(id).cloned();
         found.filter(|session| session.path == path)
-    }
-
-    /// Opens a session with a server of its own. The seat is that of its first connection.
-    pub fn open_session(
-        self: &Rc<Self>,
-        endpoint: &Endpoint,
-    ) -> Result<(Rc<Session>, Seat), Refusal> {
-        let key = self.reserve()?;
-        let home: Rc<OnceCell<Weak<Session>>> = Rc::default();
-        let started = random_name().and_then(|name| {
-            let (front, home) = (Rc::downgrade(self), Rc::clone(&home));
-            let hear = move |said: Said| {
-                if let (Some(front), Some(session)) =
-                    (front.upgrade(), home.get().and_then(Weak::upgrade))
-                {
-                    session.hear(&front, said);
-                }
-            };
-            Ok((name, self.start_link(&endpoint.spec, hear)?))
-        });
-        let (name, link) = started.map_err(|error| {
-            self.table.borrow_mut().close(key);
-            cannot_start(&error)
-        })?;
-        let limits = self.limits.borrow();
-        let kept = (limits.resume_events as usize, limits.resume_bytes as usize);
-        let server = endpoint.spec.name.clone();
-        let session = Rc::new(Session::new(
-            key,
-            name,
-            endpoint.path.clone(),
-            server,
-            link,
-            kept,
-        ));
-        // It was empty until now.
-        drop(home.set(Rc::downgrade(&session)));
-        self.by_id
-            .borrow_mut()
-            .insert(session.id.clone(), Rc::clone(&session));
-        self.by_key.borrow_mut().insert(key, Rc::clone(&session));
-        count(&self.metrics.opened);
-        self.record(
-            &session.server,
-            What::SessionBegan(SessionBegan { session: key }),
-        );
-        Ok((session, self.leaving(key)))
     }
 
     /// A place for a session, with its first connection there.
@@ -332,9 +310,18 @@ impl Front {
 
     /// Sessions upstream that are still to be ended.
     pub fn owed(&self) -> usize {
+        self.upstreams(Upstream::owed)
+    }
+
+    /// Requests that servers upstream have not answered.
+    pub fn passing(&self) -> usize {
+        self.upstreams(Upstream::in_flight)
+    }
+
+    fn upstreams(&self, count: impl Fn(&Upstream) -> usize) -> usize {
         let endpoints = self.endpoints.borrow();
-        let owed = endpoints.values().filter_map(|one| one.upstream.as_ref());
-        owed.map(|one| one.owed()).sum()
+        let all = endpoints.values().filter_map(|one| one.upstream.as_ref());
+        all.map(|one| count(one)).sum()
     }
 
     /// The numbers of all sessions.
@@ -356,7 +343,7 @@ impl Front {
         };
         self.by_id.borrow_mut().remove(&session.id);
         session.settle(self, &format!("the session is over: {why}"));
-        session.link.close();
+        session.behind.close();
         let requests = session.requests.get();
         self.over(&session.server, key, why, session.since, requests);
     }
@@ -397,51 +384,6 @@ impl Front {
         wake.map(|wake| Duration::from_nanos(wake - now))
     }
 
-    /// The server for everybody behind a path; the first one who asks has it started.
-    pub fn modern(self: &Rc<Self>, endpoint: &Rc<Endpoint>) -> Result<Option<Rc<Modern>>, Refusal> {
-        if let Some(since) = endpoint.legacy.get()
-            && clock::now().ms_since(since) < LEGACY_KNOWN_MS
-        {
-            return Ok(None);
-        }
-        let known = endpoint.modern.borrow().clone();
-        if let Some(modern) = known.filter(|modern| !modern.is_over() && !modern.is_legacy()) {
-            return Ok(Some(modern));
-        }
-        let home: Rc<OnceCell<Weak<Modern>>> = Rc::default();
-        let (front, back) = (Rc::downgrade(self), Rc::clone(&home));
-        let hear = move |said: Said| {
-            if let (Some(front), Some(modern)) =
-                (front.upgrade(), back.get().and_then(Weak::upgrade))
-            {
-                modern.hear(&front, said);
-            }
-        };
-        let link = self
-            .start_link(&endpoint.spec, hear)
-            .map_err(|error| cannot_start(&error))?;
-        let modern = Rc::new(Modern::new(link, Rc::clone(&self.bell)));
-        // It was empty until now.
-        drop(home.set(Rc::downgrade(&modern)));
-        endpoint.modern.replace(Some(Rc::clone(&modern)));
-        self.moderns.borrow_mut().push(Rc::clone(&modern));
-        let (front, asked, endpoint) =
-            (Rc::downgrade(self), Rc::clone(&modern), Rc::clone(endpoint));
-        self.tasks.start(async move {
-            asked.discover().await;
-            if asked.is_legacy() && !asked.is_over() {
-                endpoint.legacy.set(Some(clock::now()));
-                if let Some(front) = front.upgrade() {
-                    asked.end(&front, "the server is of the legacy era");
-                }
-            }
-            if let Some(front) = front.upgrade() {
-                front.bell.ring();
-            }
-        });
-        Ok(Some(modern))
-    }
-
     /// Every server for many that has not ended.
     pub fn moderns(&self) -> Vec<Rc<Modern>> {
         self.moderns.borrow().clone()
@@ -468,37 +410,4 @@ impl Front {
             }
         })
     }
-
-    fn start_link(
-        self: &Rc<Self>,
-        spec: &Spec,
-        hear: impl Fn(Said) + 'static,
-    ) -> io::Result<Rc<Link>> {
-        let front = Rc::downgrade(self);
-        let counted = move |said: Said| {
-            let over = matches!(said, Said::Over(_));
-            hear(said);
-            if over && let Some(front) = front.upgrade() {
-                front.links.set(front.links.get() - 1);
-                front.bell.ring();
-            }
-        };
-        let link = Link::open(&self.tasks, &self.descriptors, spec, Box::new(counted))?;
-        self.links.set(self.links.get() + 1);
-        Ok(link)
-    }
-}
-
-fn cannot_start(error: &io::Error) -> Refusal {
-    Refusal::later(
-        StatusCode::SERVICE_UNAVAILABLE,
-        format!("the server could not be started: {error}"),
-    )
-}
-
-/// A name that nobody guesses.
-fn random_name() -> io::Result<String> {
-    let mut bytes = [0u8; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }

@@ -1,5 +1,6 @@
 //! One HTTP request: who may come in, what it is, which of the two eras answers it.
 
+mod cors;
 mod legacy;
 mod modern;
 mod pass;
@@ -29,18 +30,29 @@ const VERSION: &str = "mcp-protocol-version";
 
 /// Answers a request.
 pub async fn answer(front: Rc<Front>, request: Request<Incoming>) -> Reply {
-    match answered(&front, request).await {
-        Ok(reply) => reply,
-        Err(refusal) => {
+    let preflight = cors::asks(request.method(), request.headers());
+    let open = preflight || request.uri().path() == "/healthz";
+    if let Err(refusal) = judge(&front, request.headers(), open) {
+        count(&front.metrics.refused);
+        return refusal.reply();
+    }
+    let origin = request.headers().get(ORIGIN).cloned();
+    let mut reply = if preflight {
+        cors::may(request.headers())
+    } else {
+        answered(&front, request).await.unwrap_or_else(|refusal| {
             count(&front.metrics.refused);
             refusal.reply()
-        }
+        })
+    };
+    if let Some(origin) = origin {
+        cors::show(&mut reply, origin);
     }
+    reply
 }
 
 async fn answered(front: &Rc<Front>, request: Request<Incoming>) -> Result<Reply, Refusal> {
     let path = request.uri().path().to_owned();
-    judge(front, request.headers(), path == "/healthz")?;
     match path.as_str() {
         "/healthz" => return only_get(request.method(), || page::health(front)),
         "/metrics" => {
@@ -99,10 +111,10 @@ fn judge(front: &Front, headers: &HeaderMap, open: bool) -> Result<(), Refusal> 
 }
 
 fn only_get(method: &Method, reply: impl FnOnce() -> Reply) -> Result<Reply, Refusal> {
-    if *method == Method::GET {
+    if matches!(*method, Method::GET | Method::HEAD) {
         Ok(reply())
     } else {
-        Err(Refusal::method("GET"))
+        Err(Refusal::method("GET, HEAD"))
     }
 }
 

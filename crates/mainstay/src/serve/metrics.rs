@@ -27,6 +27,8 @@ pub struct Metrics {
     pub dropped: Cell<u64>,
     /// Lines of servers that belonged to nobody.
     pub stray_lines: Cell<u64>,
+    /// Generations beyond the first of its server that any link of ours has had.
+    pub restarts: Cell<u64>,
     /// Connections that were accepted.
     pub connections: Cell<u64>,
     buckets: [Cell<u64>; BUCKETS_MS.len()],
@@ -43,8 +45,6 @@ pub struct Now {
     pub connections: usize,
     /// Links that have not ended.
     pub links: usize,
-    /// Generations beyond the first of the servers that live.
-    pub restarts: u64,
     /// Sessions of servers upstream that are still to be ended.
     pub owed: usize,
     /// Memory of this process.
@@ -183,10 +183,10 @@ impl Metrics {
             &buckets,
         );
         one(
-            "server_restarts",
-            "gauge",
-            "Restarts of the servers that live now.",
-            &bare(now.restarts.to_string()),
+            "server_restarts_total",
+            "counter",
+            "Servers that were started again, also those that have ended since.",
+            &counted(&self.restarts),
         );
         one(
             "links",
@@ -251,9 +251,67 @@ mod tests {
         ] {
             assert!(page.contains(line), "{page}");
         }
-        assert!(
-            page.lines()
-                .all(|line| line.starts_with("# ") || line.split(' ').count() == 2)
-        );
+    }
+
+    /// The text format of Prometheus, version 0.0.4, as strictly as its readers take it.
+    #[test]
+    fn every_line_is_as_a_reader_wants_it() {
+        let metrics = Metrics::default();
+        metrics.answered(3_000_000);
+        let page = metrics.page(&Now::default());
+        assert!(page.ends_with('\n') && page.is_ascii() && !page.contains('\\'));
+        let mut families = std::collections::BTreeMap::new();
+        let mut lines = page.lines().peekable();
+        while let Some(help) = lines.next() {
+            let help = help
+                .strip_prefix("# HELP ")
+                .expect("a family begins with its help");
+            let (name, text) = help.split_once(' ').unwrap();
+            assert!(text.ends_with('.'), "{help}");
+            let kind = lines.next().unwrap().strip_prefix("# TYPE ").unwrap();
+            let kind = kind.strip_prefix(name).unwrap().trim();
+            let own = name.strip_prefix("mainstay_").expect("ours");
+            assert!(
+                own.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+                "{name}"
+            );
+            assert_eq!(
+                own.ends_with("_total"),
+                kind == "counter",
+                "{name} is a {kind}"
+            );
+            assert!(
+                !own.contains("_ms") && !own.contains("_kib"),
+                "{name}: base units only"
+            );
+            let mut samples = 0;
+            while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+                let (told, labels) = series.split_once('{').unwrap_or((series, "}"));
+                let rest = told.strip_prefix(name).expect("of its family");
+                assert_eq!(
+                    matches!(rest, "_bucket" | "_sum" | "_count"),
+                    kind == "histogram",
+                    "{line}"
+                );
+                let label = labels.strip_suffix('}').unwrap();
+                if let Some((key, value)) = label.split_once('=') {
+                    assert!(matches!(key, "cause" | "era" | "le"), "{line}");
+                    let value = value.strip_prefix('"').unwrap().strip_suffix('"').unwrap();
+                    assert!(!value.contains(['"', '\\', '\n']), "{line}");
+                } else {
+                    assert_eq!(label, "", "{line}");
+                }
+                samples += 1;
+            }
+            assert!(samples > 0, "{name} has no value");
+            assert_eq!(
+                families.insert(name.to_owned(), ()),
+                None,
+                "{name} comes once"
+            );
+        }
+        assert!(families.len() >= 15);
     }
 }

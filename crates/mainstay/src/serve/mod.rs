@@ -1,16 +1,17 @@
 //! `mainstay serve`: HTTP clients in front, servers behind, sessions that always end.
 //!
-//! One thread. For each session of the legacy era, and once for everybody of the modern era, it starts `mainstay run`
-//! and is that link's client: containment, respawn, replay, settlement, health and events are the keeper's and are not
+//! One thread. For each session of the legacy era (or once for all, if the user says so), and once for everybody of the
+//! modern era, it starts `mainstay run` and is that link's client: containment, respawn, replay, settlement, health and events are the keeper's and are not
 //! done twice. If this process is killed, every keeper sees its client go, and no server stays.
 //!
-//! `http` takes requests, `front` owns what is open, `session` and `modern` are the two eras, `link` is the
+//! `http` takes requests, `front` owns what is open, `session` (with `joint`) and `modern` are the two eras, `link` is the
 //! way to a server, `stream` the way back to a client. What is decided is decided in `mainstay_core::serve`.
 
 mod bell;
 mod endpoint;
 mod front;
 mod http;
+mod joint;
 mod link;
 mod listen;
 mod metrics;
@@ -79,6 +80,8 @@ pub struct Served {
     pub words: Vec<std::ffi::OsString>,
     /// What the config file says about it.
     pub config: ServerConfig,
+    /// Whether its sessions of the legacy era share one server.
+    pub share: bool,
     /// The HTTP server that is passed on to, instead of one that is started.
     pub upstream: Option<Target>,
 }
@@ -195,7 +198,8 @@ fn arrange(front: &Front, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> 
                     .clone()
                     .map(|target| Upstream::new(target, front.id()));
                 let config = one.config.clone();
-                Rc::new(Endpoint::new(one.path.clone(), spec, config, upstream))
+                let path = one.path.clone();
+                Rc::new(Endpoint::new(path, spec, config, one.share, upstream))
             }
         };
         new.insert(one.path.clone(), kept);
@@ -244,7 +248,7 @@ async fn obey(
         if number != libc::SIGHUP {
             return number;
         }
-        match settle() {
+        match settle().and_then(|settled| still_safe(bound, settled)) {
             Ok(settled) => {
                 let endpoints = arrange(front, &settled.servers);
                 let moved = settled.listen != bound
@@ -261,6 +265,19 @@ async fn obey(
             }
         }
     }
+}
+
+/// What is read anew may not open a door that stays where it is: beyond this machine a token is asked for, whatever
+/// address the file names now.
+fn still_safe(bound: SocketAddr, settled: Settled) -> Result<Settled, Report> {
+    if bound.ip().is_loopback() || settled.door.token.is_some() {
+        return Ok(settled);
+    }
+    Err(Report::new(
+        Exit::Usage,
+        format!("{bound} can be reached from other machines, and no token would be asked for"),
+    )
+    .hint("the address cannot change while serve runs: start it anew, or keep the token file"))
 }
 
 /// The next signal.
@@ -293,4 +310,35 @@ async fn race<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>
         other.as_mut().poll(cx).map(Either::Other)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_read_anew_opens_no_door() {
+        let settled = |token: Option<&[u8]>| Settled {
+            // As the file says now; the socket is elsewhere.
+            listen: "127.0.0.1:1".parse().unwrap(),
+            limits: ServeLimits::default(),
+            door: Door {
+                token: token.map(<[u8]>::to_vec),
+                ..Door::default()
+            },
+            servers: Vec::new(),
+        };
+        let (public, local) = (
+            "0.0.0.0:80".parse().unwrap(),
+            "127.0.0.1:80".parse().unwrap(),
+        );
+        let report = still_safe(public, settled(None)).unwrap_err();
+        assert_eq!(report.exit(), Exit::Usage);
+        assert!(
+            report.problem().contains("no token would be asked for"),
+            "{report}"
+        );
+        assert!(still_safe(public, settled(Some(b"0123456789abcdef"))).is_ok());
+        assert!(still_safe(local, settled(None)).is_ok());
+    }
 }

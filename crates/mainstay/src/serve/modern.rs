@@ -68,8 +68,9 @@ impl Modern {
         }
     }
 
-    /// Asks what it speaks, and fills it in.
-    pub async fn discover(&self) {
+    /// Asks what it speaks, and fills it in; whether it has said anything. Who is silent counts as one of the legacy era,
+    /// but only for those who wait now: it may have been slow to start.
+    pub async fn discover(&self) -> bool {
         let within = Duration::from_millis(QUESTION_MS);
         let answer = self.question("server/discover", json!({}), within).await;
         let result = answer.as_deref().and_then(result_of);
@@ -85,6 +86,7 @@ impl Modern {
         });
         self.speaks
             .fill(versions.filter(|all| !all.is_empty()).map(Rc::new));
+        answer.is_some()
     }
 
     /// What it speaks; none if it is of the legacy era.
@@ -205,7 +207,7 @@ impl Modern {
         }
     }
 
-    /// Whether it has been closed.
+    /// It ends now: what is in flight is answered by us.
     pub fn end(&self, front: &Front, why: &str) {
         self.over.set(true);
         self.settle(front, why);

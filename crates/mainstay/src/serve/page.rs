@@ -7,7 +7,6 @@ use hyper::StatusCode;
 use super::front::Front;
 use super::metrics::Now;
 use super::reply::{Reply, json};
-use crate::registry::list::list;
 
 /// Whether we take requests.
 pub fn health(front: &Front) -> Reply {
@@ -22,14 +21,7 @@ pub fn health(front: &Front) -> Reply {
 
 /// What is counted.
 pub fn metrics(front: &Front) -> String {
-    let me = mainstay_os::identity::me().ok();
-    let ours = list(&front.paths).unwrap_or_default();
-    let restarts = ours
-        .iter()
-        .filter_map(|one| one.card.as_ref())
-        .filter(|card| card.client.as_ref().map(|client| client.who) == me)
-        .map(|card| u64::from(card.generation.saturating_sub(1)))
-        .sum();
+    front.count_restarts();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let resident_kib: u64 = resident
@@ -39,7 +31,6 @@ pub fn metrics(front: &Front) -> String {
         sessions: front.open_sessions(),
         connections: front.connections(),
         links: front.links(),
-        restarts,
         owed: front.owed(),
         resident_bytes: resident_kib * 1_024,
         descriptors: fs::read_dir("/proc/self/fd").map_or(0, Iterator::count),

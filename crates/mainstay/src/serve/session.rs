@@ -1,6 +1,7 @@
-//! One session of the legacy era: a client with a server of its own, over connections that come and go.
+//! One session of the legacy era: a client with a server of its own, or with its part in a shared one, over connections
+//! that come and go.
 //!
-//! The session's id stays the same whatever happens to the server behind its link. An answer whose client left is kept
+//! The session's id stays the same whatever happens to the server behind it. An answer whose client left is kept
 //! for a while, if the client has been told how to come back for it.
 
 use std::cell::{Cell, RefCell};
@@ -11,7 +12,7 @@ use mainstay_core::clock::Moment;
 use mainstay_core::message::envelope;
 use mainstay_core::message::frame::{Kind, Scanner};
 use mainstay_core::serve::framed;
-use mainstay_core::serve::posted::PRIMED_FROM;
+use mainstay_core::serve::posted::{PRIMED_FROM, Posted};
 use mainstay_core::serve::resume::Resume;
 use mainstay_core::serve::routes::{Routes, Way};
 use mainstay_core::serve::sessions::Over;
@@ -20,6 +21,7 @@ use mainstay_core::serve::words::{self, Code};
 use mainstay_os::clock;
 
 use super::front::Front;
+use super::joint::Place;
 use super::link::{Link, Said};
 use super::metrics::count;
 use super::stream::{Seat, Stream};
@@ -28,6 +30,40 @@ use super::stream::{Seat, Stream};
 const NEWS: u64 = 0;
 /// Streams that a client may come back to.
 const STREAMS_KNOWN: usize = 256;
+
+/// What is behind a session.
+pub enum Behind {
+    /// A server of its own.
+    Own(Rc<Link>),
+    /// Its part in a shared one.
+    Shared(Place),
+}
+
+impl Behind {
+    /// Passes a message on.
+    pub fn send(&self, posted: &Posted<'_>, line: &[u8]) {
+        match self {
+            Self::Own(link) => link.send(line.to_vec()),
+            Self::Shared(place) => place.send(posted, line),
+        }
+    }
+
+    /// Waits until there is room for another message.
+    pub async fn room(&self) {
+        match self {
+            Self::Own(link) => link.room().await,
+            Self::Shared(place) => place.link().room().await,
+        }
+    }
+
+    /// The session is over.
+    pub fn close(&self) {
+        match self {
+            Self::Own(link) => link.close(),
+            Self::Shared(place) => place.leave(),
+        }
+    }
+}
 
 /// A session.
 pub struct Session {
@@ -44,7 +80,7 @@ pub struct Session {
     /// Requests so far.
     pub requests: Cell<u64>,
     /// Its server.
-    pub link: Rc<Link>,
+    pub behind: Behind,
     inside: RefCell<Inside>,
 }
 
@@ -71,13 +107,13 @@ struct Open {
 }
 
 impl Session {
-    /// A session behind a link that has just been started.
+    /// A session that has just begun.
     pub fn new(
         key: u64,
         id: String,
         path: String,
         server: String,
-        link: Rc<Link>,
+        behind: Behind,
         kept: (usize, usize),
     ) -> Self {
         Self {
@@ -87,7 +123,7 @@ impl Session {
             server,
             since: clock::now(),
             requests: Cell::new(0),
-            link,
+            behind,
             inside: RefCell::new(Inside {
                 version: String::new(),
                 routes: Routes::default(),
@@ -113,9 +149,28 @@ impl Session {
         inside.streams.len() + inside.news.len()
     }
 
-    /// Requests that are not answered.
+    /// Requests that its server has not answered: of everybody, if it is shared.
     pub fn in_flight(&self) -> usize {
-        self.inside.borrow().routes.len()
+        match &self.behind {
+            Behind::Own(_) => self.inside.borrow().routes.len(),
+            Behind::Shared(place) => place.in_flight(),
+        }
+    }
+
+    /// It begins with what a shared server said once for everybody.
+    pub fn greeted(&self, version: &str) {
+        self.inside.borrow_mut().version = version.into();
+        self.requests.set(self.requests.get() + 1);
+    }
+
+    /// The client has no use for this answer any more. Its server need not give one, so it is given here.
+    pub fn cancelled(&self, front: &Front, id: &[u8]) {
+        let mut inside = self.inside.borrow_mut();
+        if let Some(number) = inside.routes.cancelled(id) {
+            let message = "the client cancelled the request";
+            let answer = words::error(Some(id), Code::Request, message, None);
+            inside.last(front, number, &answer);
+        }
     }
 
     /// Whether anybody reads an answer that is still to come.
@@ -238,7 +293,11 @@ impl Session {
     /// What the link says.
     pub fn hear(self: &Rc<Self>, front: &Rc<Front>, said: Said) {
         match said {
-            Said::Line(line) => self.line(front, &line),
+            Said::Line(line) => {
+                if self.line(front, &line) {
+                    front.end_session(self.key, Over::OpeningFailed);
+                }
+            }
             Said::Over(how) => {
                 self.settle(front, &format!("the server's link has ended ({how})"));
                 front.end_session(self.key, Over::ServerGone);
@@ -263,7 +322,8 @@ impl Session {
         }
     }
 
-    fn line(&self, front: &Front, line: &[u8]) {
+    /// Takes a line; whether it says that the session cannot be opened.
+    fn line(&self, front: &Front, line: &[u8]) -> bool {
         let mut inside = self.inside.borrow_mut();
         if inside.version.is_empty()
             && let Some(greeting) = envelope::greeting(line)
@@ -272,22 +332,29 @@ impl Session {
         }
         match inside.routes.heard(line) {
             Way::Last(number) => {
-                let id = inside.keep(number, line);
-                inside.prune();
-                if let Some(open) = inside.streams.remove(&number) {
-                    front.metrics.answered(clock::now() - open.since);
-                    // A client that gets an error with an id comes back for more, so it gets none.
-                    open.stream.finish(id.filter(|_| !is_error(line)), line);
-                }
+                inside.last(front, number, line);
+                return inside.version.is_empty();
             }
             Way::On(number) => inside.on(front, number, line),
             Way::News => inside.news(front, line),
             Way::Nobody => count(&front.metrics.stray_lines),
         }
+        false
     }
 }
 
 impl Inside {
+    /// The answer that a stream waits for.
+    fn last(&mut self, front: &Front, number: u64, line: &[u8]) {
+        let id = self.keep(number, line);
+        self.prune();
+        if let Some(open) = self.streams.remove(&number) {
+            front.metrics.answered(clock::now() - open.since);
+            // A client that gets an error with an id comes back for more, so it gets none.
+            open.stream.finish(id.filter(|_| !is_error(line)), line);
+        }
+    }
+
     /// Keeps a message of a stream whose client can come back for it: one that has begun, also if it was left since.
     fn keep(&mut self, stream: u64, line: &[u8]) -> Option<EventId> {
         let can = match self.streams.get(&stream) {
@@ -334,7 +401,8 @@ impl Inside {
     /// Forgets the oldest streams that are over, so that a long session does not grow.
     fn prune(&mut self) {
         while self.numbers.len() > STREAMS_KNOWN {
-            let oldest = self.numbers.keys().copied().find(|number| *number != NEWS);
+            let over = |number: &u64| *number != NEWS && !self.routes.waits(*number);
+            let oldest = self.numbers.keys().copied().find(over);
             let Some(oldest) = oldest else {
                 return;
             };

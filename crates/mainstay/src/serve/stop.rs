@@ -11,6 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::front::Front;
 use super::{Either, next_signal, race};
+use crate::report::talk;
 
 /// Stops; how many servers had not ended when the time was up.
 pub async fn stop(front: &Rc<Front>, signals: &AsyncFd<Signals>) -> u32 {
@@ -33,7 +34,16 @@ pub async fn stop(front: &Rc<Front>, signals: &AsyncFd<Signals>) -> u32 {
         drop(tokio::time::timeout(wait, front.bell.until(gone)).await);
     };
     match race(polite, again(signals)).await {
-        Either::One(()) => (front.links() + front.owed()) as u32,
+        Either::One(()) => {
+            let owed = front.owed();
+            if owed > 0 {
+                talk(&format!(
+                    "warning: {owed} session{} upstream could not be ended in time; the next start of mainstay, or `mainstay debts pay`, tries again\n",
+                    if owed == 1 { "" } else { "s" },
+                ));
+            }
+            (front.links() + owed) as u32
+        }
         // The keepers see us go and do the rest by themselves.
         Either::Other(()) => 0,
     }
@@ -49,7 +59,7 @@ fn idle(front: &Front) -> Option<()> {
         .moderns()
         .iter()
         .all(|modern| modern.in_flight() == modern.listening());
-    (sessions && moderns).then_some(())
+    (sessions && moderns && front.passing() == 0).then_some(())
 }
 
 async fn again(signals: &AsyncFd<Signals>) {

@@ -18,6 +18,7 @@ use hyper::header::{
 };
 use hyper::{Method, Response, StatusCode};
 use mainstay_core::clock::Moment;
+use mainstay_core::http::bridge::close::is_paid;
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::serve::limits::{ENDED_KNOWN, PAY_TRIES, PAY_WAIT_MS};
 use mainstay_core::serve::posted::{Kind, Posted};
@@ -26,6 +27,7 @@ use mainstay_core::serve::words::{self, Code};
 use mainstay_os::{clock, identity};
 
 use super::bell::Slot;
+use super::front::Front;
 use super::reply::{Refusal, Reply, SESSION_ID};
 use super::stream::{Body, Seat};
 use crate::debts::secret::Named;
@@ -35,6 +37,9 @@ use crate::http::target::Target;
 use crate::ledger::time::rfc3339;
 use crate::paths::Paths;
 use crate::report::{plain, talk};
+
+/// How much of an answer to DELETE is read.
+const PAID_BYTES: usize = 64 * 1024;
 
 /// Headers that belong to one connection and not to the message.
 const HOP: [HeaderName; 7] = [
@@ -55,6 +60,7 @@ pub struct Upstream {
     sessions: RefCell<BTreeMap<String, u64>>,
     ended: RefCell<Ended>,
     owed: Cell<usize>,
+    in_flight: Cell<usize>,
 }
 
 /// Sessions that we have ended, as many as are remembered.
@@ -103,12 +109,32 @@ impl Upstream {
             sessions: RefCell::default(),
             ended: RefCell::default(),
             owed: Cell::new(0),
+            in_flight: Cell::new(0),
         })
     }
 
     /// Sessions that are still to be ended.
     pub fn owed(&self) -> usize {
         self.owed.get()
+    }
+
+    /// Requests that are not answered to their end.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.get()
+    }
+
+    /// A request is in flight until what this returns is dropped.
+    pub fn ask(self: &Rc<Self>, front: &Rc<Front>) -> Seat {
+        self.in_flight.set(self.in_flight.get() + 1);
+        let (upstream, front) = (Rc::clone(self), Rc::downgrade(front));
+        Seat::new(move || {
+            upstream.in_flight.set(upstream.in_flight.get() - 1);
+            if let Some(front) = front.upgrade()
+                && front.stopping()
+            {
+                front.bell.ring();
+            }
+        })
     }
 
     /// The number of a session that is open.
@@ -161,8 +187,8 @@ impl Upstream {
             v: 1,
             server: server.into(),
             link: self.link,
-            url: self.target.url(),
-            url_secret: self.target.user().map(|_| Source::Flag),
+            url: self.target.plain(),
+            url_secret: self.target.has_secret().then_some(Source::Flag),
             session: session.into(),
             version: text("mcp-protocol-version"),
             headers: token.into_iter().collect(),
@@ -193,6 +219,11 @@ impl Far {
         if let Some(held) = self.note.take() {
             held.strike_out().ok();
         }
+    }
+
+    /// Whether it is written down.
+    pub fn is_noted(&self) -> bool {
+        self.note.borrow().is_some()
     }
 
     /// It is over here: its name is 404 from now on.
@@ -245,14 +276,14 @@ impl Far {
                 headers: headers.clone(),
                 body: Vec::new(),
             };
-            let within = Duration::from_millis(PAY_WAIT_MS);
-            match tokio::time::timeout(within, self.upstream.send(passing)).await {
-                // Ended, ended before, or nothing that can be ended.
-                Ok(Ok(answer)) if answer.status.is_success() => return Ok(()),
-                Ok(Ok(answer)) if matches!(answer.status.as_u16(), 400 | 404 | 405) => {
-                    return Ok(());
-                }
-                Ok(Ok(answer)) => why = format!("its server said {}", answer.status),
+            let sent = async {
+                let mut answer = self.upstream.send(passing).await?;
+                let body = answer.whole(PAID_BYTES).await.unwrap_or_default();
+                Ok::<_, Failure>((answer.status, body))
+            };
+            match tokio::time::timeout(Duration::from_millis(PAY_WAIT_MS), sent).await {
+                Ok(Ok((status, body))) if is_paid(status.as_u16(), &body) => return Ok(()),
+                Ok(Ok((status, _))) => why = format!("its server said {status}"),
                 Ok(Err(failure)) => why = failure.why,
                 Err(_) => why = "its server did not answer".into(),
             }
@@ -278,8 +309,9 @@ pub fn passed(headers: &HeaderMap, without_token: bool) -> HeaderMap {
     passed
 }
 
-/// The answer of the server upstream, passed on. A stream that breaks off ends with an answer of ours.
-pub fn answer(answer: Answer, body: &[u8], seats: Vec<Seat>) -> Reply {
+/// The answer of the server upstream, passed on. A stream that breaks off, or has to end because we do, ends with an
+/// answer of ours.
+pub fn answer(front: &Rc<Front>, answer: Answer, body: &[u8], seats: Vec<Seat>) -> Reply {
     let id = match Posted::read(body).map(|posted| posted.kind) {
         Ok(Kind::Request(id)) => Some(id.to_vec()),
         Ok(Kind::Notification | Kind::Answer(_)) | Err(_) => None,
@@ -289,8 +321,21 @@ pub fn answer(answer: Answer, body: &[u8], seats: Vec<Seat>) -> Reply {
         .is_some_and(|kind| kind.starts_with("text/event-stream"));
     let status = answer.status;
     let headers = answer.headers.clone();
+    let closing: Closing = if events {
+        let front = Rc::clone(front);
+        Box::pin(async move {
+            front
+                .last_orders
+                .until(|| front.closing().then_some(()))
+                .await
+        })
+    } else {
+        // What is no stream has its end near.
+        Box::pin(std::future::pending())
+    };
     let rest = Rest {
         next: next(answer),
+        closing,
         broken: id.filter(|_| events),
         seats,
     };
@@ -330,11 +375,14 @@ impl Opening {
 /// An answer that is handed from the task that sent a request to the one who asked.
 pub type Handed = Slot<Rc<RefCell<Option<Result<Answer, Failure>>>>>;
 
+type Closing = Pin<Box<dyn Future<Output = ()>>>;
 type Next = Pin<Box<dyn Future<Output = (Answer, Result<Option<Bytes>, Failure>)>>>;
 
 /// The rest of a body that is passed on.
 pub struct Rest {
     next: Next,
+    /// Ready when streams are to end.
+    closing: Closing,
     broken: Option<Vec<u8>>,
     seats: Vec<Seat>,
 }
@@ -350,7 +398,10 @@ impl Rest {
     /// The next piece.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let Poll::Ready((answer, chunk)) = self.next.as_mut().poll(cx) else {
-            return Poll::Pending;
+            return match self.closing.as_mut().poll(cx) {
+                Poll::Ready(()) => Poll::Ready(self.cut("serve stops")),
+                Poll::Pending => Poll::Pending,
+            };
         };
         match chunk {
             Ok(Some(bytes)) => {
@@ -362,23 +413,29 @@ impl Rest {
                 Poll::Ready(None)
             }
             Err(_) => {
-                let last = self.broken.take().map(|id| {
-                    let message = "the server upstream broke off in the middle of its answer";
-                    let answer = words::error(Some(&id), Code::Internal, message, None);
-                    // What broke off may be half an event; a blank line ends it.
-                    let mut last = b"\n\n".to_vec();
-                    last.extend(sse::event(None, &answer));
-                    Bytes::from(last)
-                });
-                self.over();
-                Poll::Ready(last)
+                Poll::Ready(self.cut("the server upstream broke off in the middle of its answer"))
             }
         }
+    }
+
+    /// Ends it before its end: the last piece, if somebody waits for an answer.
+    fn cut(&mut self, why: &str) -> Option<Bytes> {
+        let last = self.broken.take().map(|id| {
+            let answer = words::error(Some(&id), Code::Internal, why, None);
+            // What broke off may be half an event; a blank line ends it.
+            let mut last = b"\n\n".to_vec();
+            last.extend(sse::event(None, &answer));
+            Bytes::from(last)
+        });
+        self.over();
+        last
     }
 
     fn over(&mut self) {
         self.seats.clear();
         self.next = Box::pin(std::future::pending());
+        // Whoever asks again is told at once that nothing more comes.
+        self.closing = Box::pin(std::future::ready(()));
         self.broken = None;
     }
 }

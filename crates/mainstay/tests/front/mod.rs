@@ -264,6 +264,14 @@ impl Session<'_> {
             .unwrap_or_else(|| panic!("{answer}")) as i32
     }
 
+    /// Every line that its server has heard since it is up.
+    pub fn heard(&self) -> Vec<String> {
+        let answer = self.call(900, "held", &json!({}));
+        let heard = answer["result"]["structuredContent"]["heard"].as_array();
+        let heard = heard.unwrap_or_else(|| panic!("{answer}")).iter();
+        heard.map(|line| line.as_str().unwrap().into()).collect()
+    }
+
     /// Opens a stream of news.
     pub fn news(&self, last: Option<&str>) -> Connection {
         let mut connection = self.connect();

@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderValue};
+use mainstay_core::message::envelope;
 use mainstay_core::serve::posted::{Kind, LEGACY, Posted};
 use mainstay_core::serve::sessions::Over;
 use mainstay_core::serve::sse::EventId;
-use mainstay_core::serve::words::Code;
+use mainstay_core::serve::words::{self, Code};
 
 use super::super::endpoint::Endpoint;
 use super::super::front::Front;
@@ -50,6 +51,11 @@ pub async fn initialize(
         return Err(bad("initialize is a request and needs an id"));
     };
     retired(endpoint)?;
+    if endpoint.share
+        && let Some(reply) = join(front, endpoint, posted, id).await?
+    {
+        return Ok(reply);
+    }
     let (session, seat) = front.open_session(endpoint)?;
     let mut opening = Opening {
         front,
@@ -59,7 +65,7 @@ pub async fn initialize(
         return Err(bad("a request with this id is in flight"));
     };
     count(&front.metrics.legacy);
-    session.link.send(line.to_vec());
+    session.behind.send(posted, line);
     let seats = vec![session.seat(number, &stream), seat];
     let mut reply = match stream.first(front.keep_alive()).await {
         First::Answer(answer) if session.version().is_empty() => {
@@ -72,10 +78,37 @@ pub async fn initialize(
         First::Events => events(stream, None, front.keep_alive(), seats),
     };
     opening.key = None;
+    name(&mut reply, &session);
+    Ok(reply)
+}
+
+fn name(reply: &mut Reply, session: &Session) {
     if let Ok(name) = HeaderValue::from_str(&session.id) {
         reply.headers_mut().insert(SESSION_ID, name);
     }
-    Ok(reply)
+}
+
+/// Takes part in the server that sessions share. None if this one is to have its own: the server cannot be opened, so
+/// that its own words are heard, or speaks another version than the client asks for.
+async fn join(
+    front: &Rc<Front>,
+    endpoint: &Rc<Endpoint>,
+    posted: &Posted<'_>,
+    id: &[u8],
+) -> Result<Option<Reply>, Refusal> {
+    let place = front.joint(endpoint)?.join();
+    let Some(greeting) = place.greeting().await else {
+        return Ok(None);
+    };
+    if posted.asked_version().as_deref() != Some(&*greeting.version) {
+        return Ok(None);
+    }
+    let (session, _seat) = front.open_shared(endpoint, place)?;
+    session.greeted(&greeting.version);
+    count(&front.metrics.legacy);
+    let mut reply = json(StatusCode::OK, words::answer(id, &greeting.result));
+    name(&mut reply, &session);
+    Ok(Some(reply))
 }
 
 /// A message in a session.
@@ -86,12 +119,17 @@ pub async fn in_session(
     line: &[u8],
 ) -> Result<Reply, Refusal> {
     let seat = front.seat(session.key);
-    session.link.room().await;
+    session.behind.room().await;
     if session.is_over() {
         return Err(unknown_session());
     }
     let Kind::Request(id) = posted.kind else {
-        session.link.send(line.to_vec());
+        session.behind.send(posted, line);
+        if posted.method == "notifications/cancelled"
+            && let Some(id) = envelope::cancelled_id(line)
+        {
+            session.cancelled(front, id);
+        }
         return Ok(empty(StatusCode::ACCEPTED));
     };
     room(front, session.in_flight(), session.streams())?;
@@ -99,7 +137,7 @@ pub async fn in_session(
         return Err(bad("a request with this id is in flight"));
     };
     count(&front.metrics.legacy);
-    session.link.send(line.to_vec());
+    session.behind.send(posted, line);
     let seats = vec![session.seat(number, &stream), seat];
     Ok(match stream.first(front.keep_alive()).await {
         First::Answer(answer) => json(StatusCode::OK, answer),

@@ -16,7 +16,7 @@ use super::super::reply::{Refusal, Reply, SESSION_ID};
 use super::super::stream::Seat;
 use super::super::upstream::{self, Handed, Opening, Passing, Upstream};
 use super::{collect, legacy, retired};
-use crate::http::client::{Answer, Failure};
+use crate::http::client::{Answer, Failure, Stage};
 
 /// Passes a request on.
 pub async fn pass(
@@ -54,12 +54,19 @@ pub async fn pass(
         None if opens(&passing) => opening(front, endpoint, upstream, passing).await,
         None => {
             let body = passing.body.clone();
+            let seats = asking(front, upstream, &passing);
             let answer = upstream.send(passing).await;
             answer
-                .map(|answer| upstream::answer(answer, &body, Vec::new()))
+                .map(|answer| upstream::answer(front, answer, &body, seats))
                 .map_err(|failure| refused(&failure, &body))
         }
     }
+}
+
+/// What is posted is waited for when we stop; who only reads news never ends.
+fn asking(front: &Rc<Front>, upstream: &Rc<Upstream>, passing: &Passing) -> Vec<Seat> {
+    let posted = passing.method == Method::POST;
+    posted.then(|| upstream.ask(front)).into_iter().collect()
 }
 
 fn opens(passing: &Passing) -> bool {
@@ -100,6 +107,8 @@ async fn in_session(
     };
     front.far_request(key);
     let ends = passing.method == Method::DELETE;
+    let mut seats = asking(front, upstream, &passing);
+    seats.push(seat);
     let body = passing.body.clone();
     let began = mainstay_os::clock::now();
     let answer = upstream
@@ -113,7 +122,7 @@ async fn in_session(
         status if ends && status.is_success() => front.end_session(key, Over::Deleted),
         _ => {}
     }
-    Ok(upstream::answer(answer, &body, vec![seat]))
+    Ok(upstream::answer(front, answer, &body, seats))
 }
 
 /// An opening goes to its end even if its client leaves: the server may have made a session by then, which is owed.
@@ -126,9 +135,10 @@ async fn opening(
     retired(endpoint)?;
     let key = front.reserve()?;
     let body = passing.body.clone();
+    let within = Duration::from_millis(front.limits().session_ttl_ms);
     let (opening, waits) = Opening::new();
     let handed: Rc<Handed> = Rc::default();
-    let seat: Rc<RefCell<Option<Seat>>> = Rc::default();
+    let seat: Rc<RefCell<Vec<Seat>>> = Rc::new(RefCell::new(vec![upstream.ask(front)]));
     let task = {
         let (front, upstream, handed, seat) = (
             Rc::clone(front),
@@ -138,34 +148,49 @@ async fn opening(
         );
         let (name, headers) = (endpoint.spec.name.clone(), passing.headers.clone());
         async move {
-            let answer = upstream.send(passing).await;
-            match answer.as_ref().ok().and_then(session_of) {
+            // An answer that never comes would hold a place for ever, also after its client has left.
+            let sent = tokio::time::timeout(within, upstream.send(passing)).await;
+            let mut answer = Some(sent.unwrap_or_else(|_| Err(silent())));
+            let opened = answer
+                .as_ref()
+                .and_then(|answer| session_of(answer.as_ref().ok()?));
+            match opened {
                 Some(id) => {
                     let far = upstream.open(&front.paths, key, name, id, &headers);
+                    let noted = far.is_noted();
                     let first = front.open_far(far);
-                    if opening.is_awaited() {
+                    if noted && opening.is_awaited() {
                         front.far_request(key);
-                        seat.replace(Some(first));
+                        seat.borrow_mut().push(first);
                     } else {
                         front.end_session(key, Over::OpeningFailed);
                     }
+                    // What we could forget is not passed on.
+                    answer = answer.filter(|_| noted);
                 }
                 None => front.release(key),
             }
-            handed.fill(Rc::new(RefCell::new(Some(answer))));
+            handed.fill(Rc::new(RefCell::new(answer)));
         }
     };
     front.tasks.start(task);
     let answer = handed.filled().await.borrow_mut().take();
     drop(waits);
-    let seats = seat.borrow_mut().take().into_iter().collect();
+    let seats = std::mem::take(&mut *seat.borrow_mut());
     match answer {
-        Some(Ok(answer)) => Ok(upstream::answer(answer, &body, seats)),
+        Some(Ok(answer)) => Ok(upstream::answer(front, answer, &body, seats)),
         Some(Err(failure)) => Err(refused(&failure, &body)),
         None => Err(Refusal::later(
-            StatusCode::BAD_GATEWAY,
-            "the answer was lost",
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the session was opened and closed again, because it could not be written down; see mainstay doctor",
         )),
+    }
+}
+
+fn silent() -> Failure {
+    Failure {
+        stage: Stage::Head,
+        why: "it has not answered for as long as a session may be unused".into(),
     }
 }
 

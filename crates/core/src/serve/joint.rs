@@ -1,0 +1,349 @@
+//! One server of the legacy era for many sessions, where the user allows it.
+//!
+//! The server sees one client, who opened once and offered nothing: what it asks is refused, because it could not say
+//! whom it asks. Requests, answers, progress and cancellations are [`Shared`]'s, as in the modern era. What a session
+//! sets for itself is kept here: a level of log messages, resources it wants to hear of. News of lists go to everybody.
+//! Whatever comes back has the ids of its session again, and finds its stream there.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::framed;
+use super::limits::HEEDS_MOST;
+use super::posted::{Kind as Sort, LEGACY, Posted};
+use super::shared::{Heard, Shared};
+use super::words::{self, Code};
+use crate::message::envelope::{self, Members};
+use crate::message::frame::{Id, Kind, Scanner};
+use crate::message::remembered::result_of;
+
+/// The levels of log messages, from the most talkative on.
+const LEVELS: [&str; 8] = [
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+];
+
+/// A line, and who gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum To {
+    /// The server; with its newline.
+    Server(Vec<u8>),
+    /// The session with this number, as if its own server had said it.
+    Session(u64, Vec<u8>),
+}
+
+/// What the server said of itself when it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// The version that it speaks.
+    pub version: String,
+    /// The result of `initialize`, raw.
+    pub result: Vec<u8>,
+}
+
+/// How far the opening is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Opening {
+    /// Nobody has asked.
+    #[default]
+    Before,
+    /// It was asked by this question of ours.
+    Asked(u64),
+    /// It has answered; none if it cannot be opened.
+    Over(Option<Greeting>),
+}
+
+/// A server and the sessions that share it.
+#[derive(Clone, Debug, Default)]
+pub struct Joint {
+    shared: Shared,
+    opening: Opening,
+    sessions: BTreeMap<u64, Own>,
+    /// Whose each request is, and its id there.
+    whose: BTreeMap<u64, (u64, Vec<u8>)>,
+}
+
+/// What one session has for itself.
+#[derive(Clone, Debug, Default)]
+struct Own {
+    /// Its requests that are not answered, by its own ids.
+    waiting: BTreeMap<Vec<u8>, u64>,
+    /// The rank of the least that it wants to read of the log.
+    level: Option<usize>,
+    /// The resources that it wants to hear of.
+    heeds: BTreeSet<String>,
+}
+
+impl Joint {
+    /// Asks the server to open: what it is told.
+    pub fn open(&mut self, version: &str) -> Vec<u8> {
+        let (key, id) = self.shared.ask();
+        self.opening = Opening::Asked(key);
+        let id = String::from_utf8_lossy(&id);
+        let params = serde_json::json!({
+            "protocolVersion": LEGACY[0],
+            "capabilities": {},
+            "clientInfo": {"name": "mainstay", "version": version},
+        });
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{params}}}\n"
+        )
+        .into_bytes()
+    }
+
+    /// What the server said of itself; the outer none is before it has said anything.
+    pub fn greeting(&self) -> Option<Option<&Greeting>> {
+        match &self.opening {
+            Opening::Before | Opening::Asked(_) => None,
+            Opening::Over(greeting) => Some(greeting.as_ref()),
+        }
+    }
+
+    /// A session takes part.
+    pub fn join(&mut self, session: u64) {
+        self.sessions.entry(session).or_default();
+    }
+
+    /// Whether nobody takes part.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Requests that are not answered.
+    pub fn in_flight(&self) -> usize {
+        self.whose.len()
+    }
+
+    /// A session is over: what it has in flight is cancelled, and what only it wanted to hear of is unsubscribed.
+    pub fn leave(&mut self, session: u64) -> Vec<To> {
+        let Some(own) = self.sessions.remove(&session) else {
+            return Vec::new();
+        };
+        let mut out: Vec<To> = Vec::new();
+        for key in own.waiting.into_values() {
+            self.whose.remove(&key);
+            out.extend(self.shared.cancel(key).map(To::Server));
+        }
+        for uri in own.heeds {
+            if !self.is_heeded(&uri) {
+                let (_, id) = self.shared.ask();
+                out.push(To::Server(envelope::unsubscribe(&id, uri.as_bytes())));
+            }
+        }
+        out
+    }
+
+    /// A session says something.
+    pub fn said(&mut self, session: u64, posted: &Posted<'_>, line: &[u8]) -> Vec<To> {
+        if !self.sessions.contains_key(&session) {
+            return Vec::new();
+        }
+        match posted.kind {
+            // It was asked nothing.
+            Sort::Answer(_) => Vec::new(),
+            Sort::Notification => self.notified(session, &posted.method, line),
+            Sort::Request(id) => self.asked(session, id, posted, line),
+        }
+    }
+
+    fn notified(&mut self, session: u64, method: &str, line: &[u8]) -> Vec<To> {
+        match method {
+            "notifications/cancelled" => {
+                let key = envelope::cancelled_id(line)
+                    .and_then(|id| self.sessions.get_mut(&session)?.waiting.remove(id));
+                let told = key.and_then(|key| {
+                    self.whose.remove(&key);
+                    self.shared.cancel(key)
+                });
+                told.map(To::Server).into_iter().collect()
+            }
+            // The server has been opened already, and was offered nothing that these could be about.
+            "notifications/initialized"
+            | "notifications/roots/list_changed"
+            | "notifications/progress"
+            | "notifications/tasks/status" => Vec::new(),
+            _ => alloc::vec![To::Server(line.to_vec())],
+        }
+    }
+
+    fn asked(&mut self, session: u64, id: &[u8], posted: &Posted<'_>, line: &[u8]) -> Vec<To> {
+        let here = |answer| alloc::vec![To::Session(session, answer)];
+        let uri = || posted.param("uri").map(String::from);
+        let level = posted.param("level");
+        let mut leveled = None;
+        match posted.method.as_ref() {
+            "initialize" => {
+                let message = "this session is open already";
+                return here(words::error(Some(id), Code::Request, message, None));
+            }
+            "resources/subscribe" => {
+                if let (Some(uri), Some(own)) = (uri(), self.sessions.get_mut(&session)) {
+                    if own.heeds.len() >= HEEDS_MOST && !own.heeds.contains(&uri) {
+                        let message = "this session is subscribed to too many resources";
+                        return here(words::error(Some(id), Code::Request, message, None));
+                    }
+                    own.heeds.insert(uri);
+                }
+            }
+            "resources/unsubscribe" => {
+                if let (Some(uri), Some(own)) = (uri(), self.sessions.get_mut(&session)) {
+                    own.heeds.remove(&uri);
+                    if self.is_heeded(&uri) {
+                        return here(words::answer(id, b"{}"));
+                    }
+                }
+            }
+            "logging/setLevel" => {
+                // Everybody gets what the most talkative wish makes the server say, and reads the part that it wished.
+                if let (Some(rank), Some(own)) = (
+                    level.as_deref().and_then(rank),
+                    self.sessions.get_mut(&session),
+                ) {
+                    own.level = Some(rank);
+                    leveled = self.with_level(line);
+                }
+            }
+            _ => {}
+        }
+        let line = leveled.as_deref().unwrap_or(line);
+        let passed = match leveled.is_some().then(|| Posted::read(line)) {
+            Some(Ok(again)) => self.shared.asked(&again, line),
+            Some(Err(_)) => None,
+            None => self.shared.asked(posted, line),
+        };
+        let Some((key, line)) = passed else {
+            let message = "the request could not be read";
+            return here(words::error(Some(id), Code::Request, message, None));
+        };
+        self.whose.insert(key, (session, id.to_vec()));
+        if let Some(own) = self.sessions.get_mut(&session) {
+            own.waiting.insert(id.to_vec(), key);
+        }
+        alloc::vec![To::Server(line)]
+    }
+
+    /// A request for a level, with the most talkative one that anybody wants.
+    fn with_level(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let most = self.sessions.values().filter_map(|own| own.level).min()?;
+        let params = Members::of_line(line)?.object("params")?;
+        let old = params.get("level")?.get().as_bytes();
+        let new = format!("\"{}\"", LEVELS.get(most)?);
+        super::shared::spliced(line, alloc::vec![(old, new.as_bytes())])
+    }
+
+    /// A line of the server.
+    pub fn heard(&mut self, line: &[u8]) -> Vec<To> {
+        let mut scanner = Scanner::default();
+        let frame = framed(&mut scanner, line);
+        match (frame.kind, frame.id) {
+            (Kind::Request, Id::Token(id)) => {
+                let id = id.to_vec();
+                let answer = if frame.method.as_deref() == Some("ping") {
+                    words::answer(&id, b"{}")
+                } else {
+                    let message =
+                        "this server is shared by several sessions and cannot ask any of them";
+                    words::error(Some(&id), Code::Method, message, None)
+                };
+                alloc::vec![To::Server([answer.as_slice(), b"\n"].concat())]
+            }
+            (Kind::Notification, _) => match frame.method.as_deref().unwrap_or("") {
+                "notifications/tools/list_changed"
+                | "notifications/prompts/list_changed"
+                | "notifications/resources/list_changed" => self.all(line, |_| true),
+                "notifications/resources/updated" => {
+                    let uri = envelope::uri(line).unwrap_or_default();
+                    self.all(line, |own| {
+                        own.heeds.iter().any(|heeded| within(&uri, heeded))
+                    })
+                }
+                "notifications/message" => {
+                    let level = Members::of_line(line)
+                        .and_then(|message| message.object("params")?.text("level"))
+                        .and_then(|level| rank(&level));
+                    self.all(line, |own| {
+                        own.level.is_some_and(|least| level >= Some(least))
+                    })
+                }
+                _ => self.passed(line),
+            },
+            (
+                Kind::Request
+                | Kind::Response
+                | Kind::Error
+                | Kind::Batch
+                | Kind::Blank
+                | Kind::Junk,
+                _,
+            ) => self.passed(line),
+        }
+    }
+
+    fn passed(&mut self, line: &[u8]) -> Vec<To> {
+        match self.shared.heard(line) {
+            Heard::Last(key, line) => {
+                let Some((session, id)) = self.whose.remove(&key) else {
+                    return Vec::new();
+                };
+                if let Some(own) = self.sessions.get_mut(&session) {
+                    own.waiting.remove(&id);
+                }
+                alloc::vec![To::Session(session, line)]
+            }
+            Heard::On(key, line) => {
+                let whose = self.whose.get(&key);
+                whose
+                    .map(|(session, _)| To::Session(*session, line))
+                    .into_iter()
+                    .collect()
+            }
+            Heard::Ours(key, line) if self.opening == Opening::Asked(key) => {
+                let greeting = envelope::greeting(&line).and_then(|greeting| {
+                    Some(Greeting {
+                        version: greeting.version,
+                        result: result_of(&line)?.to_vec(),
+                    })
+                });
+                let opened = greeting.is_some();
+                self.opening = Opening::Over(greeting);
+                let told = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+                let told = opened.then(|| To::Server([told.as_slice(), b"\n"].concat()));
+                told.into_iter().collect()
+            }
+            Heard::Ours(..) | Heard::Nobody => Vec::new(),
+        }
+    }
+
+    fn all(&self, line: &[u8], wants: impl Fn(&Own) -> bool) -> Vec<To> {
+        let each = self.sessions.iter().filter(|(_, own)| wants(own));
+        each.map(|(session, _)| To::Session(*session, line.to_vec()))
+            .collect()
+    }
+
+    fn is_heeded(&self, uri: &str) -> bool {
+        self.sessions.values().any(|own| own.heeds.contains(uri))
+    }
+}
+
+/// Whether news of a resource are news of this one: it is the same, or a part of it.
+fn within(uri: &str, heeded: &str) -> bool {
+    uri.strip_prefix(heeded).is_some_and(|rest| {
+        rest.is_empty() || heeded.ends_with('/') || rest.starts_with(['/', '#', '?'])
+    })
+}
+
+fn rank(level: &str) -> Option<usize> {
+    LEVELS.iter().position(|one| *one == level)
+}
+
+#[cfg(test)]
+#[path = "joint/tests.rs"]
+mod tests;
