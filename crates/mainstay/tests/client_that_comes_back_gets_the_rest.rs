@@ -66,6 +66,41 @@ fn of_progress_in_the_middle() {
 }
 
 #[test]
+fn of_everything_if_it_saw_only_the_beginning() {
+    let front = Front::start(
+        &[],
+        &["--capabilities", r#"{"tools":{"listChanged":true}}"#],
+    );
+    let session = front.session();
+    let beginning = |connection: &mut front::Connection| {
+        connection.head();
+        let primed = connection.event().unwrap();
+        assert_eq!(primed.data, "");
+        primed.id.unwrap()
+    };
+    // The first step is what makes the stream begin.
+    let params = json!({"name": "steps", "arguments": {"n": 2}, "_meta": {"progressToken": "t"}});
+    let mut first = session.asking(&request(7, "tools/call", &params));
+    let id = beginning(&mut first);
+    first.drop_it();
+    let mut again = session.news(Some(&id));
+    again.head();
+    assert_eq!(again.message()["params"]["progress"], 1);
+    assert_eq!(again.message()["params"]["progress"], 2);
+    assert_eq!(again.message()["id"], 7);
+    // News that waited for somebody, too.
+    let changed = json!({"method": "notifications/tools/list_changed"});
+    session.call(8, "news", &changed);
+    let mut news = session.news(None);
+    let id = beginning(&mut news);
+    news.drop_it();
+    let mut again = session.news(Some(&id));
+    again.head();
+    assert_eq!(again.message()["method"], changed["method"]);
+    front.finish();
+}
+
+#[test]
 fn of_news_while_nobody_read_them() {
     let front = Front::start(
         &[],

@@ -1,99 +1,82 @@
-// The public conformance suite of MCP against `mainstay serve` in front of a stdio server, both eras, calm and with the server killed between
-// scenarios. What passes and what does not must be exactly what baseline.json says. `--bless` writes it anew.
+// The public conformance suite of MCP, both eras: its server scenarios directly, through `mainstay serve` (calm, and with the server killed between scenarios)
+// and through `serve --upstream`; its client scenarios directly and through `mainstay run --url`. What passes, what does not and where a way differs must be
+// exactly what baseline.json says, and docs/conformance.md must say it, too. `--bless` writes both.
 
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { createInterface } from 'node:readline';
-import { HERE, install } from './suite/install.mjs';
-import { all } from './suite/processes.mjs';
+import * as baseline from './suite/baseline.mjs';
+import { install } from './suite/install.mjs';
+import * as page from './suite/page.mjs';
+import { VERSIONS, requirements } from './suite/requirements.mjs';
+import { differences } from './suite/results.mjs';
+import { TO_CLIENT, TO_SERVER, toClient, toServer } from './suite/ways.mjs';
 
-const VERSIONS = ['2025-11-25', '2026-07-28'];
-const BASELINE = join(HERE, 'baseline.json');
-// A server that is killed after each scenario has not failed, so it is not given up.
-const PATIENT = ['--restart-budget', '1000'];
+// Plays that go on at the same time, each for itself.
+const AT_ONCE = 4;
+// It measures how exactly a client waits, so nothing else may go on.
+const ALONE = ['sse-retry'];
 
 const bless = process.argv.includes('--bless');
 say('installing');
 const at = await install();
-const found = {};
+const wanted = baseline.load();
+const sets = Object.fromEntries(VERSIONS.map((version) => [version, requirements(at, version)]));
+const played = { server: blank(TO_SERVER), client: blank(TO_CLIENT) };
 const faults = [];
-for (const kills of [false, true]) {
-  // Each has a front of its own, so both eras can be played at the same time.
-  await Promise.all(VERSIONS.map((version) => play(version, kills)));
+
+const clients = VERSIONS.flatMap((version) => scenarios(version).flatMap((scenario) => TO_CLIENT.map((way) => ({ version, scenario, way }))));
+for (const one of clients.filter(({ scenario }) => ALONE.includes(scenario))) await client(one);
+await together(clients.filter(({ scenario }) => !ALONE.includes(scenario)), client);
+for (const version of VERSIONS) for (const way of TO_CLIENT) say(`  client scenarios, ${version}, ${way}: ${Object.keys(played.client[version][way]).length} played`);
+// The long ones first.
+await together([...TO_SERVER].sort((way) => (way === 'killed' ? -1 : 0)).flatMap((way) => VERSIONS.map((version) => ({ version, way }))), server);
+for (const version of VERSIONS) {
+  const { serve, killed } = played.server[version];
+  for (const { scenario, check, direct, through } of differences(serve, killed)) {
+    faults.push(`server, ${version}: ${scenario}, ${check}: ${direct}, and ${through} with the server killed between scenarios`);
+  }
 }
-if (bless) {
-  writeFileSync(BASELINE, `${JSON.stringify(found, null, 2)}\n`);
-} else {
-  compare(JSON.parse(readFileSync(BASELINE, 'utf8')), found);
-}
+
+const found = baseline.seen(played, wanted);
+if (bless) baseline.write(found);
+faults.push(...baseline.faults(bless ? found : wanted, found));
+if (bless) page.write(at, sets, played, found);
+else if (faults.length === 0) faults.push(...page.faults(at, sets, played, found));
 for (const fault of faults) say(`BROKEN  ${fault}`);
 process.exitCode = faults.length === 0 ? 0 : 1;
 
-async function play(version, kills) {
-  const home = mkdtempSync(join(tmpdir(), 'mainstay-conformance-'));
-  const mark = `mark-${process.pid}-${version}-${kills}`;
-  const title = `${version}${kills ? ', server killed between scenarios' : ''}`;
-  const server = [process.execPath, at.fixture, mark];
-  const front = spawn(at.mainstay, ['serve', '--listen', '127.0.0.1:0', '--json', '--name', 'fixture', ...PATIENT, '--', ...server], {
-    env: { ...process.env, HOME: home },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  try {
-    const { value } = await createInterface({ input: front.stdout })[Symbol.asyncIterator]().next();
-    const { url } = JSON.parse(value).endpoints[0];
-    const began = performance.now();
-    const count = join(home, 'kills');
-    writeFileSync(count, '');
-    const said = await suite(url, version, home, kills ? { MAINSTAY_KILL_MARK: mark, MAINSTAY_KILL_COUNT: count } : {});
-    const results = [...said.matchAll(/^[✓✗] ([\w-]+): \d+ passed, (\d+) failed/gm)].map(([, name, failed]) => ({ name, failed: Number(failed) }));
-    const passed = results.filter(({ failed }) => failed === 0).map(({ name }) => name).sort();
-    const failed = results.filter((one) => one.failed > 0).map(({ name }) => name).sort();
-    if (results.length === 0) faults.push(`${title}: no result at all\n${said}`);
-    const seen = { passed, failed };
-    if (found[version] === undefined) found[version] = seen;
-    else if (JSON.stringify(found[version]) !== JSON.stringify(seen)) faults.push(`${title}: not the same as without kills: ${difference(found[version], seen)}`);
-    const killed = readFileSync(count, 'utf8').length;
-    if (kills && killed === 0) faults.push(`${title}: nobody was killed`);
-    const seconds = ((performance.now() - began) / 1000).toFixed(1);
-    say(`  ${title}: ${passed.length} scenarios passed, ${failed.length} failed${kills ? `, ${killed} kills` : ''} (${seconds} s)`);
-  } finally {
-    if (front.exitCode === null) {
-      front.kill('SIGTERM');
-      await once(front, 'exit');
-    }
-    if (front.exitCode !== 0) faults.push(`${title}: serve ended with ${front.exitCode ?? front.signalCode}`);
-    const left = all(mark);
-    if (left.length > 0) faults.push(`${title}: ${left.length} processes are left: ${left}`);
-    rmSync(home, { recursive: true, force: true });
-  }
+async function server({ version, way }) {
+  const { results, note, seconds, faults: own } = await toServer(at, version, way);
+  played.server[version][way] = results;
+  for (const fault of own) faults.push(`server, ${version}, ${way}: ${fault}`);
+  const names = Object.keys(results);
+  if (names.length === 0) faults.push(`server, ${version}, ${way}: no result at all`);
+  say(`  server scenarios, ${version}, ${way}: ${names.length} played${note === undefined ? '' : `, ${note}`} (${seconds.toFixed(1)} s)`);
 }
 
-async function suite(url, version, home, env) {
-  const words = ['--import', at.between, at.suite, 'server', '--url', url, '--requirements', version, '-o', join(home, 'results')];
-  const child = spawn(at.node, words, { cwd: home, env: { ...process.env, HOME: home, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
-  let said = '';
-  for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text) => (said += text));
-  await once(child, 'close');
-  return said;
+async function client({ version, scenario, way }) {
+  const { results, faults: own } = await toClient(at, version, way, scenario);
+  Object.assign(played.client[version][way], results);
+  for (const fault of own) faults.push(`client, ${version}, ${way}, ${scenario}: ${fault}`);
 }
 
-function compare(wanted, seen) {
-  for (const version of VERSIONS) {
-    const differs = difference(wanted[version], seen[version]);
-    if (differs !== '') faults.push(`${version}: not what baseline.json says: ${differs}`);
-  }
+// The client scenarios of a revision but for those that are not for us. A name there that the suite does not know is a fault.
+function scenarios(version) {
+  const { required, along } = sets[version].client;
+  const all = [...required, ...along];
+  const without = Object.keys(wanted.notApplicable[version]);
+  faults.push(...without.filter((name) => !all.includes(name)).map((name) => `client, ${version}: baseline.json has ${name}, and the suite has not`));
+  return all.filter((name) => !without.includes(name));
 }
 
-function difference(one, other) {
-  const lines = [];
-  for (const kind of ['passed', 'failed']) {
-    lines.push(...one[kind].filter((name) => !other[kind].includes(name)).map((name) => `${name} has not ${kind}`));
-    lines.push(...other[kind].filter((name) => !one[kind].includes(name)).map((name) => `${name} has ${kind}`));
-  }
-  return lines.join(', ');
+async function together(list, play) {
+  const rest = [...list];
+  const worker = async () => {
+    for (let one = rest.shift(); one !== undefined; one = rest.shift()) await play(one);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+}
+
+function blank(ways) {
+  return Object.fromEntries(VERSIONS.map((version) => [version, Object.fromEntries(ways.map((way) => [way, {}]))]));
 }
 
 function say(line) {

@@ -201,16 +201,17 @@ impl Session {
         Some((stream, number))
     }
 
-    /// The id that a client may come back with at the beginning of a stream, if it knows what to do with it.
+    /// The id that a client may come back with at the beginning of a stream, if it knows what to do with it: that of
+    /// nothing yet, because what makes a stream begin has its own id by now. News are asked before they are read.
     pub fn priming(&self, number: u64) -> Option<EventId> {
         let mut inside = self.inside.borrow_mut();
         if inside.version.as_str() < PRIMED_FROM {
             return None;
         }
-        let last = *inside.numbers.entry(number).or_default();
+        inside.numbers.entry(number).or_default();
         Some(EventId {
             stream: number,
-            number: last,
+            number: if number == NEWS { inside.news_read } else { 0 },
         })
     }
 

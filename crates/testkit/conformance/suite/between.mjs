@@ -1,17 +1,32 @@
-// Loaded into the suite's own process: kills every server of the fixture at the moment when one scenario is over and the next has not begun.
+// Loaded into the suite's own process: kills every server of the fixture at the moment when one scenario is over and the next has not begun, and in the legacy
+// era, where each session has a server of its own, also when a session has just been opened.
 
 import { appendFileSync } from 'node:fs';
 import { bearing } from './processes.mjs';
 
 const { MAINSTAY_KILL_MARK: mark, MAINSTAY_KILL_COUNT: count } = process.env;
-const log = console.log;
+const { log } = console;
+const { fetch } = globalThis;
 
-console.log = (...words) => {
-  if (mark !== undefined && String(words[0]).includes('=== Running scenario')) {
-    for (const pid of bearing(mark)) {
+if (mark !== undefined) {
+  console.log = (...words) => {
+    if (String(words[0]).includes('=== Running scenario')) kill();
+    log(...words);
+  };
+  globalThis.fetch = async (url, init) => {
+    const response = await fetch(url, init);
+    if (String(init?.body).includes('"notifications/initialized"')) kill();
+    return response;
+  };
+}
+
+function kill() {
+  for (const pid of bearing(mark)) {
+    try {
       process.kill(pid, 'SIGKILL');
       appendFileSync(count, '.');
+    } catch {
+      // it was on its way out
     }
   }
-  log(...words);
-};
+}

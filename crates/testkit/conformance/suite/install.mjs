@@ -8,22 +8,30 @@ import { fileURLToPath } from 'node:url';
 
 export const HERE = dirname(dirname(fileURLToPath(import.meta.url)));
 const REPOSITORY = resolve(HERE, '../../..');
+/** The page that a run keeps. */
+export const PAGE = join(REPOSITORY, 'docs/conformance.md');
 const ROOM = join(resolve(process.env.CARGO_TARGET_DIR ?? join(REPOSITORY, 'target')), 'conformance');
 // The suite needs it; whoever has an older Node gets this one from npm.
 const NODE_OF_SUITE = 22;
+const SCRIPTS = ['fixture', 'client'];
 const LOCKS = ['package.json', 'package-lock.json', '.npmrc'];
 
 /** Paths of everything that is played with. */
 export async function install() {
   const [room, mainstay] = await Promise.all([packages(), process.env.MAINSTAY_UNDER_TEST ?? built()]);
   const modules = join(room, 'node_modules');
+  // A script finds its packages from where it lies.
+  for (const scripts of SCRIPTS) {
+    rmSync(join(room, scripts), { recursive: true, force: true });
+    cpSync(join(HERE, scripts), join(room, scripts), { recursive: true });
+  }
   const own = Number(process.versions.node.split('.')[0]) >= NODE_OF_SUITE;
   return {
     room,
     mainstay: resolve(mainstay),
     node: own ? process.execPath : join(modules, `node-linux-${process.arch}/bin/node`),
     suite: join(modules, '.bin/conformance'),
-    fixture: join(HERE, 'fixture/server.mjs'),
+    script: (name) => join(room, name),
     between: join(HERE, 'suite/between.mjs'),
   };
 }

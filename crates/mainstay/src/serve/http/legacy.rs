@@ -171,8 +171,9 @@ pub fn get(front: &Rc<Front>, endpoint: &Endpoint, headers: &HeaderMap) -> Resul
         .and_then(|value| value.to_str().ok());
     let (stream, seats, priming): (Rc<Stream>, Vec<Seat>, _) = match last {
         None => {
+            let priming = session.priming(0);
             let (stream, seats) = session.news(front, None);
-            (stream, seats, session.priming(0))
+            (stream, seats, priming)
         }
         Some(last) => {
             let again = EventId::parse(last).and_then(|last| session.again(front, last));
