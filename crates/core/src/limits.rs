@@ -483,6 +483,8 @@ pub const HTTP_AGAIN_MS: [u64; 3] = [250, 500, 1_000];
 pub const HTTP_RETRY_MS: u64 = 500;
 /// The longest such wait, and how far it grows.
 pub const HTTP_RETRY_MOST_MS: u64 = 60_000;
+/// A stream for what a server says unasked that was open for so long has not failed when it ends.
+pub const HTTP_LISTENED_MS: u64 = 10_000;
 /// The longest `Retry-After` that is waited for.
 pub const HTTP_RETRY_AFTER_MS: u64 = 5_000;
 /// How long the rest of a broken answer is asked for in vain.
