@@ -499,6 +499,8 @@ pub const HTTP_FAREWELL_MS: u64 = 1_500;
 pub const HTTP_CONFIRM_MS: u64 = 2_000;
 /// How long after it was opened an HTTP session counts as worth closing: servers that expire sessions do it sooner.
 pub const DEBT_KEPT_MS: u64 = 86_400_000;
+/// Attempts that a debt is worth, however old it is.
+pub const DEBT_TRIES_LEAST: u32 = 5;
 /// How long one DELETE for a debt may take.
 pub const DEBT_PAY_MS: u64 = 5_000;
 /// How long the sweep at a start goes on paying debts.

@@ -18,8 +18,8 @@ use crate::http::client::{Answer, Client, Failure, Outgoing};
 
 /// The longest body of a refusal that is looked at.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// The longest session id: a header's share of the room for a head.
-const SESSION_CHARS: usize = 1_024;
+/// The longest session id: some servers put all that they know of a session into it.
+const SESSION_CHARS: usize = 16 * 1_024;
 
 /// What has come and was not looked at yet.
 #[derive(Default)]

@@ -219,6 +219,7 @@ fn random_id() -> Result<LinkId, Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::quantity;
     use clap::Parser;
 
     #[derive(Debug, Parser)]
