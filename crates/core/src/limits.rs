@@ -483,6 +483,8 @@ pub const HTTP_AGAIN_MS: [u64; 3] = [250, 500, 1_000];
 pub const HTTP_RETRY_MS: u64 = 500;
 /// The longest such wait, and how far it grows.
 pub const HTTP_RETRY_MOST_MS: u64 = 60_000;
+/// A stream for what a server says unasked that was open for so long has not failed when it ends.
+pub const HTTP_LISTENED_MS: u64 = 10_000;
 /// The longest `Retry-After` that is waited for.
 pub const HTTP_RETRY_AFTER_MS: u64 = 5_000;
 /// How long the rest of a broken answer is asked for in vain.
@@ -497,6 +499,8 @@ pub const HTTP_FAREWELL_MS: u64 = 1_500;
 pub const HTTP_CONFIRM_MS: u64 = 2_000;
 /// How long after it was opened an HTTP session counts as worth closing: servers that expire sessions do it sooner.
 pub const DEBT_KEPT_MS: u64 = 86_400_000;
+/// Attempts that a debt is worth, however old it is.
+pub const DEBT_TRIES_LEAST: u32 = 5;
 /// How long one DELETE for a debt may take.
 pub const DEBT_PAY_MS: u64 = 5_000;
 /// How long the sweep at a start goes on paying debts.

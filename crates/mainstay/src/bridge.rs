@@ -199,8 +199,11 @@ impl Shell {
             }
             Output::Note { session, version } => {
                 let noted = self.journal.note(&session, version);
-                self.machine.handle(clock::now(), Input::Noted(noted));
+                self.machine
+                    .handle(clock::now(), Input::Noted(session, noted));
             }
+            Output::Opening(exchange) => self.journal.opening(exchange),
+            Output::Opened { exchange, known } => self.journal.opened(exchange, known),
             Output::Paid { session, by } => self.journal.paid(&session, by),
             Output::Owed { session, why } => {
                 self.journal.owed(&session);

@@ -12,7 +12,7 @@ pub mod note;
 pub mod pay;
 pub mod secret;
 
-pub use list::{Standing, list};
+pub use list::{Standing, is_due, list};
 pub use note::{Held, Note};
 pub use secret::{Keyring, Source};
 

@@ -3,6 +3,7 @@
 //! What is said over it, and what an answer means, is decided elsewhere.
 
 pub mod client;
+pub mod proxy;
 pub mod resolve;
 pub mod target;
 pub mod tls;

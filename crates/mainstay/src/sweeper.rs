@@ -4,6 +4,7 @@ use mainstay_core::event::{Seen, Sweep, What};
 use mainstay_core::ids::{Identity, LinkId, Tag};
 use mainstay_core::limits;
 use mainstay_os::sweep::{self, Outcome, Stray};
+use mainstay_os::{role, title};
 
 use crate::config::Config;
 use crate::debts::pay::{self, Zeal};
@@ -26,9 +27,28 @@ pub fn sweep(plan: &Plan) {
     pay_debts(&plan.paths);
 }
 
+/// Has a process of its own close the HTTP sessions of dead bridges, if there are any, so that nobody waits for it. For
+/// commands that start no server; one thread is all that this process may have yet.
+pub fn pay_debts_aside(paths: &Paths) {
+    if !debts::is_due(paths) {
+        return;
+    }
+    let started = role::start_detached(|| {
+        role::own_session();
+        role::release_stdio();
+        role::close_all_but(&mut []);
+        role::be_patient();
+        title::set("mcp-sweep");
+        pay_debts(paths);
+        0
+    });
+    // No process for it: then the next command pays.
+    drop(started);
+}
+
 /// Closes the HTTP sessions of dead bridges, as far as that can be done from here. Most starts find none.
 fn pay_debts(paths: &Paths) {
-    if debts::list(paths).iter().all(|debt| debt.held) {
+    if !debts::is_due(paths) {
         return;
     }
     let keyring = Keyring {

@@ -18,6 +18,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::headers::{self, Marks};
+use super::lines::look;
 use super::sse;
 use crate::clock::Moment;
 use crate::limits;
@@ -68,8 +69,8 @@ pub enum Input {
     Body(ExchangeId, Vec<u8>),
     /// The exchange is over.
     End(ExchangeId, End),
-    /// What was to be noted is noted, or why not.
-    Noted(Result<(), String>),
+    /// A session that was to be noted is noted, or why not.
+    Noted(String, Result<(), String>),
     /// It is the time that was asked for.
     Tick,
 }
@@ -127,6 +128,16 @@ pub enum Output {
     Send(Sending),
     /// Break an exchange off; nothing more of it is wanted.
     Close(ExchangeId),
+    /// With this exchange, which is sent next, the server is asked for a session: write down that there may be one soon.
+    Opening(ExchangeId),
+    /// The opening need not be remembered any more.
+    Opened {
+        /// The exchange.
+        exchange: ExchangeId,
+        /// It is known what became of it: a session that was noted, or none. Else there may be one whose name nobody
+        /// has heard.
+        known: bool,
+    },
     /// Write down that this session must be closed, then say so by [`Input::Noted`].
     Note {
         /// The session.
@@ -216,23 +227,24 @@ pub struct Bridge {
     exchanges: BTreeMap<ExchangeId, Exchange>,
     next_exchange: ExchangeId,
     requests: BTreeMap<Vec<u8>, Request>,
-    /// Lines that wait: for the session, or for room.
-    waiting: VecDeque<Vec<u8>>,
+    /// Messages that wait: for the session, or for room.
+    waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
+    /// Messages that need no answer and could not be delivered; they go out again at their time.
+    later: Vec<(Moment, Delivery)>,
     listen: Listen,
     /// The last event of that stream, what the server said about coming back, and failures in a row.
-    listen_last: Option<Vec<u8>>,
+    listen_last: Option<String>,
     listen_retry_ms: Option<u64>,
     listen_failures: u32,
+    /// It was there in this session.
+    listened: bool,
     /// The old transport, if the server speaks only that.
     old: Option<old::Old>,
     asked: Asked,
     lists: Lists,
     marks: Marks,
     own_ids: u64,
-    /// Requests that wait once more: how often they were sent, and whether they were refused because their session was
-    /// gone.
-    carried: BTreeMap<Vec<u8>, (u8, bool)>,
     /// The time of the last input.
     now: Moment,
     closing: Option<close::Closing>,
@@ -264,6 +276,8 @@ enum Listen {
     Open(ExchangeId),
     /// It is opened again at this time.
     Resting(Moment),
+    /// The server has none for this session, or says so in a way that is not sure.
+    NotHere,
     /// The server has none.
     Never,
 }
@@ -279,6 +293,8 @@ struct Exchange {
     at: Moment,
     /// When it had brought what it was for; a stream may stay open a little longer.
     spent: Option<Moment>,
+    /// It asks for a session, and nobody knows yet what became of that.
+    opening: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,8 +303,8 @@ enum Purpose {
     Initialize,
     /// A request of the client's, or the resumption of its answer.
     Request(Vec<u8>),
-    /// A notification or an answer of the client's; how often it was tried before.
-    Deliver(Vec<u8>, u8),
+    /// A notification or an answer of the client's.
+    Deliver(Delivery),
     /// The stream for what the server says unasked.
     Listen,
     /// A DELETE.
@@ -299,6 +315,26 @@ enum Purpose {
     Refresh(Vec<u8>),
     /// The stream of the old transport.
     Old,
+}
+
+/// A message that waits.
+#[derive(Clone, Debug)]
+struct Waiting {
+    line: Vec<u8>,
+    /// How often it was sent before.
+    sent: u8,
+    /// It was refused because its session was gone.
+    refused: bool,
+}
+
+/// A message that needs no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Delivery {
+    line: Vec<u8>,
+    /// How often nobody took it.
+    tried: u8,
+    /// It was refused because its session was gone.
+    refused: bool,
 }
 
 /// A request of the client's that has no answer yet.
@@ -313,7 +349,7 @@ struct Request {
     sent: u8,
     unsent: u8,
     /// The last event of its answer, to resume after it, and the session that this event is of.
-    last_event: Option<(Vec<u8>, u32)>,
+    last_event: Option<(String, u32)>,
     retry_ms: Option<u64>,
     /// Since when no resumption has brought anything; how many.
     stalled: Option<(Moment, u32)>,
@@ -356,16 +392,17 @@ impl Bridge {
             requests: BTreeMap::new(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            later: Vec::new(),
             listen: Listen::Idle,
             listen_last: None,
             listen_retry_ms: None,
             listen_failures: 0,
+            listened: false,
             old: None,
             asked: Asked::new(),
             lists: Lists::new(),
             marks: Marks::default(),
             own_ids: 0,
-            carried: BTreeMap::new(),
             now: Moment(0),
             closing: None,
             outputs: VecDeque::new(),
@@ -385,7 +422,7 @@ impl Bridge {
             Input::Event(exchange, event) => self.event(now, exchange, &event),
             Input::Body(exchange, body) => self.body(now, exchange, &body),
             Input::End(exchange, end) => self.end(now, exchange, end),
-            Input::Noted(result) => self.was_noted(now, result),
+            Input::Noted(session, result) => self.was_noted(&session, result),
             Input::Tick => {}
         }
         self.due(now);
@@ -409,11 +446,12 @@ impl Bridge {
         let spent = self.exchanges.values().filter_map(|one| one.spent);
         let listen = match self.listen {
             Listen::Resting(at) => Some(at),
-            Listen::Idle | Listen::Open(_) | Listen::Never => None,
+            Listen::Idle | Listen::Open(_) | Listen::NotHere | Listen::Never => None,
         };
         requests
             .chain(spent.map(|at| at.after_ms(limits::HTTP_SPENT_MS)))
             .chain(listen)
+            .chain(self.later.iter().map(|(at, _)| *at))
             .chain(self.confirmed_by())
             .chain(self.closing.as_ref().map(close::Closing::wake_at))
             .min()
@@ -455,6 +493,7 @@ impl Bridge {
         for exchange in spent {
             self.close(exchange);
         }
+        self.deliver_due(now);
         self.flush();
     }
 
@@ -472,8 +511,16 @@ impl Bridge {
 
     /// Breaks an exchange off.
     fn close(&mut self, exchange: ExchangeId) {
-        if self.exchanges.remove(&exchange).is_some() {
+        if let Some(one) = self.exchanges.remove(&exchange) {
             self.outputs.push_back(Output::Close(exchange));
+            self.opened_by(exchange, one.opening, false);
+        }
+    }
+
+    /// An exchange that may have asked for a session is over, as far as that is concerned.
+    fn opened_by(&mut self, exchange: ExchangeId, opening: bool, known: bool) {
+        if opening {
+            self.outputs.push_back(Output::Opened { exchange, known });
         }
     }
 
@@ -508,6 +555,10 @@ impl Bridge {
         }
         let exchange = self.next_exchange;
         self.next_exchange += 1;
+        let opening = self.old.is_none() && look(&body).method == "initialize";
+        if opening {
+            self.outputs.push_back(Output::Opening(exchange));
+        }
         self.exchanges.insert(
             exchange,
             Exchange {
@@ -516,6 +567,7 @@ impl Bridge {
                 head: None,
                 at: self.now,
                 spent: None,
+                opening,
             },
         );
         self.outputs.push_back(Output::Send(Sending {

@@ -113,7 +113,10 @@ fn unseen(why: &Why) -> bool {
         | Why::LostTwice
         | Why::NotNoted { .. }
         | Why::Busy => true,
-        Why::Status { status } => matches!(status, 401 | 403 | 404 | 405 | 406 | 415 | 429),
+        Why::Status { status } => matches!(
+            status,
+            301 | 302 | 307 | 308 | 401 | 403 | 404 | 405 | 406 | 407 | 413 | 415 | 429
+        ),
         Why::Broke { .. } | Why::NotMcp { .. } | Why::Silent | Why::TooLong { request: false } => {
             false
         }
@@ -217,7 +220,7 @@ fn meaning(status: u16) -> (&'static str, &'static str) {
         ),
         407 => (
             "proxy authentication required",
-            "proxies are not supported: connect directly",
+            "write its user into the variable that names the proxy, as in http://user:password@proxy:3128",
         ),
         413 => ("too large", "ask for less"),
         415 => (

@@ -12,14 +12,18 @@ use mainstay_core::http::bridge::{Content, End, ExchangeId, Head, Input};
 use mainstay_core::http::headers;
 use mainstay_core::http::sse::Decoder;
 use mainstay_core::limits::HELD_LINE_BYTES;
+use mainstay_os::clock;
 
 use super::{INBOX, Inbox};
 use crate::http::client::{Answer, Client, Failure, Outgoing};
 
 /// The longest body of a refusal that is looked at.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// The longest session id: a header's share of the room for a head.
-const SESSION_CHARS: usize = 1_024;
+/// The longest session id: some servers put all that they know of a session into it.
+const SESSION_CHARS: usize = 16 * 1_024;
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
 
 /// What has come and was not looked at yet.
 #[derive(Default)]
@@ -162,8 +166,64 @@ fn head(answer: &Answer) -> Head {
         status: answer.status.as_u16(),
         content,
         session,
-        retry_after_ms: retry_after
-            .and_then(|seconds| seconds.parse::<u64>().ok())
-            .map(|seconds| seconds.saturating_mul(1_000)),
+        retry_after_ms: retry_after.map(|text| wait_ms(text, clock::wall_ms())),
+    }
+}
+
+/// How long a `Retry-After` means; one that cannot be read means longer than anybody waits.
+fn wait_ms(text: &str, now_ms: u64) -> u64 {
+    let seconds = text.trim().parse::<u64>().ok();
+    let at = || http_date_ms(text.trim());
+    seconds
+        .map(|seconds| seconds.saturating_mul(1_000))
+        .or_else(|| Some(at()?.saturating_sub(now_ms)))
+        .unwrap_or(u64::MAX)
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, in milliseconds since 1970.
+fn http_date_ms(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(", ")?;
+    let mut words = rest.split(' ');
+    let day: i64 = words.next()?.parse().ok()?;
+    let name = words.next()?;
+    let month = MONTHS.iter().position(|month| *month == name)? as i64;
+    let year: i64 = words.next()?.parse().ok()?;
+    let mut clock = words.next()?.split(':').map(str::parse::<i64>);
+    let mut part = || clock.next()?.ok();
+    let (hour, minute, second) = (part()?, part()?, part()?);
+    if words.next() != Some("GMT") {
+        return None;
+    }
+    // Days since 1970, years beginning with March so that the leap day is their last.
+    let (year, month) = if month < 2 {
+        (year - 1, month + 10)
+    } else {
+        (year, month - 2)
+    };
+    let days =
+        year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 719_469;
+    u64::try_from((((days * 24) + hour) * 60 + minute) * 60 + second)
+        .ok()?
+        .checked_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_read_in_either_form() {
+        let then = 784_111_777_000;
+        for (text, now, wait) in [
+            ("3", 0, 3_000),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", then - 2_000, 2_000),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", then + 2_000, 0),
+            ("Thu, 29 Feb 2024 00:00:00 GMT", 1_709_164_800_000, 0),
+            ("Fri, 01 Mar 2024 00:00:01 GMT", 1_709_251_200_000, 1_000),
+            ("soon", 0, u64::MAX),
+            ("Sun, 06 Nov 1994 08:49:37 CET", 0, u64::MAX),
+        ] {
+            assert_eq!(wait_ms(text, now), wait, "{text}");
+        }
     }
 }

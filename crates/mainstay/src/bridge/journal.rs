@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use mainstay_core::event::{SessionClosed, SessionOpened, What};
-use mainstay_core::http::bridge::Closed;
+use mainstay_core::event::{DebtGivenUp, SessionClosed, SessionOpened, What};
+use mainstay_core::http::bridge::{Closed, ExchangeId};
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_os::{clock, identity};
 
 use super::spec::Spec;
 use crate::debts::note::{Held, Note};
+use crate::debts::pay::UNNAMED;
 use crate::debts::{Source, secret};
 use crate::http::target::Target;
 use crate::ledger::append::Ledger;
@@ -25,6 +26,7 @@ pub struct Journal {
     url_secret: Option<Source>,
     headers: Vec<secret::Named>,
     held: BTreeMap<String, Held>,
+    openings: BTreeMap<ExchangeId, Held>,
     ledger: Ledger,
 }
 
@@ -43,6 +45,7 @@ impl Journal {
             url_secret,
             headers: spec.named(),
             held: BTreeMap::new(),
+            openings: BTreeMap::new(),
             ledger: Ledger::open(&paths),
             paths,
         }
@@ -57,15 +60,51 @@ impl Journal {
         if let Some(held) = self.held.get_mut(session) {
             return held.rewrite(version).map_err(|error| plain(&error));
         }
+        let note = self.written(session, version.clone());
+        let held = Held::write(&self.paths, note).map_err(|error| plain(&error))?;
+        self.held.insert(session.into(), held);
+        let url = self.url.clone();
+        let what = What::SessionOpened(SessionOpened { url, version });
+        self.ledger.record(self.link, &self.server, what);
+        Ok(())
+    }
+
+    /// A session is asked for.
+    pub fn opening(&mut self, exchange: ExchangeId) {
+        // Best effort: without it a death in the middle is silent, and nothing else is lost.
+        if let Ok(held) = Held::opening(&self.paths, self.written("", None)) {
+            self.openings.insert(exchange, held);
+        }
+    }
+
+    /// What became of that is known, or never will be.
+    pub fn opened(&mut self, exchange: ExchangeId, known: bool) {
+        let Some(held) = self.openings.remove(&exchange) else {
+            return;
+        };
+        let since = held.note.since.clone();
+        held.strike_out().ok();
+        if !known {
+            let what = What::DebtGivenUp(DebtGivenUp {
+                url: self.url.clone(),
+                since,
+                why: UNNAMED.into(),
+                attempts: 0,
+            });
+            self.ledger.record(self.link, &self.server, what);
+        }
+    }
+
+    fn written(&self, session: &str, version: Option<String>) -> Note {
         let now = clock::wall_ms();
-        let note = Note {
+        Note {
             v: 1,
             server: self.server.clone(),
             link: self.link,
             url: self.url.clone(),
             url_secret: self.url_secret.clone(),
             session: session.into(),
-            version: version.clone(),
+            version,
             headers: self.headers.clone(),
             owner: identity::me().unwrap_or(Identity { pid: 0, start: 0 }),
             boot: identity::realm()
@@ -73,13 +112,7 @@ impl Journal {
                 .unwrap_or_default(),
             since: rfc3339(now),
             since_ms: now,
-        };
-        let held = Held::write(&self.paths, note).map_err(|error| plain(&error))?;
-        self.held.insert(session.into(), held);
-        let url = self.url.clone();
-        let what = What::SessionOpened(SessionOpened { url, version });
-        self.ledger.record(self.link, &self.server, what);
-        Ok(())
+        }
     }
 
     /// A session is closed.

@@ -16,6 +16,27 @@ use crate::http::target::Target;
 /// The variable.
 pub const VARIABLE: &str = "MAINSTAY_BRIDGE";
 
+/// Headers that say how a message travels or what is in it: a user's value there could only be wrong.
+const RESERVED: [&str; 17] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// One header of the user's.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
@@ -113,6 +134,12 @@ impl Spec {
         headers
             .filter_map(|header| Some((header.name.clone(), header.value()?)))
             .collect()
+    }
+
+    /// The first header that is not the user's to set, if there is one.
+    pub fn reserved(&self) -> Option<&str> {
+        let mut names = self.headers.iter().map(|header| header.name.as_str());
+        names.find(|name| RESERVED.contains(name) || name.starts_with("mcp-param-"))
     }
 
     /// Where each came from.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mainstay_core::limits;
-use mainstay_os::clock;
+use mainstay_os::{clock, title};
 use serde::Serialize;
 
 use super::run_options::header;
@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::debts::pay::{self, Paid, Zeal};
 use crate::debts::{Keyring, Standing, list};
 use crate::exit::Exit;
+use crate::http::target::Target;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
 use crate::view::measure::span;
@@ -47,6 +48,9 @@ pub struct Pay {
     /// A header whose value came from a flag, and so is nowhere to be had; may be given several times
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub header: Vec<(String, String)>,
+    /// The server that the headers are for, with the secret part of its URL if it has one
+    #[arg(long, value_name = "URL", value_parser = Target::parse)]
+    pub url: Option<Target>,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -65,6 +69,8 @@ pub struct Debt {
     pub age_ms: u64,
     /// Whether whoever opened it lives: then it is not due.
     pub in_use: bool,
+    /// Whether it was only asked for, so that nobody knows whether there is a session.
+    pub opening: bool,
     /// The process that opened it.
     pub owner: Option<i32>,
     /// Attempts to pay so far.
@@ -111,6 +117,7 @@ fn debt(standing: &Standing, now: u64) -> Debt {
     let why = match &standing.note {
         Err(problem) => format!("cannot be read: {problem}"),
         Ok(_) if standing.held => "its owner lives and uses it".into(),
+        Ok(note) if note.session.is_empty() => pay::UNNAMED.into(),
         Ok(_) if standing.tried.why.is_empty() => "nobody has tried yet".into(),
         Ok(_) => standing.tried.why.clone(),
     };
@@ -120,6 +127,7 @@ fn debt(standing: &Standing, now: u64) -> Debt {
         since: note.map(|note| note.since.clone()),
         age_ms,
         in_use: standing.held,
+        opening: note.is_some_and(|note| note.session.is_empty()),
         owner: note.map(|note| note.owner.pid),
         attempts: standing.tried.attempts,
         why,
@@ -145,7 +153,7 @@ fn render(all: &[Debt], columns: usize, colour: bool) -> String {
             Cell::from(debt.url.as_deref().unwrap_or(&debt.file)),
             Cell::from(span(debt.age_ms)),
             Cell::from(debt.attempts.to_string()),
-            Cell::new(if debt.in_use { "in use" } else { "due" }, tone),
+            Cell::new(state(debt), tone),
         ]);
         if !debt.in_use {
             table.below(format!("  {}", debt.why));
@@ -161,7 +169,57 @@ fn render(all: &[Debt], columns: usize, colour: bool) -> String {
     text
 }
 
+fn state(debt: &Debt) -> &'static str {
+    match (debt.opening, debt.in_use) {
+        (true, true) => "opening",
+        (true, false) => "unknown",
+        (false, true) => "in use",
+        (false, false) => "due",
+    }
+}
+
+/// One value for servers of several hosts: it is some other host's secret for all but one of them.
+fn refuse_ambiguous(paths: &Paths, asked: &Pay) -> Result<(), Report> {
+    if asked.url.is_some() {
+        return Ok(());
+    }
+    for (name, _) in &asked.header {
+        let mut wanting: Vec<String> = list(paths)
+            .into_iter()
+            .filter(|standing| !standing.held)
+            .filter_map(|standing| standing.note.ok())
+            .filter(|note| {
+                let mut named = note.headers.iter();
+                named.any(|one| one.name.eq_ignore_ascii_case(name) && one.from.is_given())
+            })
+            .map(|note| note.url)
+            .collect();
+        wanting.sort_unstable();
+        wanting.dedup();
+        if wanting.len() > 1 {
+            return Err(Report::new(
+                Exit::Usage,
+                format!("several servers want a header `{name}`, and one value cannot be for all"),
+            )
+            .because(wanting.join(", "))
+            .hint("say whom it is for: `mainstay debts pay --url URL --header …`"));
+        }
+    }
+    Ok(())
+}
+
 fn pay_them(paths: &Paths, asked: &Pay, json: bool) -> Result<Exit, Report> {
+    let url = asked.url.as_ref();
+    let query = url.and_then(|url| url.path().split_once('?'));
+    let words: Vec<&str> = asked
+        .header
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .chain(url.and_then(Target::user))
+        .chain(query.map(|(_, query)| query))
+        .collect();
+    title::hide(&words);
+    refuse_ambiguous(paths, asked)?;
     let config = Config::load(paths)?;
     let given: BTreeMap<String, String> = asked
         .header
@@ -171,7 +229,7 @@ fn pay_them(paths: &Paths, asked: &Pay, json: bool) -> Result<Exit, Report> {
     let keyring = Keyring {
         config,
         given,
-        url: None,
+        url: asked.url.clone(),
     };
     let runtime = runtime()?;
     let mut total = Paid::default();

@@ -25,7 +25,9 @@ pub mod why;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
+use crate::paths::Paths;
 use crate::report::Report;
+use crate::sweeper;
 use run_options::RunOptions;
 
 /// The longest line of help.
@@ -124,9 +126,10 @@ owner ends; then all its servers are ended with everything that they started."
   mainstay debts                     what is owed, to whom, since when, and why it is not paid yet
   mainstay debts pay                 one DELETE for each session whose owner is dead
   mainstay debts pay --wait          again and again, until nothing is owed
-  mainstay debts pay --header 'Authorization: Bearer …'     where the secret was on a command line
+  mainstay debts pay --url https://example.com/mcp --header 'Authorization: Bearer …'
+                                     where the secret was on a command line
 
-Exit code: 0 if nothing is left to be paid, 1 if something is.")]
+Any command but this one, `doctor` and `demo` also pays, aside. Exit code: 0 if nothing is left to be paid, 1 if something is.")]
     Debts(debts::Options),
     /// Show on a server of its own what mainstay does
     Demo(demo::Options),
@@ -150,6 +153,11 @@ impl Verb {
 
     #[inline(never)]
     fn perform_apart(self) -> Result<Exit, Report> {
+        if self.pays_aside()
+            && let Ok(paths) = Paths::find()
+        {
+            sweeper::pay_debts_aside(&paths);
+        }
         match self {
             Self::Run(options) => run::run(options),
             Self::Serve(options) => serve::serve(&options),
@@ -168,6 +176,31 @@ impl Verb {
             Self::Guardian => guardian::guardian(),
             Self::Bridge(_) => crate::bridge::bridge(),
             Self::Debts(options) => debts::debts(&options),
+        }
+    }
+
+    /// Whether HTTP sessions of dead processes are closed aside while this is done. `run`, `serve` and the bridge close
+    /// them on their own ways; `debts` and `doctor` show what is owed, and so touch nothing; the others are not of this
+    /// user, or not of this home.
+    fn pays_aside(&self) -> bool {
+        match self {
+            Self::Ps(_)
+            | Self::Stop(_)
+            | Self::Restart(_)
+            | Self::Events(_)
+            | Self::Why(_)
+            | Self::Lease(_)
+            | Self::Tap(_)
+            | Self::Watch(_)
+            | Self::Forget(_) => true,
+            Self::Run(_)
+            | Self::Serve(_)
+            | Self::Bridge(_)
+            | Self::Debts(_)
+            | Self::Doctor(_)
+            | Self::TraceSignals(_)
+            | Self::Demo(_)
+            | Self::Guardian => false,
         }
     }
 

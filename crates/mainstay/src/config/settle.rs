@@ -159,7 +159,15 @@ fn bridge_of(
     for (name, value) in &options.header {
         headers.push(Header::new(name, Source::Flag, Some(value)));
     }
-    Ok(Some(Spec::new(name, url, from, headers)))
+    let spec = Spec::new(name, url, from, headers);
+    if let Some(ours) = spec.reserved() {
+        return Err(Report::new(
+            Exit::Usage,
+            format!("the header `{ours}` is not for you to set: it belongs to the connection or to MCP itself"),
+        )
+        .hint("leave it out"));
+    }
+    Ok(Some(spec))
 }
 
 fn variable_header(name: &str, variable: &str) -> Result<Header, Report> {

@@ -1,13 +1,13 @@
 //! What is owed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use mainstay_os::clock;
 use rustix::fs::{FlockOperation, flock};
 
-use super::note::{self, ENDING, NEW, Note, TRIED, Tried};
+use super::note::{self, ENDING, NEW, Note, OPENING, TRIED, Tried};
 use crate::paths::Paths;
 use crate::report::plain;
 
@@ -31,6 +31,7 @@ pub struct Standing {
 pub fn list(paths: &Paths) -> Vec<Standing> {
     let mut all: Vec<Standing> = files(paths)
         .into_iter()
+        .chain(openings(paths))
         .filter_map(|path| {
             let note = match note::read(&path) {
                 Ok(note) => Ok(note),
@@ -52,14 +53,31 @@ pub fn list(paths: &Paths) -> Vec<Standing> {
     all
 }
 
+/// Whether somebody who is dead owes something whose time has come.
+pub fn is_due(paths: &Paths) -> bool {
+    let now = clock::wall_ms();
+    let due =
+        |path: &PathBuf| !held(path) && !note::tried(path).rests(now) && note::read(path).is_ok();
+    files(paths).iter().any(due) || openings(paths).iter().any(due)
+}
+
 /// The files of debts.
 pub(super) fn files(paths: &Paths) -> Vec<PathBuf> {
+    ending_with(paths, ENDING)
+}
+
+/// The files of openings: the server was asked for a session that has no name yet.
+pub(super) fn openings(paths: &Paths) -> Vec<PathBuf> {
+    ending_with(paths, OPENING)
+}
+
+fn ending_with(paths: &Paths, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(paths.debts()).into_iter().flatten().flatten();
     entries
         .map(|entry| entry.path())
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.ends_with(ENDING) && !name.starts_with(NEW) && !name.ends_with(TRIED)
+            name.ends_with(ending) && !name.starts_with(NEW)
         })
         .collect()
 }
@@ -71,6 +89,9 @@ pub(super) fn tidy(paths: &Paths) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with(NEW) && is_old(&path) && !held(&path) {
             finish_or_remove(&path);
+        } else if name.contains(TRIED) && !path.with_extension("json").exists() {
+            // What is said about attempts to pay a debt that is no more.
+            fs::remove_file(&path).ok();
         }
     }
 }
@@ -85,8 +106,13 @@ fn is_old(path: &Path) -> bool {
 /// A note that is whole is put in its place all the same: its session may be open.
 fn finish_or_remove(path: &Path) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let place = path.with_file_name(format!("{}{ENDING}", name.trim_start_matches(NEW)));
-    if note::read(path).is_ok() && !place.exists() {
+    let found = note::read(path);
+    let ending = match &found {
+        Ok(note) if note.session.is_empty() => OPENING,
+        Ok(_) | Err(_) => ENDING,
+    };
+    let place = path.with_file_name(format!("{}{ending}", name.trim_start_matches(NEW)));
+    if found.is_ok() && !place.exists() {
         fs::rename(path, place).ok();
     } else {
         fs::remove_file(path).ok();
@@ -95,5 +121,5 @@ fn finish_or_remove(path: &Path) {
 
 fn held(path: &Path) -> bool {
     // A shared lock that is let go at once disturbs nobody but a payer that looks at this very moment, who comes again.
-    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+    note::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }

@@ -1,22 +1,27 @@
 //! Writing a debt down, and striking it out.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use mainstay_core::ids::{Identity, LinkId};
-use rustix::fs::{FlockOperation, flock};
+use mainstay_core::limits;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::secret::{Named, Source};
+use crate::http::target::Target;
 use crate::paths::{FILE_MODE, Paths};
 
 /// Files that are still being written begin with this.
 pub(super) const NEW: &str = ".new-";
 /// What a debt's file ends with.
 pub(super) const ENDING: &str = ".json";
-/// What the file of its attempts ends with.
+/// What the file of an opening ends with.
+pub(super) const OPENING: &str = ".opening";
+/// What the file of a debt's attempts ends with.
 pub(super) const TRIED: &str = ".tried";
 /// The largest file that is read.
 const FILE_BYTES: u64 = 64 * 1024;
@@ -35,7 +40,7 @@ pub struct Note {
     /// Where the URL's secret part came from, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_secret: Option<Source>,
-    /// The session.
+    /// The session; empty while it is being opened and has no name yet.
     pub session: String,
     /// The protocol version to close it with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,6 +69,14 @@ pub struct Tried {
     pub next_ms: u64,
 }
 
+impl Tried {
+    /// Whether it is too soon for the next attempt. A time that is further away than any rest was written by a clock
+    /// that was wrong.
+    pub fn rests(&self, now_ms: u64) -> bool {
+        now_ms < self.next_ms && self.next_ms - now_ms <= limits::DEBT_RETRY_MOST_MS
+    }
+}
+
 /// A debt whose lock this process holds.
 #[derive(Debug)]
 pub struct Held {
@@ -76,6 +89,23 @@ pub struct Held {
 impl Held {
     /// Writes a debt down. When this returns, it is on the disk.
     pub fn write(paths: &Paths, note: Note) -> io::Result<Self> {
+        Self::write_as(paths, note, ENDING)
+    }
+
+    /// Writes down that a session is asked for, so that a death in the middle of that is not silent. It outlives any
+    /// process, and is worth no sync: nobody could close a session without a name.
+    pub fn opening(paths: &Paths, note: Note) -> io::Result<Self> {
+        Self::write_as(paths, note, OPENING)
+    }
+
+    fn write_as(paths: &Paths, mut note: Note, ending: &str) -> io::Result<Self> {
+        // Whoever writes a note, no secret of a URL gets into it.
+        if let Ok(target) = Target::parse(&note.url)
+            && target.has_secret()
+        {
+            note.url = target.plain();
+            note.url_secret = note.url_secret.or(Some(Source::Flag));
+        }
         paths
             .make()
             .map_err(|report| io::Error::other(report.problem()))?;
@@ -83,7 +113,7 @@ impl Held {
         let mut bytes = [0u8; 8];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
         let name = format!("{:016x}", u64::from_ne_bytes(bytes));
-        let path = directory.join(format!("{name}{ENDING}"));
+        let path = directory.join(format!("{name}{ending}"));
         let lock = put(&directory, &name, &path, &note)?;
         Ok(Self { note, path, lock })
     }
@@ -103,14 +133,14 @@ impl Held {
 
     /// Takes hold of a debt that nobody holds; none if somebody does, or if it is gone or cannot be read.
     pub fn claim(path: &Path) -> Option<Self> {
-        let lock = File::open(path).ok()?;
+        let lock = open(path).ok()?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
         // It may have been struck out, or written anew, before we had the lock.
         let (held, there) = (lock.metadata().ok()?, fs::metadata(path).ok()?);
         if (held.dev(), held.ino()) != (there.dev(), there.ino()) {
             return None;
         }
-        let note = read(path).ok()?;
+        let note = read_from(&lock).ok()?;
         Some(Self {
             note,
             path: path.into(),
@@ -121,7 +151,9 @@ impl Held {
     /// Strikes it out.
     pub fn strike_out(self) -> io::Result<()> {
         let removed = fs::remove_file(&self.path);
-        fs::remove_file(self.path.with_extension("tried")).ok();
+        for beside in ["tried", "tried-new"] {
+            fs::remove_file(self.path.with_extension(beside)).ok();
+        }
         drop(self.lock);
         removed
     }
@@ -164,6 +196,9 @@ fn put(directory: &Path, name: &str, path: &Path, note: &Note) -> io::Result<Fil
         let mut bytes = serde_json::to_vec(note)?;
         bytes.push(b'\n');
         file.write_all(&bytes)?;
+        if note.session.is_empty() {
+            return fs::rename(&new, path);
+        }
         file.sync_all()?;
         fs::rename(&new, path)?;
         File::open(directory)?.sync_all()
@@ -175,13 +210,35 @@ fn put(directory: &Path, name: &str, path: &Path, note: &Note) -> io::Result<Fil
     Ok(file)
 }
 
+/// Opens a file that may be a note: a plain file of ours, and nothing that could keep us waiting.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(careful.bits() as i32)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    if found.uid() != geteuid().as_raw() {
+        return Err(io::Error::other("it belongs to somebody else"));
+    }
+    Ok(file)
+}
+
 pub(super) fn read(path: &Path) -> io::Result<Note> {
-    if fs::metadata(path)?.len() > FILE_BYTES {
+    read_from(&open(path)?)
+}
+
+fn read_from(file: &File) -> io::Result<Note> {
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES {
         return Err(io::Error::other("it is too long for a note of ours"));
     }
-    let note: Note = serde_json::from_slice(&fs::read(path)?)
-        .map_err(|_| io::Error::other("it is damaged, or not a note of ours"))?;
-    Ok(note)
+    serde_json::from_slice(&bytes)
+        .map_err(|_| io::Error::other("it is damaged, or not a note of ours"))
 }
 
 pub(super) fn tried(path: &Path) -> Tried {

@@ -24,6 +24,9 @@ use crate::paths::Paths;
 /// The longest body of an answer to DELETE that is looked at.
 const BODY_BYTES: usize = 64 * 1024;
 
+/// What can be said of a session that was asked for and has no name.
+pub const UNNAMED: &str = "the server was asked for a session, and nobody learned whether it opened one; only its own idle limit can end that";
+
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Paid {
@@ -52,12 +55,17 @@ pub async fn pay(paths: &Paths, keyring: &Keyring, zeal: Zeal) -> Paid {
     if zeal == Zeal::Sweep {
         list::tidy(paths);
     }
-    let files = list::files(paths);
-    if files.is_empty() {
+    let (files, openings) = (list::files(paths), list::openings(paths));
+    if files.is_empty() && openings.is_empty() {
         return done;
     }
     let client = Client::new();
     let mut ledger = Ledger::open(paths);
+    for path in openings {
+        if give_up_opening(&path, &mut ledger) {
+            done.given_up += 1;
+        }
+    }
     let began = clock::now();
     // Where nobody could be reached, the next debt need not knock again.
     let mut dead: BTreeMap<String, String> = BTreeMap::new();
@@ -74,6 +82,26 @@ pub async fn pay(paths: &Paths, keyring: &Keyring, zeal: Zeal) -> Paid {
         }
     }
     done
+}
+
+/// An opening whose owner is dead: the server may have opened a session, and nobody knows its name.
+fn give_up_opening(path: &Path, ledger: &mut Ledger) -> bool {
+    let Some(held) = Held::claim(path) else {
+        return false;
+    };
+    let note = held.note.clone();
+    let struck_out = held.strike_out().is_ok();
+    if struck_out {
+        let why = UNNAMED.into();
+        let what = What::DebtGivenUp(DebtGivenUp {
+            url: note.url,
+            since: note.since,
+            why,
+            attempts: 0,
+        });
+        ledger.record(note.link, &note.server, what);
+    }
+    struck_out
 }
 
 enum Outcome {
@@ -96,7 +124,7 @@ async fn pay_one(
     };
     let tried = held.tried();
     let now = clock::wall_ms();
-    if zeal == Zeal::Sweep && now < tried.next_ms {
+    if zeal == Zeal::Sweep && tried.rests(now) {
         return Outcome::Left;
     }
     let note = held.note.clone();
@@ -123,7 +151,9 @@ async fn pay_one(
         Err(why) => {
             let attempts = tried.attempts.saturating_add(u32::from(counts));
             let age = now.saturating_sub(note.since_ms);
-            if age <= limits::DEBT_KEPT_MS {
+            // A machine that has slept for days has no network yet when it wakes.
+            let soon = counts && attempts < limits::DEBT_TRIES_LEAST;
+            if age <= limits::DEBT_KEPT_MS || soon {
                 let rest = if counts { rest_ms(attempts) } else { 0 };
                 held.note_attempt(&Tried {
                     attempts,

@@ -25,6 +25,16 @@ pub enum Source {
     Client,
 }
 
+impl Source {
+    /// Whether a value from there is nowhere to be had but from whoever gave it.
+    pub fn is_given(&self) -> bool {
+        match self {
+            Self::Flag | Self::Client => true,
+            Self::Variable(_) | Self::Config(_) => false,
+        }
+    }
+}
+
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -52,7 +62,7 @@ pub struct Keyring {
     pub config: Config,
     /// Values that were given for this URL, by header name in lower case.
     pub given: BTreeMap<String, String>,
-    /// The URL that they were given for, with its secrets; none: for any.
+    /// The URL that they were given for, with its secrets; none: for every debt that had them from a flag.
     pub url: Option<Target>,
 }
 
@@ -82,18 +92,25 @@ impl Keyring {
 
     /// The headers of a debt, with their values; or what is missing.
     pub fn headers(&self, url: &str, named: &[Named]) -> Result<HeaderMap, String> {
-        let ours = match &self.url {
-            Some(target) => target.plain() == url,
-            None => true,
-        };
         let mut headers = HeaderMap::new();
         for Named { name, from } in named {
+            let ours = match &self.url {
+                Some(target) => target.plain() == url,
+                None => from.is_given(),
+            };
             let given = self.given.get(name).filter(|_| ours).cloned();
             let value = given.or_else(|| match from {
                 Source::Flag | Source::Client => None,
                 Source::Variable(variable) => std::env::var(variable).ok(),
                 Source::Config(server) => {
                     let server = self.config.servers.get(server)?;
+                    // What a table holds is for the server that it names now, which may be another one than then.
+                    if let Some(now) = &server.url {
+                        let (now, then) = (Target::parse(now).ok()?, Target::parse(url).ok()?);
+                        if !now.same_origin(&then) {
+                            return None;
+                        }
+                    }
                     let mut headers = server.headers.iter();
                     let found = headers.find(|(key, _)| key.eq_ignore_ascii_case(name));
                     found.map(|(_, value)| value.clone())
@@ -114,7 +131,7 @@ impl Keyring {
 pub fn insert(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
     let key = HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| format!("`{name}` cannot be the name of a header"))?;
-    let mut value = HeaderValue::from_str(value.trim())
+    let mut value = HeaderValue::from_bytes(value.trim().as_bytes())
         .map_err(|_| format!("the value of the header `{name}` cannot be sent: it has characters that no header may have"))?;
     value.set_sensitive(true);
     headers.insert(key, value);

@@ -145,10 +145,21 @@ fn what_cannot_be_paid_rests_and_is_given_up_loudly() {
     http.always("DELETE", Fault::Status(500, ""));
     owe(&paths, note(&http.url(), "young", 0));
     owe(&paths, note(&http.url(), "old", limits::DEBT_KEPT_MS + 1));
-    let done = run(pay(&paths, &Keyring::default(), Zeal::Sweep));
+    for attempt in 1..limits::DEBT_TRIES_LEAST {
+        let done = run(pay(&paths, &Keyring::default(), Zeal::Asked));
+        assert_eq!(
+            (done.left, done.given_up),
+            (2, 0),
+            "the network may not be up yet: attempt {attempt}"
+        );
+    }
+    let done = run(pay(&paths, &Keyring::default(), Zeal::Asked));
     assert_eq!((done.left, done.given_up, done.paid), (1, 1, 0));
     let left = list(&paths);
-    assert_eq!((left.len(), left[0].tried.attempts), (1, 1));
+    assert_eq!(
+        (left.len(), left[0].tried.attempts),
+        (1, limits::DEBT_TRIES_LEAST)
+    );
     assert_eq!(left[0].tried.why, "the server answered with HTTP 500");
     http.mend();
     assert_eq!(
@@ -269,4 +280,149 @@ fn secrets_are_found_where_they_came_from() {
             .headers("http://other/mcp", &[named("x", Source::Flag)])
             .is_err()
     );
+}
+
+#[test]
+fn a_table_that_names_another_host_by_now_gives_nothing_away() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let old = Httpd::start();
+    let text = "[server.web]\nurl = \"https://new.example/mcp\"\nheaders = { Authorization = \"Bearer new\" }\n";
+    fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();
+    fs::write(paths.config_file(), text).unwrap();
+    let keyring = Keyring {
+        config: crate::config::Config::load(&paths).unwrap(),
+        ..Keyring::default()
+    };
+    let mut note = note(&old.url(), "a", 0);
+    note.headers = vec![Named {
+        name: "authorization".into(),
+        from: Source::Config("web".into()),
+    }];
+    owe(&paths, note);
+    let done = run(pay(&paths, &keyring, Zeal::Asked));
+    assert_eq!((done.paid, done.left), (0, 1));
+    assert!(old.sent().is_empty(), "the new host's secret is not for it");
+    let why = &list(&paths)[0].tried.why;
+    assert!(
+        why.contains("[server.web]") && why.contains("not to be had now"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_clock_that_was_wrong_keeps_nobody_from_paying() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    for (session, next_ms, later_ms) in [
+        ("far", clock::wall_ms() + 2 * limits::DEBT_RETRY_MOST_MS, 0),
+        ("born later", 0, 1 << 40),
+    ] {
+        let mut note = note(&http.url(), session, 0);
+        note.since_ms += later_ms;
+        let held = Held::write(&paths, note).unwrap();
+        held.note_attempt(&note::Tried {
+            attempts: 1,
+            why: "x".into(),
+            next_ms,
+        });
+    }
+    assert!(is_due(&paths));
+    assert_eq!(run(pay(&paths, &Keyring::default(), Zeal::Sweep)).paid, 2);
+}
+
+#[test]
+fn nothing_in_the_directory_can_keep_us_waiting_or_lead_elsewhere() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    let at = |name: &str| paths.debts().join(name);
+    let whole = serde_json::to_vec(&note(&http.url(), "x", 0)).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe.json"), rustix::fs::Mode::RUSR).unwrap();
+    fs::create_dir(at("folder.json")).unwrap();
+    fs::write(scratch.path().join("elsewhere"), &whole).unwrap();
+    std::os::unix::fs::symlink(scratch.path().join("elsewhere"), at("link.json")).unwrap();
+    let mut strange = 3;
+    if rustix::process::geteuid().is_root() {
+        fs::write(at("foreign.json"), &whole).unwrap();
+        std::os::unix::fs::chown(at("foreign.json"), Some(12_345), None).unwrap();
+        strange += 1;
+    }
+    let shown = list(&paths);
+    assert_eq!(shown.len(), strange);
+    assert!(shown.iter().all(|debt| debt.note.is_err() && !debt.held));
+    assert!(!is_due(&paths), "nobody can pay them");
+    let done = run(pay(&paths, &Keyring::default(), Zeal::Sweep));
+    assert_eq!((done.paid, done.given_up), (0, 0));
+    assert!(http.sent().is_empty());
+    assert_eq!(list(&paths).len(), strange, "and nobody removes them");
+}
+
+#[test]
+fn an_opening_that_nobody_will_hear_of_is_told_and_not_kept() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let held = Held::opening(&paths, note("http://127.0.0.1:9/mcp", "", 0)).unwrap();
+    assert!(list(&paths)[0].held && !is_due(&paths));
+    assert_eq!(
+        run(pay(&paths, &Keyring::default(), Zeal::Sweep)),
+        Paid::default(),
+        "its owner lives"
+    );
+    drop(held);
+    assert!(is_due(&paths) && !list(&paths)[0].held);
+    assert_eq!(
+        run(pay(&paths, &Keyring::default(), Zeal::Sweep)).given_up,
+        1
+    );
+    assert!(list(&paths).is_empty());
+    let events = fs::read_dir(paths.events()).unwrap().flatten();
+    let text: String = events
+        .map(|file| fs::read_to_string(file.path()).unwrap())
+        .collect();
+    assert!(
+        text.contains("only its own idle limit can end that"),
+        "{text}"
+    );
+}
+
+#[test]
+fn whoever_writes_a_note_no_secret_of_a_url_gets_into_it() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    let url = http.url().replace("http://", "http://user:hunter2@") + "?key=hunter2";
+    let held = Held::write(&paths, note(&url, "a", 0)).unwrap();
+    assert_eq!(held.note.url, http.url());
+    assert_eq!(held.note.url_secret, Some(Source::Flag));
+    drop(held);
+    for entry in fs::read_dir(paths.debts()).unwrap().flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap();
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    // It is paid by whoever has it.
+    let missing = run(pay(&paths, &Keyring::default(), Zeal::Asked));
+    assert_eq!(missing.left, 1);
+    let keyring = Keyring {
+        url: Some(crate::http::target::Target::parse(&url).unwrap()),
+        ..Keyring::default()
+    };
+    assert_eq!(run(pay(&paths, &keyring, Zeal::Asked)).paid, 1);
+    assert_eq!(http.sent()[0].path, "/mcp?key=hunter2");
+}
+
+#[test]
+fn what_is_said_about_a_debt_goes_with_it() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let held = Held::write(&paths, note("http://127.0.0.1:9/mcp", "a", 0)).unwrap();
+    held.note_attempt(&note::Tried::default());
+    held.strike_out().unwrap();
+    assert_eq!(fs::read_dir(paths.debts()).unwrap().count(), 0);
+    // Its payer was killed between the two.
+    fs::write(paths.debts().join("a.tried"), "{}").unwrap();
+    fs::write(paths.debts().join("b.tried-new"), "{").unwrap();
+    run(pay(&paths, &Keyring::default(), Zeal::Sweep));
+    assert_eq!(fs::read_dir(paths.debts()).unwrap().count(), 0);
 }

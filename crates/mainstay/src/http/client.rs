@@ -2,7 +2,7 @@
 //!
 //! It has no tasks of its own: a connection is polled by whoever waits for its answer, and rests in a small pool
 //! between two requests. It does not know MCP, does not retry what a server may have seen, and follows a redirect only
-//! within the same origin, so that no header reaches anybody else. HTTP/2 and proxies are not spoken.
+//! within the same origin, so that no header reaches anybody else. HTTP/2 is not spoken.
 //!
 //! Invariant: the words of a [`Failure`] name host, port and cause, never a header, a query or a body.
 
@@ -16,7 +16,9 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use hyper::header::{
+    AUTHORIZATION, HOST, HeaderMap, HeaderValue, LOCATION, PROXY_AUTHORIZATION, USER_AGENT,
+};
 use hyper::rt::{Read, Write};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -29,6 +31,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use super::proxy::{self, Proxies};
 use super::target::Target;
 use super::{resolve, tls};
 use crate::report::plain;
@@ -103,6 +106,7 @@ impl Failure {
 pub struct Client {
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
     idle: Arc<Mutex<Vec<Idle>>>,
+    proxies: Proxies,
 }
 
 struct Idle {
@@ -214,9 +218,12 @@ impl Answer {
 }
 
 impl Client {
-    /// A client without any connection.
+    /// A client without any connection; the environment names its proxies.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            proxies: Proxies::from_env(),
+            ..Self::default()
+        }
     }
 
     /// Sends a request; the head of its answer. There is no limit to how long a server may think.
@@ -239,11 +246,13 @@ impl Client {
 
     async fn send_once(&self, outgoing: &Outgoing) -> Result<Answer, Failure> {
         let target = &outgoing.target;
-        let mut request = request(outgoing)?;
+        let through = self.proxies.of(target);
+        let through = through.map_err(|why| Failure::new(Stage::Connect, why))?;
+        let mut request = request(outgoing, through.filter(|_| !target.tls()))?;
         loop {
             let (mut live, rested) = match self.take(target) {
                 Some(live) => (live, true),
-                None => (self.connect(target).await?, false),
+                None => (self.connect(target, through).await?, false),
             };
             let Live { sender, drive, .. } = &mut live;
             let sent = Box::pin(sender.try_send_request(request));
@@ -287,28 +296,38 @@ impl Client {
         None
     }
 
-    async fn connect(&self, target: &Target) -> Result<Live, Failure> {
+    async fn connect(&self, target: &Target, through: Option<&Target>) -> Result<Live, Failure> {
         let within = Duration::from_millis(limits::HTTP_CONNECT_MS);
-        match timeout(within, self.connect_now(target)).await {
+        match timeout(within, self.connect_now(target, through)).await {
             Ok(connected) => connected,
             Err(_) => Err(Failure::new(
                 Stage::Connect,
                 format!(
                     "{} has not taken the connection within {} s",
-                    target.authority(),
+                    through.unwrap_or(target).authority(),
                     within.as_secs()
                 ),
             )),
         }
     }
 
-    async fn connect_now(&self, target: &Target) -> Result<Live, Failure> {
-        let addresses = resolve::addresses(target.host())
+    async fn connect_now(
+        &self,
+        target: &Target,
+        through: Option<&Target>,
+    ) -> Result<Live, Failure> {
+        let first = through.unwrap_or(target);
+        let addresses = resolve::addresses(first.host())
             .await
             .map_err(|why| Failure::new(Stage::Name, why))?;
-        let stream = dial(&addresses, target).await?;
+        let mut stream = dial(&addresses, first).await?;
         if !target.tls() {
             return greet(target, TokioIo::new(stream)).await;
+        }
+        if let Some(proxy) = through {
+            stream = proxy::open_way(stream, proxy, target)
+                .await
+                .map_err(|why| Failure::new(Stage::Connect, why))?;
         }
         let config = self
             .tls
@@ -381,14 +400,24 @@ async fn greet<T: Read + Write + Unpin + Send + 'static>(
     })
 }
 
-fn request(outgoing: &Outgoing) -> Result<Request<Full<Bytes>>, Failure> {
+/// The request; to a proxy that is to pass it on, with the whole URL.
+fn request(outgoing: &Outgoing, proxy: Option<&Target>) -> Result<Request<Full<Bytes>>, Failure> {
     let target = &outgoing.target;
     let mut request = Request::new(Full::new(outgoing.body.clone()));
     let unusable = |what: &str| Failure::new(Stage::Unsent, format!("{what} cannot be sent"));
     *request.method_mut() = outgoing.method.clone();
-    *request.uri_mut() = target.path().parse().map_err(|_| unusable("the path"))?;
+    let path = match proxy {
+        Some(_) => format!("http://{}{}", target.authority(), target.path()),
+        None => target.path().into(),
+    };
+    *request.uri_mut() = path.parse().map_err(|_| unusable("the path"))?;
     let headers = request.headers_mut();
     headers.clone_from(&outgoing.headers);
+    if let Some(value) = proxy.and_then(proxy::credentials) {
+        let mut value = HeaderValue::from_str(&value).map_err(|_| unusable("the proxy's user"))?;
+        value.set_sensitive(true);
+        headers.insert(PROXY_AUTHORIZATION, value);
+    }
     let host = HeaderValue::from_str(&target.authority()).map_err(|_| unusable("the host"))?;
     headers.insert(HOST, host);
     headers
@@ -412,7 +441,7 @@ fn request(outgoing: &Outgoing) -> Result<Request<Full<Bytes>>, Failure> {
 }
 
 /// Percent-escapes, resolved.
-fn decoded(text: &str) -> Vec<u8> {
+pub(super) fn decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {

@@ -71,20 +71,25 @@ impl Target {
 
     /// Where a reference in an answer of this server (a `Location`, an `endpoint`) leads.
     pub fn join(&self, reference: &str) -> Result<Self, String> {
-        if reference.contains("://") {
-            return Self::parse(reference);
+        if let Some((scheme, _)) = reference.split_once("://")
+            && !scheme.contains(['/', '?', '#'])
+        {
+            return Self::parse(reference).map(|it| it.as_known_to(self));
         }
+        if let Some(rest) = reference.strip_prefix("//") {
+            let url = format!("{}://{rest}", self.scheme());
+            return Self::parse(&url).map(|it| it.as_known_to(self));
+        }
+        let reference = reference.split('#').next().unwrap_or(reference);
         let base = self.path();
         let base = base.split('?').next().unwrap_or(base);
-        let path = if let Some(rest) = reference.strip_prefix("//") {
-            return Self::parse(&format!("{}://{rest}", self.scheme()));
-        } else if reference.starts_with('/') {
-            reference.to_string()
+        let path = if reference.starts_with('/') {
+            plain_path(reference)
         } else if reference.starts_with('?') {
             format!("{base}{reference}")
         } else {
             let folder = base.rsplit_once('/').map_or("", |(folder, _)| folder);
-            format!("{folder}/{reference}")
+            plain_path(&format!("{folder}/{reference}"))
         };
         let path: PathAndQuery = path
             .parse()
@@ -93,6 +98,14 @@ impl Target {
         parts.path_and_query = Some(path);
         let uri = Uri::from_parts(parts).map_err(|_| "it leads nowhere".to_string())?;
         Self::of(&uri)
+    }
+
+    /// An address that the server at this other one gave: at the same origin the user of that one counts here, too.
+    fn as_known_to(mut self, other: &Self) -> Self {
+        if self.user.is_none() && self.same_origin(other) {
+            self.user.clone_from(&other.user);
+        }
+        self
     }
 
     /// Whether the other one is at the same scheme, host and port: only there our headers may go.
@@ -153,6 +166,31 @@ impl Target {
     fn scheme(&self) -> &str {
         self.uri.scheme().map_or("http", Scheme::as_str)
     }
+}
+
+/// A path with its `.` and `..` resolved; the query stays as it is.
+fn plain_path(path: &str) -> String {
+    let (path, query) = match path.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (path, None),
+    };
+    let mut folders: Vec<&str> = Vec::new();
+    let mut parts = path.split('/').skip(1).peekable();
+    while let Some(part) = parts.next() {
+        match part {
+            "." | ".." => {
+                if part == ".." {
+                    folders.pop();
+                }
+                if parts.peek().is_none() {
+                    folders.push("");
+                }
+            }
+            part => folders.push(part),
+        }
+    }
+    let query = query.map_or_else(String::new, |query| format!("?{query}"));
+    format!("/{}{query}", folders.join("/"))
 }
 
 impl fmt::Display for Target {
@@ -238,10 +276,25 @@ mod tests {
             ("?s=2", "http://h:8/a/sse?s=2"),
             ("http://other/x", "http://other/x"),
             ("//other/x", "http://other/x"),
+            ("/m?next=http://other/", "http://h:8/m?next=http://other/"),
+            ("../m", "http://h:8/m"),
+            ("./m/../n?a=..#f", "http://h:8/a/n?a=.."),
+            ("/../..", "http://h:8/"),
+            ("/a//b/", "http://h:8/a//b/"),
         ] {
             let joined = base.join(reference).unwrap();
             assert_eq!(joined.url(), url, "{reference}");
-            assert_eq!(joined.same_origin(&base), !url.contains("other"));
+            assert_eq!(joined.same_origin(&base), !joined.host().contains("other"));
+        }
+        let base = Target::parse("http://u:p@h:8/sse").unwrap();
+        for (reference, user) in [
+            ("/m", Some("u:p")),
+            ("http://h:8/m", Some("u:p")),
+            ("//h:8/m", Some("u:p")),
+            ("http://other/m", None),
+            ("https://h:8/m", None),
+        ] {
+            assert_eq!(base.join(reference).unwrap().user(), user, "{reference}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::string::{String, ToString};
 
-use super::{Bridge, Closed, End, ExchangeId, Head, Output, Purpose, Verb};
+use super::{Bridge, Closed, End, ExchangeId, Flight, Head, Output, Purpose, Verb};
 use crate::clock::Moment;
 use crate::http::headers;
 use crate::limits;
@@ -25,13 +25,16 @@ impl Closing {
 /// Whether an answer to DELETE means that the session is closed.
 pub fn is_paid(status: u16, body: &[u8]) -> bool {
     match status {
-        200..=299 | 404 | 405 => true,
-        400 => body
-            .to_ascii_lowercase()
-            .windows(7)
-            .any(|word| word == b"session"),
+        200..=299 | 404 | 405 | 410 | 501 => true,
+        400 => speaks_of_session(body),
         _ => false,
     }
+}
+
+/// Whether the body of a 400 says something about the session: that is how some servers say that they know none such.
+pub(super) fn speaks_of_session(body: &[u8]) -> bool {
+    let body = body.to_ascii_lowercase();
+    body.windows(7).any(|word| word == b"session")
 }
 
 impl Bridge {
@@ -72,8 +75,11 @@ impl Bridge {
     }
 
     fn delivering(&self) -> bool {
+        if !self.later.is_empty() {
+            return true;
+        }
         let mut purposes = self.exchanges.values().map(|one| &one.purpose);
-        purposes.any(|purpose| matches!(purpose, Purpose::Deliver(..)))
+        purposes.any(|purpose| matches!(purpose, Purpose::Deliver(_)))
     }
 
     /// What is in flight is broken off, but for what may have opened a session; every session is closed.
@@ -88,7 +94,7 @@ impl Bridge {
                 Purpose::Farewell(_) => false,
                 Purpose::Initialize | Purpose::Reopen => one.head.is_some(),
                 Purpose::Request(_)
-                | Purpose::Deliver(..)
+                | Purpose::Deliver(_)
                 | Purpose::Listen
                 | Purpose::Refresh(_)
                 | Purpose::Old => true,
@@ -100,6 +106,9 @@ impl Bridge {
         }
         self.waiting.clear();
         self.waiting_bytes = 0;
+        self.later.clear();
+        self.requests
+            .retain(|_, one| matches!(one.flight, Flight::Sent(_)));
         if let Some(session) = self.id.take() {
             self.farewell(session);
         }
@@ -115,7 +124,7 @@ impl Bridge {
             Purpose::Farewell(_) => true,
             Purpose::Initialize | Purpose::Reopen => one.head.is_none(),
             Purpose::Request(_)
-            | Purpose::Deliver(..)
+            | Purpose::Deliver(_)
             | Purpose::Listen
             | Purpose::Refresh(_)
             | Purpose::Old => false,
@@ -124,7 +133,8 @@ impl Bridge {
 
     fn leave(&mut self) {
         self.done = true;
-        for one in core::mem::take(&mut self.exchanges).into_values() {
+        for (exchange, one) in core::mem::take(&mut self.exchanges) {
+            self.opened_by(exchange, one.opening, false);
             if let Purpose::Farewell(session) = one.purpose {
                 let why = "it has not answered in time".to_string();
                 self.outputs.push_back(Output::Owed { session, why });

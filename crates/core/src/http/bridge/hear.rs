@@ -3,9 +3,11 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::close::speaks_of_session;
 use super::route::is_initialized;
 use super::{
-    Bridge, Content, End, ExchangeId, Flight, Head, Listen, Output, Purpose, Session, reopen,
+    Bridge, Content, Delivery, End, ExchangeId, Flight, Head, Listen, Output, Purpose, Session,
+    reopen,
 };
 use crate::clock::Moment;
 use crate::http::headers;
@@ -32,40 +34,43 @@ impl Bridge {
         }
         one.head = Some(head.clone());
         let (purpose, late) = (one.purpose.clone(), one.epoch < self.epoch);
+        let opening = core::mem::take(&mut one.opening);
         match purpose {
-            // Whoever asked for this session has another one by now.
-            Purpose::Initialize | Purpose::Reopen if late => {
-                if let Some(session) = head.session {
-                    self.farewell(session);
-                }
+            // Whoever asked for this session has another one by now, or was refused.
+            Purpose::Initialize | Purpose::Reopen if late || (opening && !head.ok()) => {
+                self.unwanted(head.session);
             }
-            Purpose::Initialize if head.ok() => self.session_appears(head.session),
+            Purpose::Initialize if head.ok() => self.take_session(head.session),
             Purpose::Reopen if head.ok() => self.reopen_head(now, exchange, head.session),
-            Purpose::Deliver(line, _) if is_initialized(&line) && head.ok() => {
+            Purpose::Deliver(one) if is_initialized(&one.line) && head.ok() => {
                 if self.session == Session::Open {
                     self.open_listen();
                 }
             }
             Purpose::Listen => self.listen_head(now, exchange, &head),
             Purpose::Farewell(session) => self.farewell_head(exchange, session, &head),
-            Purpose::Old => self.old_head(now, exchange, &head),
-            Purpose::Request(_) | Purpose::Deliver(..) if self.is_gone(exchange, head.status) => {
-                self.gone(exchange);
+            Purpose::Old => self.old_head(exchange, &head),
+            Purpose::Request(_) | Purpose::Deliver(_) if self.is_gone(exchange, head.status) => {
+                self.gone(now, exchange, true);
             }
             Purpose::Initialize
             | Purpose::Reopen
             | Purpose::Request(_)
-            | Purpose::Deliver(..)
+            | Purpose::Deliver(_)
             | Purpose::Refresh(_) => {}
+        }
+        self.opened_by(exchange, opening, true);
+    }
+
+    /// A session that nobody uses: it is noted, so that it is closed by somebody if not by us.
+    fn unwanted(&mut self, session: Option<String>) {
+        if let Some(session) = session.filter(|session| self.id.as_ref() != Some(session)) {
+            self.note(session.clone());
+            self.farewell(session);
         }
     }
 
-    /// A session was opened: it is noted before anything else.
-    fn session_appears(&mut self, session: Option<String>) {
-        self.take_session(session);
-    }
-
-    /// The session that is used from now on. One that was there before is not forgotten.
+    /// The session that is used from now on, noted before anything else. One that was there before is not forgotten.
     pub(super) fn take_session(&mut self, session: Option<String>) {
         if let Some(old) = self.id.take()
             && session.as_ref() != Some(&old)
@@ -73,20 +78,22 @@ impl Bridge {
             self.farewell(old);
         }
         self.noted = session.is_none();
-        self.id = session;
-        self.note();
-    }
-
-    pub(super) fn note(&mut self) {
-        if let Some(session) = self.id.clone() {
-            self.outputs.push_back(Output::Note {
-                session,
-                version: self.likely_version(),
-            });
+        self.id.clone_from(&session);
+        if let Some(session) = session {
+            self.note(session);
         }
     }
 
-    pub(super) fn was_noted(&mut self, now: Moment, result: Result<(), String>) {
+    fn note(&mut self, session: String) {
+        let version = self.likely_version();
+        self.outputs.push_back(Output::Note { session, version });
+    }
+
+    pub(super) fn was_noted(&mut self, session: &str, result: Result<(), String>) {
+        if self.id.as_deref() != Some(session) {
+            // It is being closed, noted or not.
+            return;
+        }
         match result {
             Ok(()) => {
                 self.noted = true;
@@ -94,12 +101,12 @@ impl Bridge {
                     self.greeted(&answer);
                 }
             }
-            Err(why) => self.not_noted(now, &why),
+            Err(why) => self.not_noted(&why),
         }
     }
 
     /// What cannot be written down is not kept: a session that nobody would close is worse than none.
-    fn not_noted(&mut self, now: Moment, why: &str) {
+    fn not_noted(&mut self, why: &str) {
         if self.session == Session::Open {
             // It is written down already, with another version.
             return;
@@ -109,7 +116,7 @@ impl Bridge {
             self.farewell(session);
         }
         if let Session::Reopening(_) = self.session {
-            self.reopen_failed(now, why);
+            self.reopen_failed(why);
             return;
         }
         self.session = Session::Closed;
@@ -132,7 +139,7 @@ impl Bridge {
         {
             request.stalled = None;
             if let Some(event_id) = &event.id {
-                request.last_event = Some((event_id.clone(), epoch));
+                request.last_event = resumable(event_id).map(|last| (last, epoch));
             }
             request.retry_ms = event.retry_ms.or(request.retry_ms);
             if request.method == Tracked::Listen {
@@ -163,20 +170,29 @@ impl Bridge {
             self.farewell_body(exchange, session, &head, body);
             return;
         }
+        if purpose == Purpose::Listen {
+            self.listen_refused(now, exchange, body);
+            return;
+        }
         if head.ok() {
             if head.content == Content::Json {
                 self.heard(now, exchange, body);
             }
             return;
         }
-        let speaks_of_session = head.status == 400
-            && body
-                .to_ascii_lowercase()
-                .windows(7)
-                .any(|w| w == b"session");
-        let in_session = matches!(purpose, Purpose::Request(_) | Purpose::Deliver(..));
-        if speaks_of_session && in_session && self.is_gone(exchange, 404) {
-            self.gone(exchange);
+        // It may mean something else: then the new session is told the same, and that is the answer.
+        let again = match &purpose {
+            Purpose::Request(id) => self.requests.get(id).is_none_or(|one| one.refused),
+            Purpose::Deliver(one) => one.refused,
+            Purpose::Initialize
+            | Purpose::Listen
+            | Purpose::Farewell(_)
+            | Purpose::Reopen
+            | Purpose::Refresh(_)
+            | Purpose::Old => true,
+        };
+        if head.status == 400 && speaks_of_session(body) && !again && self.is_gone(exchange, 404) {
+            self.gone(now, exchange, false);
             return;
         }
         self.refused(now, exchange, &purpose, &head, body);
@@ -209,11 +225,11 @@ impl Bridge {
             }
             (Purpose::Reopen, _) if self.is_step(exchange) => {
                 let why = alloc::format!("it answered with HTTP {}", head.status);
-                self.reopen_step_failed(now, exchange, &why);
+                self.reopen_step_failed(exchange, &why);
             }
             (Purpose::Request(_) | Purpose::Initialize, None)
             | (
-                Purpose::Deliver(..)
+                Purpose::Deliver(_)
                 | Purpose::Listen
                 | Purpose::Farewell(_)
                 | Purpose::Reopen
@@ -261,13 +277,13 @@ impl Bridge {
                 self.send_request(&request);
                 return;
             }
-            Some(Purpose::Old) if self.old_own_answer(now, exchange, &line, id.as_deref()) => {
+            Some(Purpose::Old) if self.own_answer(id.as_deref(), &line) => {
                 return;
             }
             Some(
                 Purpose::Initialize
                 | Purpose::Request(_)
-                | Purpose::Deliver(..)
+                | Purpose::Deliver(_)
                 | Purpose::Listen
                 | Purpose::Farewell(_)
                 | Purpose::Old,
@@ -379,8 +395,10 @@ impl Bridge {
             let offered = self.likely_version();
             self.announces = reopen::announced(&greeting.capabilities);
             self.version = Some(greeting.version);
-            if self.version != offered {
-                self.note();
+            if self.version != offered
+                && let Some(session) = self.id.clone()
+            {
+                self.note(session);
             }
             if self.noted {
                 self.greeted(&line);
@@ -428,7 +446,7 @@ impl Bridge {
                     "{}",
                 );
                 refusal.pop();
-                self.deliver(refusal, 0);
+                self.deliver(Delivery::new(refusal));
             }
         }
     }
@@ -474,6 +492,8 @@ impl Bridge {
         let Some(one) = self.exchanges.remove(&exchange) else {
             return;
         };
+        let known = matches!(end, End::Failed { unsent: true, .. });
+        self.opened_by(exchange, one.opening, known);
         match one.purpose {
             // It has brought what it was for.
             Purpose::Reopen | Purpose::Refresh(_) if one.spent.is_some() => {}
@@ -481,15 +501,15 @@ impl Bridge {
             Purpose::Initialize | Purpose::Reopen if one.epoch < self.epoch => {}
             Purpose::Request(id) => self.request_ended(now, exchange, &id, one.head, end),
             Purpose::Initialize => self.initialize_ended(now, one.head, end),
-            Purpose::Deliver(line, tried) => self.delivered(line, tried, one.head.as_ref(), &end),
-            Purpose::Listen => self.listen_ended(now, exchange),
+            Purpose::Deliver(delivery) => self.delivered(now, delivery, one.head.as_ref(), &end),
+            Purpose::Listen => self.listen_ended(now, exchange, one.at),
             Purpose::Farewell(session) => self.farewell_ended(session, one.head.as_ref(), &end),
             Purpose::Reopen => {
                 let why = match end {
                     End::Failed { why, .. } => why,
                     End::Done | End::TooLong => "it did not answer".into(),
                 };
-                self.reopen_ended(now, &why);
+                self.reopen_ended(&why);
             }
             Purpose::Refresh(id) => self.send_request(&id),
             Purpose::Old => self.old_ended(now, &end),
@@ -498,7 +518,7 @@ impl Bridge {
 
     fn listen_event(&mut self, event: &sse::Event) {
         if let Some(id) = &event.id {
-            self.listen_last = Some(id.clone());
+            self.listen_last = resumable(id);
         }
         self.listen_retry_ms = event.retry_ms.or(self.listen_retry_ms);
         self.listen_failures = 0;
@@ -506,21 +526,42 @@ impl Bridge {
 
     fn listen_head(&mut self, now: Moment, exchange: ExchangeId, head: &Head) {
         if head.ok() && head.content == Content::Events {
+            self.listened = true;
             return;
         }
-        self.close(exchange);
         match head.status {
-            404 if self.id.is_some() => {
+            // What it means is in its body.
+            400 if self.listened => return,
+            404 if self.listened => {
                 self.listen = Listen::Idle;
-                self.session_gone();
+                self.session_gone(true);
             }
-            200..=299 | 405 => self.listen = Listen::Never,
+            200..=299 | 405 | 501 => self.listen = Listen::Never,
+            408 | 409 | 425 | 429 | 500..=599 => self.listen_rests(now),
+            // Many servers know no GET at all, and say so in their own way.
+            _ if !self.listened => self.listen = Listen::NotHere,
             _ => self.listen_rests(now),
+        }
+        self.close(exchange);
+    }
+
+    /// The stream was there, and is refused now.
+    fn listen_refused(&mut self, now: Moment, exchange: ExchangeId, body: &[u8]) {
+        self.close(exchange);
+        if speaks_of_session(body) && self.id.is_some() {
+            self.listen = Listen::Idle;
+            self.session_gone(false);
+        } else {
+            self.listen_rests(now);
         }
     }
 
-    fn listen_ended(&mut self, now: Moment, exchange: ExchangeId) {
+    fn listen_ended(&mut self, now: Moment, exchange: ExchangeId, begun: Moment) {
         if self.listen == Listen::Open(exchange) {
+            // A gateway that ends every stream after a while is not in trouble.
+            if now.ms_since(begun) >= limits::HTTP_LISTENED_MS {
+                self.listen_failures = 0;
+            }
             self.listen_rests(now);
         }
     }
@@ -539,9 +580,10 @@ impl Bridge {
 
     /// Opens the stream for what the server says unasked.
     pub(super) fn open_listen(&mut self) {
-        if self.listen == Listen::Never
-            || matches!(self.listen, Listen::Open(_))
-            || self.session != Session::Open
+        if matches!(
+            self.listen,
+            Listen::Never | Listen::NotHere | Listen::Open(_)
+        ) || self.session != Session::Open
             || self.old.is_some()
             || self.closing.is_some()
         {
@@ -551,8 +593,8 @@ impl Bridge {
             return;
         }
         let mut headers = self.session_headers();
-        let last = self.listen_last.as_deref().map(String::from_utf8_lossy);
-        headers.extend(last.map(|last| (headers::LAST_EVENT.into(), last.into_owned())));
+        let last = self.listen_last.clone();
+        headers.extend(last.map(|last| (headers::LAST_EVENT.into(), last)));
         let exchange = self.send(Purpose::Listen, super::Verb::Get, headers, Vec::new(), None);
         self.listen = Listen::Open(exchange);
     }
@@ -565,5 +607,13 @@ impl Bridge {
             self.listen = Listen::Idle;
         }
         self.listen_last = None;
+        self.listened = false;
     }
+}
+
+/// An event's id, if it can be sent back to resume after it.
+fn resumable(id: &[u8]) -> Option<String> {
+    let id = core::str::from_utf8(id).ok()?;
+    let sendable = !id.is_empty() && !id.chars().any(|c| c.is_control() && c != '\t');
+    sendable.then(|| id.into())
 }

@@ -44,16 +44,16 @@ impl Bridge {
         }
     }
 
-    pub(super) fn old_head(&mut self, now: Moment, exchange: ExchangeId, head: &Head) {
+    pub(super) fn old_head(&mut self, exchange: ExchangeId, head: &Head) {
         if head.ok() && head.content == Content::Events {
             return;
         }
         self.close(exchange);
-        self.no_old(now, &alloc::format!("HTTP {}", head.status));
+        self.no_old(&alloc::format!("HTTP {}", head.status));
     }
 
     /// It is no old server either, or it is gone.
-    fn no_old(&mut self, now: Moment, why: &str) {
+    fn no_old(&mut self, why: &str) {
         let refused = self.old.as_ref().map_or(404, |old| old.refused);
         if let Some(id) = self.opening_id() {
             self.old = None;
@@ -68,7 +68,7 @@ impl Bridge {
             self.refuse_waiting("its first message was refused");
             return;
         }
-        self.reopen_failed(now, why);
+        self.reopen_failed(why);
     }
 
     /// An event of the stream; whether it is none of the messages.
@@ -96,17 +96,6 @@ impl Bridge {
         true
     }
 
-    /// An answer to a request of ours that came on the stream.
-    pub(super) fn old_own_answer(
-        &mut self,
-        now: Moment,
-        _exchange: ExchangeId,
-        line: &[u8],
-        id: Option<&[u8]>,
-    ) -> bool {
-        self.own_answer(now, id, line)
-    }
-
     /// The stream has ended, and with it everything that was to come on it.
     pub(super) fn old_ended(&mut self, now: Moment, end: &End) {
         let why = match end {
@@ -115,7 +104,7 @@ impl Bridge {
         };
         match self.session {
             Session::Opening | Session::Reopening(_) => {
-                self.no_old(now, &why);
+                self.no_old(&why);
             }
             Session::Open => self.session = Session::Lost,
             Session::Closed | Session::Lost => {}
@@ -127,7 +116,7 @@ impl Bridge {
             .map(|(id, _)| id.clone())
             .collect();
         for id in lost {
-            self.lost_with_stream(now, &id, &why);
+            self.broke(now, &id, why.clone());
         }
     }
 }

@@ -7,7 +7,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::old::Old;
-use super::{Bridge, Closed, ExchangeId, Listen, Output, Purpose, Session};
+use super::route::is_initialized;
+use super::{Bridge, Closed, ExchangeId, Output, Purpose, Session};
 use crate::clock::Moment;
 use crate::http::lines::look;
 use crate::http::words::Why;
@@ -56,49 +57,41 @@ impl Bridge {
         status == 404 && in_session && self.initialize.is_some()
     }
 
-    /// The server does not know the session that this exchange was sent in.
-    pub(super) fn gone(&mut self, exchange: ExchangeId) {
+    /// The server does not know the session that this exchange was sent in, or so it seems.
+    pub(super) fn gone(&mut self, now: Moment, exchange: ExchangeId, sure: bool) {
         let Some(one) = self.exchanges.get(&exchange).cloned() else {
             return;
         };
         self.close(exchange);
         if one.epoch == self.epoch {
-            self.session_gone();
+            self.session_gone(sure);
         }
         match one.purpose {
             Purpose::Request(id) => {
                 let Some(request) = self.requests.get_mut(&id) else {
                     return;
                 };
-                // One whose answer had begun was acted upon, and so is not sent again.
-                let begun = request.last_event.is_some();
-                let again = request.refused;
-                if again || begun {
+                // One whose answer had begun was acted upon.
+                if request.last_event.take().is_some() {
+                    self.broke(now, &id, "the server has ended the session".into());
+                } else if request.refused {
                     let (method, modern) = (request.method, request.modern.is_some());
-                    let why = if begun {
-                        Why::Broke {
-                            why: "the server has ended the session".into(),
-                            again: false,
-                        }
-                    } else {
-                        Why::LostTwice
-                    };
-                    self.answer(&id, method, modern, &why);
-                    return;
-                }
-                if let Some(request) = self.requests.remove(&id) {
-                    self.waiting_bytes += request.line.len();
-                    self.waiting.push_front(request.line);
-                    self.carried.insert(id, (0, true));
+                    self.answer(&id, method, modern, &Why::LostTwice);
+                } else if let Some(request) = self.requests.remove(&id) {
+                    self.hold_refused(request.line);
                 }
             }
-            // What the client answers belongs to a question that nobody asks any more.
-            Purpose::Deliver(line, 0) if look(&line).kind == Kind::Notification => {
-                self.waiting_bytes += line.len();
-                self.waiting.push_front(line);
+            // What the client answers belongs to a question that nobody asks any more, and a new session is confirmed
+            // on the way.
+            Purpose::Deliver(one)
+                if !one.refused
+                    && look(&one.line).kind == Kind::Notification
+                    && !is_initialized(&one.line) =>
+            {
+                self.hold_refused(one.line);
             }
             Purpose::Initialize
-            | Purpose::Deliver(..)
+            | Purpose::Deliver(_)
             | Purpose::Listen
             | Purpose::Farewell(_)
             | Purpose::Reopen
@@ -107,14 +100,18 @@ impl Bridge {
         }
     }
 
-    /// The server has ended the session by itself.
-    pub(super) fn session_gone(&mut self) {
+    /// The server has ended the session by itself. Where that is not sure, the session is closed all the same.
+    pub(super) fn session_gone(&mut self, sure: bool) {
         if self.session != Session::Open {
             return;
         }
-        if let Some(session) = self.id.take() {
-            let by = Closed::Server;
-            self.outputs.push_back(Output::Paid { session, by });
+        match self.id.take() {
+            Some(session) if sure => {
+                let by = Closed::Server;
+                self.outputs.push_back(Output::Paid { session, by });
+            }
+            Some(session) => self.farewell(session),
+            None => {}
         }
         self.reopen();
     }
@@ -130,9 +127,6 @@ impl Bridge {
             self.say(line);
         }
         self.close_listen();
-        if self.listen != Listen::Never {
-            self.listen = Listen::Idle;
-        }
         self.version = None;
         self.epoch += 1;
         if self.old.is_some() {
@@ -191,14 +185,14 @@ impl Bridge {
 
     pub(super) fn reopen_answer(&mut self, now: Moment, exchange: ExchangeId, line: &[u8]) {
         self.spend(now, exchange);
-        self.own_answer(now, look(line).id.as_deref(), line);
+        self.own_answer(look(line).id.as_deref(), line);
     }
 
     /// An answer to a request of ours; whether it was one.
-    pub(super) fn own_answer(&mut self, now: Moment, id: Option<&[u8]>, line: &[u8]) -> bool {
+    pub(super) fn own_answer(&mut self, id: Option<&[u8]>, line: &[u8]) -> bool {
         match &mut self.session {
             Session::Reopening(Step::Greet { own }) if id == Some(own) => {
-                self.greeted_again(now, line);
+                self.greeted_again(line);
                 true
             }
             Session::Reopening(Step::Restore(left)) => {
@@ -218,9 +212,9 @@ impl Bridge {
         }
     }
 
-    fn greeted_again(&mut self, now: Moment, line: &[u8]) {
+    fn greeted_again(&mut self, line: &[u8]) {
         let Some(greeting) = envelope::greeting(line) else {
-            self.reopen_failed(now, "it refused to open one");
+            self.reopen_failed("it refused to open one");
             return;
         };
         self.announces = announced(&greeting.capabilities);
@@ -274,16 +268,16 @@ impl Bridge {
     }
 
     /// A step was refused. Level and subscriptions are not worth a session.
-    pub(super) fn reopen_step_failed(&mut self, now: Moment, exchange: ExchangeId, why: &str) {
+    pub(super) fn reopen_step_failed(&mut self, exchange: ExchangeId, why: &str) {
         self.exchanges.remove(&exchange);
-        self.reopen_ended(now, why);
+        self.reopen_ended(why);
     }
 
     /// A step has ended without an answer.
-    pub(super) fn reopen_ended(&mut self, now: Moment, why: &str) {
+    pub(super) fn reopen_ended(&mut self, why: &str) {
         match &self.session {
             Session::Reopening(Step::Greet { .. }) if self.old.is_some() => {}
-            Session::Reopening(Step::Greet { .. } | Step::Dial) => self.reopen_failed(now, why),
+            Session::Reopening(Step::Greet { .. } | Step::Dial) => self.reopen_failed(why),
             Session::Reopening(Step::Confirm) => self.restore(),
             Session::Reopening(Step::Restore(_)) => {
                 let running = self
@@ -299,7 +293,7 @@ impl Bridge {
     }
 
     /// No new session can be had now; the next request tries again.
-    pub(super) fn reopen_failed(&mut self, _now: Moment, why: &str) {
+    pub(super) fn reopen_failed(&mut self, why: &str) {
         if let Some(session) = self.id.take() {
             self.farewell(session);
         }

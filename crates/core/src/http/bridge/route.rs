@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Bridge, Flight, Listen, Output, Purpose, Request, Session};
+use super::{Bridge, Delivery, Flight, Listen, Output, Purpose, Request, Session, Waiting};
 use crate::clock::Moment;
 use crate::http::headers;
 use crate::http::lines::{Seen, flat, look, members, offered, version_of};
@@ -60,7 +60,7 @@ impl Bridge {
             self.reopen();
             return;
         }
-        self.take_request(&id, line, &seen.method);
+        self.take_request(&id, Waiting::new(line), &seen.method);
     }
 
     fn wait(&mut self, id: &[u8], line: Vec<u8>, method: &str) {
@@ -68,12 +68,27 @@ impl Bridge {
             self.answer(id, Tracked::of(method), false, &Why::Busy);
             return;
         }
-        self.hold(line);
+        self.hold(Waiting::new(line));
     }
 
-    pub(super) fn hold(&mut self, line: Vec<u8>) {
+    pub(super) fn hold(&mut self, waiting: Waiting) {
+        self.waiting_bytes += waiting.line.len();
+        self.waiting.push_back(waiting);
+    }
+
+    /// What was refused with its session goes before what came later.
+    pub(super) fn hold_refused(&mut self, line: Vec<u8>) {
         self.waiting_bytes += line.len();
-        self.waiting.push_back(line);
+        let before = self.waiting.iter().take_while(|one| one.refused).count();
+        let refused = true;
+        self.waiting.insert(
+            before,
+            Waiting {
+                line,
+                sent: 0,
+                refused,
+            },
+        );
     }
 
     /// Whether messages wait until the session is there.
@@ -90,9 +105,14 @@ impl Bridge {
     pub(super) fn confirmed_by(&self) -> Option<Moment> {
         let on_its_way = self.exchanges.values().find(|one| {
             one.head.is_none()
-                && matches!(&one.purpose, Purpose::Deliver(line, _) if is_initialized(line))
+                && matches!(&one.purpose, Purpose::Deliver(one) if is_initialized(&one.line))
         });
-        let until = on_its_way?.at.after_ms(limits::HTTP_CONFIRM_MS);
+        let rests = self.later.iter();
+        let rests = rests.filter(|(_, one)| is_initialized(&one.line));
+        let since = on_its_way
+            .map(|one| one.at)
+            .or_else(|| rests.map(|(at, _)| *at).next());
+        let until = since?.after_ms(limits::HTTP_CONFIRM_MS);
         (self.now < until).then_some(until)
     }
 
@@ -110,37 +130,28 @@ impl Bridge {
                 self.reopen();
                 return;
             }
-            let Some(line) = self.waiting.pop_front() else {
+            let Some(waiting) = self.waiting.pop_front() else {
                 return;
             };
-            self.waiting_bytes -= line.len();
-            let seen = look(&line);
+            self.waiting_bytes -= waiting.line.len();
+            let seen = look(&waiting.line);
             match (seen.kind, seen.id) {
-                (Kind::Request, Some(id)) => self.take_request(&id, line, &seen.method),
+                (Kind::Request, Some(id)) => self.take_request(&id, waiting, &seen.method),
                 (Kind::Request | Kind::Notification | Kind::Response | Kind::Error, _) => {
-                    self.deliver(line, 0);
+                    self.deliver(Delivery {
+                        line: waiting.line,
+                        tried: 0,
+                        refused: waiting.refused,
+                    });
                 }
                 (Kind::Batch | Kind::Blank | Kind::Junk, _) => {}
             }
         }
     }
 
-    fn take_request(&mut self, id: &[u8], line: Vec<u8>, method: &str) {
-        let (sent, refused) = self.carried.remove(id).unwrap_or_default();
-        let request = Request {
-            modern: version_of(&line).filter(|_| self.session == Session::Closed),
-            method: Tracked::of(method),
-            line,
-            flight: Flight::Elsewhere,
-            sent,
-            unsent: 0,
-            last_event: None,
-            retry_ms: None,
-            stalled: None,
-            asked: false,
-            refused,
-            refreshed: false,
-        };
+    fn take_request(&mut self, id: &[u8], waiting: Waiting, method: &str) {
+        let modern = version_of(&waiting.line).filter(|_| self.session == Session::Closed);
+        let request = Request::new(waiting, Tracked::of(method), modern);
         self.requests.insert(id.to_vec(), request);
         self.send_request(id);
     }
@@ -173,9 +184,9 @@ impl Bridge {
             _ => {}
         }
         if self.must_wait() || self.exchanges.len() >= limits::HTTP_EXCHANGES {
-            self.hold(line);
+            self.hold(Waiting::new(line));
         } else if !self.is_lost() {
-            self.deliver(line, 0);
+            self.deliver(Delivery::new(line));
         }
     }
 
@@ -187,14 +198,14 @@ impl Bridge {
         let waited = self.waiting.len();
         let bytes = &mut self.waiting_bytes;
         self.waiting.retain(|held| {
-            let found = look(held).id.is_some_and(|held| token::same(&held, id));
+            let held_id = look(&held.line).id;
+            let found = held_id.is_some_and(|held| token::same(&held, id));
             if found {
-                *bytes -= held.len();
+                *bytes -= held.line.len();
             }
             !found
         });
         if self.waiting.len() < waited {
-            self.carried.remove(id);
             return true;
         }
         let modern = |one: &Request| one.modern.is_some();
@@ -230,11 +241,12 @@ impl Bridge {
             },
             Answered::Swallow | Answered::Unknown => return,
         };
-        self.deliver(line, 0);
+        self.deliver(Delivery::new(line));
     }
 
     /// Sends what needs no answer.
-    pub(super) fn deliver(&mut self, line: Vec<u8>, tried: u8) {
+    pub(super) fn deliver(&mut self, delivery: Delivery) {
+        let line = delivery.line.clone();
         let mut headers = self.session_headers();
         if self.session == Session::Closed
             && let Some(version) = version_of(&line)
@@ -242,7 +254,26 @@ impl Bridge {
             headers.extend(self.marks.of(&look(&line).method, &line));
             headers.push((headers::VERSION.into(), version));
         }
-        self.post(Purpose::Deliver(line.clone(), tried), line, headers);
+        self.post(Purpose::Deliver(delivery), line, headers);
+    }
+
+    /// Sends what has rested because nobody took it.
+    pub(super) fn deliver_due(&mut self, now: Moment) {
+        while let Some(at) = self.later.iter().position(|(at, _)| *at <= now) {
+            let (_, delivery) = self.later.remove(at);
+            match self.session {
+                // A session that is opened anew is confirmed on the way.
+                Session::Opening | Session::Reopening(_) | Session::Lost
+                    if is_initialized(&delivery.line) => {}
+                Session::Opening | Session::Reopening(_) => self.hold(Waiting {
+                    line: delivery.line,
+                    sent: 0,
+                    refused: delivery.refused,
+                }),
+                Session::Lost => {}
+                Session::Closed | Session::Open => self.deliver(delivery),
+            }
+        }
     }
 
     /// The client's `initialize`.
@@ -253,6 +284,7 @@ impl Bridge {
         }
         self.close_listen();
         self.listen = Listen::Idle;
+        self.later.clear();
         self.asked.died();
         self.epoch += 1;
         self.version = None;
@@ -262,23 +294,8 @@ impl Bridge {
         self.initialized = None;
         self.level = None;
         self.subscriptions.clear();
-        self.requests.insert(
-            id.to_vec(),
-            Request {
-                modern: None,
-                method: Tracked::Initialize,
-                line,
-                flight: Flight::Elsewhere,
-                sent: 0,
-                unsent: 0,
-                last_event: None,
-                retry_ms: None,
-                stalled: None,
-                asked: false,
-                refused: false,
-                refreshed: false,
-            },
-        );
+        let request = Request::new(Waiting::new(line), Tracked::Initialize, None);
+        self.requests.insert(id.to_vec(), request);
         self.send_initialize(id);
     }
 
@@ -307,6 +324,45 @@ impl Bridge {
         self.version
             .clone()
             .or_else(|| self.initialize.as_deref().and_then(offered))
+    }
+}
+
+impl Waiting {
+    pub(super) fn new(line: Vec<u8>) -> Self {
+        Self {
+            line,
+            sent: 0,
+            refused: false,
+        }
+    }
+}
+
+impl Delivery {
+    pub(super) fn new(line: Vec<u8>) -> Self {
+        Self {
+            line,
+            tried: 0,
+            refused: false,
+        }
+    }
+}
+
+impl Request {
+    fn new(waiting: Waiting, method: Tracked, modern: Option<String>) -> Self {
+        Self {
+            line: waiting.line,
+            method,
+            modern,
+            flight: Flight::Elsewhere,
+            sent: waiting.sent,
+            unsent: 0,
+            last_event: None,
+            retry_ms: None,
+            stalled: None,
+            asked: false,
+            refused: waiting.refused,
+            refreshed: false,
+        }
     }
 }
 

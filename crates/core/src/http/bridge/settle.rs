@@ -1,9 +1,12 @@
 //! Requests whose answer did not come: sent again, resumed, or answered by us.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{Bridge, Content, End, ExchangeId, Flight, Head, Purpose, Session, Verb};
+use super::{
+    Bridge, Content, Delivery, End, ExchangeId, Flight, Head, Purpose, Session, Verb, Waiting,
+};
 use crate::clock::Moment;
 use crate::http::headers;
 use crate::http::words::{self, Why};
@@ -16,16 +19,9 @@ impl Bridge {
     /// Answers a request ourselves.
     pub(super) fn answer(&mut self, id: &[u8], method: Tracked, modern: bool, why: &Why) {
         self.requests.remove(id);
-        let About { name, place } = self.words();
-        let line = words::answer(id, method, modern, &name, &place, why);
+        let super::About { name, place, .. } = &self.about;
+        let line = words::answer(id, method, modern, name, place, why);
         self.say(line);
-    }
-
-    fn words(&self) -> About {
-        About {
-            name: self.about.name.clone(),
-            place: self.about.place.clone(),
-        }
     }
 
     fn settle(&mut self, id: &[u8], why: &Why) {
@@ -39,9 +35,8 @@ impl Bridge {
     /// Everything that waits for a session which will not come.
     pub(super) fn refuse_waiting(&mut self, why: &str) {
         self.waiting_bytes = 0;
-        self.carried.clear();
-        for line in core::mem::take(&mut self.waiting) {
-            let seen = crate::http::lines::look(&line);
+        for waiting in core::mem::take(&mut self.waiting) {
+            let seen = crate::http::lines::look(&waiting.line);
             if let Some(id) = seen.id
                 && !seen.method.is_empty()
             {
@@ -106,7 +101,18 @@ impl Bridge {
         if self.resume_later(now, id, head.as_ref(), &end) {
             return;
         }
+        let resumed = self
+            .requests
+            .get_mut(id)
+            .is_some_and(|request| request.last_event.take().is_some());
         match (head, end) {
+            // It was acted upon, whatever became of the question for the rest.
+            (Some(head), _) if resumed && !head.ok() => {
+                let status = head.status;
+                let why = format!("it broke off, and the rest was refused with HTTP {status}");
+                self.broke(now, id, why);
+            }
+            (None, End::Failed { why, .. }) if resumed => self.broke(now, id, why),
             (None, End::Failed { unsent: true, why }) => self.unsent(now, id, why),
             (_, End::Failed { why, .. }) => self.broke(now, id, why),
             (Some(head), _) if !head.ok() => self.status(now, id, &head),
@@ -135,7 +141,7 @@ impl Bridge {
         }
     }
 
-    fn broke(&mut self, now: Moment, id: &[u8], why: String) {
+    pub(super) fn broke(&mut self, now: Moment, id: &[u8], why: String) {
         let sent = self.requests.get(id).map_or(0, |request| request.sent);
         if sent < 2 && self.may_repeat(id) {
             self.rest(now, id, limits::HTTP_AGAIN_MS[0]);
@@ -239,14 +245,16 @@ impl Bridge {
             .last_event
             .as_ref()
             .filter(|(_, epoch)| *epoch == self.epoch)
-            .map(|(event, _)| String::from_utf8_lossy(event).into_owned());
+            .map(|(event, _)| event.clone());
         let Some(last) = resumed else {
             if self.must_wait() || self.session == Session::Lost {
                 // It goes the way of all messages that wait for a session.
                 if let Some(request) = self.requests.remove(id) {
-                    let carried = (request.sent, request.refused);
-                    self.carried.insert(id.to_vec(), carried);
-                    self.hold(request.line);
+                    self.hold(Waiting {
+                        line: request.line,
+                        sent: request.sent,
+                        refused: request.refused,
+                    });
                 }
                 return;
             }
@@ -260,11 +268,6 @@ impl Bridge {
         if let Some(request) = self.requests.get_mut(id) {
             request.flight = Flight::Sent(exchange);
         }
-    }
-
-    /// The stream that its answer was to come on has ended.
-    pub(super) fn lost_with_stream(&mut self, now: Moment, id: &[u8], why: &str) {
-        self.broke(now, id, why.to_string());
     }
 
     /// `initialize` has ended; its answer may have come before.
@@ -322,33 +325,44 @@ impl Bridge {
     }
 
     /// A notification or an answer of the client's was taken, or not.
-    pub(super) fn delivered(&mut self, line: Vec<u8>, tried: u8, head: Option<&Head>, end: &End) {
-        let unsent = head.is_none() && matches!(end, End::Failed { unsent: true, .. });
-        if unsent && usize::from(tried) < limits::HTTP_AGAIN_MS.len() && self.closing.is_none() {
-            self.deliver(line, tried + 1);
+    pub(super) fn delivered(
+        &mut self,
+        now: Moment,
+        delivery: Delivery,
+        head: Option<&Head>,
+        end: &End,
+    ) {
+        let wait = limits::HTTP_AGAIN_MS.get(usize::from(delivery.tried));
+        let again = match (head, end) {
+            (None, End::Failed { unsent: true, .. }) => wait.copied(),
+            (Some(head), _) if matches!(head.status, 429 | 503) => wait.and_then(|wait| {
+                let asked = head.retry_after_ms.unwrap_or(*wait);
+                (asked <= limits::HTTP_RETRY_AFTER_MS).then_some(asked)
+            }),
+            (_, End::Done | End::TooLong | End::Failed { .. }) => None,
+        };
+        if let Some(wait) = again
+            && self.closing.is_none()
+        {
+            let tried = delivery.tried + 1;
+            let delivery = Delivery { tried, ..delivery };
+            self.later.push((now.after_ms(wait), delivery));
             return;
         }
-        let method = crate::http::lines::look(&line).method;
         let trouble = match (head, end) {
-            (Some(head), _) if !head.ok() => Some(alloc::format!("HTTP {}", head.status)),
+            (Some(head), _) if !head.ok() => Some(format!("HTTP {}", head.status)),
             (_, End::Failed { why, .. }) => Some(why.clone()),
             (_, End::Done | End::TooLong) => None,
         };
         if let Some(trouble) = trouble {
+            let method = crate::http::lines::look(&delivery.line).method;
             let what = if method.is_empty() {
-                "an answer of the client's".to_string()
+                "an answer of the client's"
             } else {
-                method
+                &method
             };
-            self.outputs.push_back(super::Output::Tell(alloc::format!(
-                "{what} did not reach the server: {trouble}"
-            )));
+            let text = format!("{what} did not reach the server: {trouble}");
+            self.outputs.push_back(super::Output::Tell(text));
         }
     }
-}
-
-/// Names for the words.
-struct About {
-    name: String,
-    place: String,
 }

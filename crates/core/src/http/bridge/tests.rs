@@ -8,6 +8,7 @@ use crate::http::lines::look;
 use crate::message::frame::Kind;
 
 mod chance;
+mod unkind;
 
 /// A bridge with a clock, and everything that it has put out.
 struct Play {
@@ -20,6 +21,9 @@ struct Play {
     owed: Vec<String>,
     closed: Vec<ExchangeId>,
     told: Vec<String>,
+    /// Openings of which it is not known yet, or never, what became of them.
+    openings: Vec<ExchangeId>,
+    unknown: Vec<ExchangeId>,
     done: bool,
     refuse_notes: bool,
 }
@@ -45,6 +49,8 @@ impl Play {
             owed: vec![],
             closed: vec![],
             told: vec![],
+            openings: vec![],
+            unknown: vec![],
             done: false,
             refuse_notes: false,
         }
@@ -72,15 +78,27 @@ impl Play {
         while let Some(output) = self.bridge.output() {
             match output {
                 Output::Send(sending) => self.sent.push(sending),
+                Output::Opening(exchange) => {
+                    assert!(self.sent.iter().all(|one| one.exchange != exchange));
+                    self.openings.push(exchange);
+                }
+                Output::Opened { exchange, known } => {
+                    let before = self.openings.len();
+                    self.openings.retain(|one| *one != exchange);
+                    assert_eq!(self.openings.len() + 1, before, "once for each");
+                    if !known {
+                        self.unknown.push(exchange);
+                    }
+                }
                 Output::Close(exchange) => self.closed.push(exchange),
                 Output::Note { session, version } => {
                     let result = if self.refuse_notes {
                         Err("no space left on device".into())
                     } else {
-                        self.notes.push((session, version));
+                        self.notes.push((session.clone(), version));
                         Ok(())
                     };
-                    self.bridge.handle(self.now, Input::Noted(result));
+                    self.bridge.handle(self.now, Input::Noted(session, result));
                 }
                 Output::Paid { session, .. } => self.paid.push(session),
                 Output::Owed { session, .. } => self.owed.push(session),
@@ -498,13 +516,20 @@ fn a_stream_that_is_never_there_again_is_given_up() {
     play.stream(first);
     play.event(first, Some("e1"), "");
     play.fails(first, false);
-    for _ in 0..100 {
-        play.wait(limits::HTTP_RETRY_MOST_MS);
-        if play.said.is_empty() {
-            play.fails(play.last(), true);
+    let mut failed = first;
+    for _ in 0..1_000 {
+        play.wait(limits::HTTP_RETRY_MS);
+        if play.last() > failed {
+            failed = play.last();
+            play.fails(failed, true);
         }
     }
     assert_eq!(play.said.len(), 1, "{:?}", play.said);
+    assert!(
+        play.said[0].contains("may or may not have taken effect"),
+        "it had begun to answer: {:?}",
+        play.said
+    );
     let tries = play.sent.iter().filter(|one| one.verb == Verb::Get).count();
     assert!((5..20).contains(&tries), "{tries}");
 }

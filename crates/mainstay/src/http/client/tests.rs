@@ -183,19 +183,24 @@ fn redirects_stay_within_the_origin() {
     });
 }
 
+/// The other side of TLS.
+fn acceptor() -> TlsAcceptor {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let chain = vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
 #[test]
 fn a_certificate_is_believed_only_if_this_machine_does() {
     run(async {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let chain = vec![CertificateDer::from_pem_slice(CERTIFICATE).unwrap()];
-        let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let acceptor = acceptor();
         for trusted in [true, false] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
@@ -226,5 +231,126 @@ fn a_certificate_is_believed_only_if_this_machine_does() {
                 assert!(failure.why.contains("certificate"), "{failure:?}");
             }
         }
+    });
+}
+
+#[test]
+fn a_proxy_is_told_the_whole_url_or_asked_for_a_way() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let client = || Client {
+            proxies: Proxies::read(|name| {
+                matches!(name, "HTTP_PROXY" | "HTTPS_PROXY")
+                    .then(|| format!("http://me:p%40ss@{at}"))
+            }),
+            ..Client::default()
+        };
+        let plain = client();
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for _ in 0..2 {
+                let seen = head(&mut stream).await.to_ascii_lowercase();
+                assert!(
+                    seen.starts_with("get http://far.example:81/mcp?a=1 http/1.1\r\n"),
+                    "{seen}"
+                );
+                assert!(seen.contains("host: far.example:81\r\n"), "{seen}");
+                assert!(
+                    seen.contains("proxy-authorization: basic bwu6cebzcw==\r\n"),
+                    "{seen}"
+                );
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                stream.write_all(answer).await.unwrap();
+            }
+        };
+        let ask = async {
+            for _ in 0..2 {
+                let mut answer = plain
+                    .send(get("http://u:p@far.example:81/mcp?a=1"))
+                    .await
+                    .unwrap();
+                assert_eq!(
+                    answer.whole(10).await.unwrap(),
+                    b"ok",
+                    "and the connection rests"
+                );
+            }
+        };
+        beside(serve, ask).await;
+        for (answer, why) in [
+            ("HTTP/1.1 407 No\r\n\r\n", "wants a user"),
+            ("HTTP/1.0 503 No\r\n\r\n", "refused the way with HTTP 503"),
+            ("SSH-2.0-x\r\n\r\n", "does not answer as a proxy does"),
+            ("", "closed the connection"),
+        ] {
+            let serve = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let seen = head(&mut stream).await;
+                assert!(
+                    seen.starts_with(
+                        "CONNECT far.example:443 HTTP/1.1\r\nHost: far.example:443\r\n"
+                    ),
+                    "{seen}"
+                );
+                assert!(
+                    seen.contains("Proxy-Authorization: Basic bWU6cEBzcw==\r\n"),
+                    "{seen}"
+                );
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            };
+            let failure = beside(serve, client().send(get("https://far.example/")))
+                .await
+                .err()
+                .unwrap();
+            assert!(failure.unsent() && failure.why.contains(why), "{failure:?}");
+            assert!(!failure.why.contains("ss@"), "{failure:?}");
+        }
+    });
+}
+
+#[test]
+fn tls_goes_through_the_way_that_a_proxy_opens() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let acceptor = acceptor();
+        let mut roots = rustls::RootCertStore::empty();
+        tls::add(&mut roots, CERTIFICATE);
+        let client = Client {
+            proxies: Proxies::read(|name| (name == "HTTPS_PROXY").then(|| at.to_string())),
+            ..Client::default()
+        };
+        assert!(client.tls.set(tls::with(roots)).is_ok());
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            head(&mut stream).await;
+            let opened = b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n";
+            stream.write_all(opened).await.unwrap();
+            match acceptor.accept(stream).await {
+                Ok(mut stream) => {
+                    let seen = head(&mut stream).await;
+                    assert!(seen.starts_with("GET /in HTTP/1.1"), "{seen}");
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                    stream.write_all(answer).await.unwrap();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        // The certificate is for `localhost`, which is never reached through a proxy; so its name is asked for by way of
+        // one that is.
+        let target = Target::parse("https://localhost:9/in").unwrap();
+        let proxy = Target::parse(&format!("http://{at}")).unwrap();
+        let asked = async {
+            let mut live = client.connect(&target, Some(&proxy)).await.unwrap();
+            let sent = request(&get("https://localhost:9/in"), None).unwrap();
+            let sent = Box::pin(live.sender.try_send_request(sent));
+            live.drive
+                .until(sent)
+                .await
+                .map(|answer| answer.status())
+                .ok()
+        };
+        assert_eq!(beside(serve, asked).await, Some(StatusCode::OK));
     });
 }

@@ -1,0 +1,376 @@
+//! Servers, and what stands before them, that are not as the book says.
+
+use super::*;
+
+/// With a session open whose stream for what comes unasked is on its way; that exchange.
+fn listening(retry: Retry) -> (Play, ExchangeId) {
+    let mut play = Play::new(retry);
+    play.line(OPENING);
+    let opening = play.last();
+    play.head(opening, 200, Content::Json, Some("s1"));
+    play.body(opening, OPENED);
+    play.line(INITIALIZED);
+    play.accepted(play.last());
+    let listen = play.last();
+    assert_eq!(play.sending(listen).verb, Verb::Get);
+    play.said.clear();
+    (play, listen)
+}
+
+/// Answers our own `initialize` with this session; what follows it is the last exchange.
+fn greet(play: &mut Play, session: &str) {
+    let greet = play.last();
+    assert_eq!(play.method(greet), "initialize");
+    let id = String::from_utf8(look(&play.sending(greet).body).id.unwrap()).unwrap();
+    play.head(greet, 200, Content::Json, Some(session));
+    let answer = OPENED.replace("\"id\":0", &format!("\"id\":{id}"));
+    play.body(greet, &answer.replace("listChanged", "x"));
+}
+
+fn openings(play: &Play) -> usize {
+    let bodies = play.sent.iter().map(|one| look(&one.body).method);
+    bodies.filter(|method| method == "initialize").count()
+}
+
+fn deleted(play: &Play) -> Vec<&str> {
+    let deletes = play.sent.iter().filter(|one| one.verb == Verb::Delete);
+    deletes
+        .filter_map(|one| play.header(one.exchange, headers::SESSION))
+        .collect()
+}
+
+#[test]
+fn a_server_that_knows_no_get_at_all_has_not_lost_the_session() {
+    for status in [404, 400, 401, 501] {
+        let (mut play, listen) = listening(Retry::Safe);
+        play.status(listen, status, "Cannot GET /mcp");
+        play.wait(600_000);
+        assert_eq!(openings(&play), 1, "{status}");
+        assert_eq!(play.last(), listen, "it is not asked again: {status}");
+        assert!(play.paid.is_empty() && deleted(&play).is_empty());
+        // The session is used as before.
+        play.line(&call(1));
+        assert_eq!(play.header(play.last(), headers::SESSION), Some("s1"));
+    }
+}
+
+#[test]
+fn a_stream_that_was_there_and_is_refused_later_means_a_lost_session() {
+    for (status, words) in [
+        (404, ""),
+        (400, "Bad Request: No valid session ID provided"),
+    ] {
+        let (mut play, listen) = listening(Retry::Safe);
+        play.stream(listen);
+        play.give(Input::End(listen, End::Done));
+        play.wait(limits::HTTP_RETRY_MS);
+        play.status(play.last(), status, words);
+        let greets = play.sent.iter().rposition(|one| one.verb == Verb::Post);
+        assert_eq!(look(&play.sent[greets.unwrap()].body).method, "initialize");
+        assert_eq!(openings(&play), 2, "{status}");
+    }
+}
+
+#[test]
+fn a_stream_that_ends_now_and_then_is_asked_for_again_soon() {
+    let (mut play, mut listen) = listening(Retry::Safe);
+    for _ in 0..20 {
+        play.stream(listen);
+        play.now = play.now.after_ms(30_000);
+        play.give(Input::End(listen, End::Done));
+        play.wait(limits::HTTP_RETRY_MS);
+        assert!(play.last() > listen, "a gateway ends it every 30 s");
+        listen = play.last();
+    }
+    // One that ends at once is asked for more and more seldom.
+    let before = listen;
+    for _ in 0..3 {
+        play.stream(listen);
+        play.give(Input::End(listen, End::Done));
+        play.wait(limits::HTTP_RETRY_MS);
+        listen = play.last();
+    }
+    assert!(listen < before + 3, "it rests longer each time");
+}
+
+#[test]
+fn sessions_that_are_lost_at_once_are_not_opened_for_ever() {
+    // A balancer that does not send one session to one server: whatever follows the opening is refused.
+    let mut play = Play::open(Retry::Safe);
+    play.line(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    play.status(play.last(), 404, "");
+    let mut turns = 0;
+    while play.method(play.last()) == "initialize" && turns < 10 {
+        turns += 1;
+        greet(&mut play, &format!("s{}", turns + 1));
+        // The confirmation, the notification once more, the stream: refused, all of them.
+        for _ in 0..4 {
+            let open: Vec<ExchangeId> = play.sent.iter().map(|one| one.exchange).collect();
+            let last = *open.last().unwrap();
+            if play.method(last) != "initialize" {
+                play.status(last, 404, "");
+            }
+        }
+    }
+    assert!(turns <= 2, "{turns} sessions for one notification");
+    let before = openings(&play);
+    play.line(&call(1));
+    for _ in 0..10 {
+        if play.method(play.last()) == "initialize" {
+            greet(&mut play, "sx");
+        } else {
+            play.status(play.last(), 404, "");
+        }
+    }
+    assert!(openings(&play) <= before + 2, "{}", openings(&play));
+    let answers = play.said.iter().filter(|line| line.contains("\"id\":1"));
+    assert_eq!(answers.count(), 1, "{:?}", play.said);
+}
+
+#[test]
+fn requests_that_are_refused_together_open_one_session_and_keep_their_order() {
+    let mut play = Play::open(Retry::Never);
+    for id in 1..=20 {
+        play.line(&call(id));
+    }
+    let refused: Vec<ExchangeId> = play
+        .sent
+        .iter()
+        .rev()
+        .take(20)
+        .map(|one| one.exchange)
+        .collect();
+    for exchange in refused.iter().rev() {
+        play.status(*exchange, 404, "");
+    }
+    assert_eq!(openings(&play), 2);
+    greet(&mut play, "s2");
+    play.accepted(play.last());
+    let again: Vec<String> = play
+        .sent
+        .iter()
+        .filter(|one| {
+            play.header(one.exchange, headers::SESSION) == Some("s2") && one.verb == Verb::Post
+        })
+        .filter(|one| play.method(one.exchange) == "tools/call")
+        .map(|one| String::from_utf8(look(&one.body).id.unwrap()).unwrap())
+        .collect();
+    let expected: Vec<String> = (1..=20).map(|id: u32| format!("{id}")).collect();
+    assert_eq!(again, expected);
+    assert!(play.said.is_empty());
+}
+
+#[test]
+fn a_400_that_may_mean_something_else_forgets_no_session() {
+    let mut play = Play::open(Retry::Safe);
+    play.line(&call(1));
+    let body =
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no terminal session 5"}}"#;
+    play.status(play.last(), 400, body);
+    assert_eq!(deleted(&play), ["s1"], "it may be there still");
+    assert!(play.paid.is_empty());
+    greet(&mut play, "s2");
+    play.accepted(play.last());
+    let again = play
+        .sent
+        .iter()
+        .rfind(|one| look(&one.body).method == "tools/call")
+        .unwrap();
+    play.status(again.exchange, 400, body);
+    assert_eq!(play.said.len(), 1);
+    assert!(
+        play.said[0].contains("no terminal session 5"),
+        "the server's own words: {:?}",
+        play.said
+    );
+    assert_eq!(openings(&play), 2, "and it is not opened a third time");
+}
+
+#[test]
+fn a_session_that_nobody_waits_for_is_written_down_before_it_is_closed() {
+    let mut play = Play::new(Retry::Safe);
+    play.line(OPENING);
+    let first = play.last();
+    play.line(&OPENING.replace("\"id\":0", "\"id\":1"));
+    play.head(first, 200, Content::Json, Some("late"));
+    assert_eq!(deleted(&play), ["late"]);
+    assert!(play.notes.iter().any(|(session, _)| session == "late"));
+    play.fails(play.last(), false);
+    assert_eq!(play.owed, ["late"]);
+}
+
+#[test]
+fn a_refusal_that_opens_a_session_all_the_same_is_no_leak() {
+    let mut play = Play::new(Retry::Safe);
+    play.line(OPENING);
+    let opening = play.last();
+    play.head(opening, 500, Content::Json, Some("odd"));
+    play.body(opening, "");
+    assert_eq!(deleted(&play), ["odd"]);
+    assert!(play.notes.iter().any(|(session, _)| session == "odd"));
+}
+
+#[test]
+fn an_event_id_that_cannot_be_sent_back_is_none() {
+    for id in ["", "a\u{1}b", "\u{7f}"] {
+        let mut play = Play::open(Retry::Never);
+        play.line(&call(1));
+        let first = play.last();
+        play.stream(first);
+        play.event(first, Some(id), "");
+        play.give(Input::End(first, End::Done));
+        play.wait(60_000);
+        assert_eq!(play.last(), first, "{id:?}");
+        assert_eq!(play.said.len(), 1, "{id:?}");
+    }
+    let mut play = Play::open(Retry::Never);
+    play.line(&call(1));
+    let first = play.last();
+    play.stream(first);
+    play.event(first, Some("straße"), "");
+    play.give(Input::End(first, End::Done));
+    play.wait(1_000);
+    assert_eq!(
+        play.header(play.last(), headers::LAST_EVENT),
+        Some("straße")
+    );
+}
+
+#[test]
+fn a_resumption_that_is_refused_is_settled_by_the_rules() {
+    for status in [400, 405, 410] {
+        let mut play = Play::open(Retry::Safe);
+        play.line(&call(1));
+        let first = play.last();
+        play.stream(first);
+        play.event(first, Some("e1"), "");
+        play.give(Input::End(first, End::Done));
+        play.wait(1_000);
+        play.status(play.last(), status, "");
+        assert!(
+            play.said[0].contains("did not finish its answer")
+                && play.said[0].contains(&format!("{status}")),
+            "{:?}",
+            play.said
+        );
+        // What only reads is sent again.
+        play.line(&list(2));
+        let first = play.last();
+        play.stream(first);
+        play.event(first, Some("e2"), "");
+        play.give(Input::End(first, End::Done));
+        play.wait(1_000);
+        play.status(play.last(), status, "");
+        play.wait(1_000);
+        assert_eq!(play.method(play.last()), "tools/list");
+        assert_eq!(play.said.len(), 1);
+    }
+}
+
+#[test]
+fn what_needs_no_answer_waits_before_it_is_sent_again() {
+    let mut play = Play::open(Retry::Never);
+    play.line(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    for wait in limits::HTTP_AGAIN_MS {
+        let before = play.last();
+        play.fails(before, true);
+        assert_eq!(play.last(), before, "it rests");
+        play.wait(wait);
+        assert!(play.last() > before);
+    }
+    let before = play.last();
+    play.fails(before, true);
+    play.wait(60_000);
+    assert_eq!(play.last(), before);
+    assert!(
+        play.told
+            .iter()
+            .any(|text| text.contains("roots/list_changed"))
+    );
+    // A busy server is asked again when it said so.
+    play.line(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    let busy = play.last();
+    play.give(Input::Head(
+        busy,
+        Head {
+            status: 503,
+            content: Content::Other(String::new()),
+            session: None,
+            retry_after_ms: Some(2_000),
+        },
+    ));
+    play.body(busy, "");
+    play.wait(1_999);
+    assert_eq!(play.last(), busy);
+    play.wait(1);
+    assert!(play.last() > busy);
+}
+
+#[test]
+fn a_confirmation_that_rests_goes_before_everything_else() {
+    let mut play = Play::new(Retry::Safe);
+    play.line(OPENING);
+    let opening = play.last();
+    play.head(opening, 200, Content::Json, Some("s1"));
+    play.body(opening, OPENED);
+    play.line(INITIALIZED);
+    play.fails(play.last(), true);
+    play.line(&call(1));
+    play.wait(limits::HTTP_AGAIN_MS[0]);
+    assert_eq!(play.method(play.last()), "notifications/initialized");
+    play.accepted(play.last());
+    assert!(
+        play.sent
+            .iter()
+            .any(|one| look(&one.body).method == "tools/call")
+    );
+}
+
+#[test]
+fn nothing_new_goes_out_once_sessions_are_being_closed() {
+    let mut play = Play::open(Retry::Safe);
+    play.line(&list(1));
+    play.fails(play.last(), true);
+    play.give(Input::Term);
+    let delete = play.last();
+    assert_eq!(play.sending(delete).verb, Verb::Delete);
+    play.wait(1_000);
+    assert_eq!(play.last(), delete, "what rested stays where it is");
+    play.head(delete, 200, Content::Other(String::new()), None);
+    assert!(play.done);
+    // Nor is a session asked for that nobody will use.
+    let mut play = Play::new(Retry::Safe);
+    play.line(OPENING);
+    play.fails(play.last(), true);
+    play.give(Input::Term);
+    assert!(play.done && openings(&play) == 1);
+}
+
+#[test]
+fn an_opening_of_which_nobody_knows_what_became_is_told() {
+    let mut play = Play::new(Retry::Never);
+    play.line(OPENING);
+    let opening = play.last();
+    assert_eq!(play.openings, [opening]);
+    play.fails(opening, false);
+    assert_eq!(play.unknown, [opening]);
+    assert!(play.openings.is_empty());
+    // Nobody has seen it: nothing is open.
+    let mut play = Play::new(Retry::Never);
+    play.line(OPENING);
+    play.fails(play.last(), true);
+    assert!(play.openings.is_empty() && play.unknown.is_empty());
+    // Its head is there: what it opened is written down, and only then the opening is struck out.
+    let mut play = Play::new(Retry::Never);
+    play.line(OPENING);
+    play.head(play.last(), 200, Content::Json, Some("s1"));
+    assert!(play.openings.is_empty() && play.notes.len() == 1);
+    // No head came before the end.
+    let mut play = Play::new(Retry::Never);
+    play.line(OPENING);
+    let opening = play.last();
+    play.give(Input::Eof);
+    play.wait(60_000);
+    assert!(play.done);
+    assert_eq!(play.unknown, [opening]);
+}
