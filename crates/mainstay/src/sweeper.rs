@@ -38,7 +38,7 @@ pub fn pay_debts_aside(paths: &Paths) {
         role::release_stdio();
         role::close_all_but(&mut []);
         role::be_patient();
-        title::set("mcp-sweep");
+        title::set(c"mcp-sweep");
         pay_debts(paths);
         0
     });

@@ -6,7 +6,6 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::task::Context;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::limits;
@@ -74,15 +73,15 @@ impl Control {
     }
 
     /// Takes one step.
-    pub fn poll(&mut self, now: Moment, cx: &mut Context<'_>) -> Outcome {
+    pub fn poll(&mut self, now: Moment) -> Outcome {
         // Requests that are there come before new connections, which might take their place.
         for index in 0..self.peers.len() {
-            if let Some(outcome) = self.poll_peer(index, cx) {
+            if let Some(outcome) = self.poll_peer(index) {
                 return outcome;
             }
         }
         if let Some(listener) = &mut self.listener
-            && listener.poll_ready(cx)
+            && listener.poll_ready()
         {
             match listener.get().accept() {
                 Ok((stream, _)) => self.admit(now, stream),
@@ -180,9 +179,9 @@ impl Control {
         Some(index)
     }
 
-    fn poll_peer(&mut self, index: usize, cx: &mut Context<'_>) -> Option<Outcome> {
+    fn poll_peer(&mut self, index: usize) -> Option<Outcome> {
         let peer = self.peers[index].as_mut()?;
-        if !peer.stream.poll_ready(cx) {
+        if !peer.stream.poll_ready() {
             return None;
         }
         let mut chunk = [0u8; 4096];
@@ -239,7 +238,6 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use std::fs::File;
     use std::io::{BufRead, BufReader};
-    use std::task::Waker;
 
     /// A control socket, driven by hand.
     struct Stand {
@@ -275,9 +273,8 @@ mod tests {
 
         /// Goes on until something is so.
         fn until(&mut self, now: Moment, so: impl Fn() -> bool) {
-            let mut cx = Context::from_waker(Waker::noop());
             loop {
-                while self.control.poll(now, &mut cx) == Outcome::Busy {}
+                while self.control.poll(now) == Outcome::Busy {}
                 if so() {
                     return;
                 }
@@ -287,9 +284,8 @@ mod tests {
 
         /// Waits until somebody wants something.
         fn want(&mut self, now: Moment) -> Outcome {
-            let mut cx = Context::from_waker(Waker::noop());
             loop {
-                match self.control.poll(now, &mut cx) {
+                match self.control.poll(now) {
                     Outcome::Busy => {}
                     Outcome::Nothing => ready::wait(Moment(0), None).unwrap(),
                     wanted @ (Outcome::Status(_)

@@ -1,6 +1,6 @@
 //! The data itself: both directions, and our own lines between the others'.
 
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Cause, Pipe, PipeEnd, What};
@@ -16,7 +16,7 @@ use super::{Keeper, STEPS, TO_CLIENT_BYTES};
 
 impl Keeper<'_> {
     /// Server → client, and our own lines between, until nothing moves; whether there is news for the link.
-    pub(super) fn pump_down(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn pump_down(&mut self) -> bool {
         let mut moved = false;
         let mut step = true;
         let mut steps = 0;
@@ -29,7 +29,7 @@ impl Keeper<'_> {
                 .and_then(|server| server.stdout.as_ref())
             {
                 // A broken pipe on our reading side is an end like any other.
-                if self.down.fill(stdout, cx).unwrap_or(true) {
+                if self.down.fill(stdout).unwrap_or(true) {
                     self.link.server_wrote(self.now);
                     step = true;
                 }
@@ -48,9 +48,9 @@ impl Keeper<'_> {
             }
             // What the link wants in the place of a line goes out before the lines that follow it.
             if self.link.has_output() {
-                step |= self.perform(cx);
+                step |= self.perform();
             }
-            step |= self.write_client(cx);
+            step |= self.write_client();
             moved |= step;
         }
         if moved && self.note_at.is_none() {
@@ -70,7 +70,7 @@ impl Keeper<'_> {
                 ..
             } = self;
             down.finish(&mut |show| route_down(link, frames, *now, show));
-            self.write_client(cx);
+            self.write_client();
             self.tell_pipe_end(Pipe::ServerStdout);
             // Its stdin is about to be closed, and with it goes what it has not read.
             self.unread = self.unread_lines();
@@ -82,7 +82,7 @@ impl Keeper<'_> {
     }
 
     /// Writes what is routed, then our own lines.
-    pub(super) fn write_client(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn write_client(&mut self) -> bool {
         let Some(out) = &self.client_out else {
             self.down.discard_routed();
             self.to_client.clear();
@@ -94,10 +94,7 @@ impl Keeper<'_> {
             // Noted before it is so: whoever takes over then writes a newline too many, which harms less than half a line.
             self.link.mid_line().set_to_client(true);
         }
-        let mut result = self
-            .down
-            .drain(out, cx, |_| ())
-            .map(|drained| moved |= drained);
+        let mut result = self.down.drain(out, |_| ()).map(|drained| moved |= drained);
         if moved && self.down.flushed() {
             self.link.delivered();
         }
@@ -106,7 +103,7 @@ impl Keeper<'_> {
             && !self.down.mid_line()
             && !self.to_client.is_empty()
         {
-            match out.poll_write(cx, self.to_client.make_contiguous()) {
+            match out.poll_write(self.to_client.make_contiguous()) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
                     self.ours_torn = self.to_client.drain(..len).next_back() != Some(b'\n');
@@ -133,7 +130,7 @@ impl Keeper<'_> {
     }
 
     /// Client → server, until nothing moves; whether there is news for the link, or another look is due.
-    pub(super) fn pump_up(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn pump_up(&mut self) -> bool {
         let mut moved = false;
         let mut step = true;
         let mut steps = 0;
@@ -141,7 +138,7 @@ impl Keeper<'_> {
             step = false;
             steps += 1;
             if let Some(client) = &self.client_in {
-                step |= self.up.fill(client, cx).unwrap_or(true);
+                step |= self.up.fill(client).unwrap_or(true);
             }
             let Self {
                 up,
@@ -165,9 +162,9 @@ impl Keeper<'_> {
                 self.link.mid_line().set_from_client(within);
             }
             if self.link.has_output() {
-                step |= self.perform(cx);
+                step |= self.perform();
             }
-            step |= self.write_server(cx);
+            step |= self.write_server();
             moved |= step;
         }
         if self.client_in.is_some() && (self.up.ended() && !self.waits() || self.left_unread(moved))
@@ -213,7 +210,7 @@ impl Keeper<'_> {
         self.tell(What::PipeEnd(PipeEnd { pipe, generation }));
     }
 
-    pub(super) fn write_server(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn write_server(&mut self) -> bool {
         let Some(server) = &mut self.server else {
             return false;
         };
@@ -225,13 +222,13 @@ impl Keeper<'_> {
         let mut moved = false;
         let mut broken = false;
         let sent = &mut self.sent;
-        match self.up.drain(stdin, cx, |bytes| sent.add(bytes)) {
+        match self.up.drain(stdin, |bytes| sent.add(bytes)) {
             Ok(drained) => moved |= drained,
             Err(_) => broken = true,
         }
         // Our own lines go between two lines of the client's.
         while !broken && self.up.flushed() && !self.up.mid_line() && !self.to_server.is_empty() {
-            match stdin.poll_write(cx, self.to_server.make_contiguous()) {
+            match stdin.poll_write(self.to_server.make_contiguous()) {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(len)) => {
                     self.sent.add(&self.to_server.make_contiguous()[..len]);

@@ -1,6 +1,5 @@
 //! Ends: of the server, of its tree, and what must be passed on before each is told.
 
-use std::task::Context;
 
 use mainstay_core::event::{OutOfMemory, Part, Status};
 use mainstay_core::link::{Exited, Input};
@@ -229,10 +228,9 @@ impl Keeper<'_> {
 
     /// What a killed server still had in its pipes.
     pub(super) fn drain_last_words(&mut self) {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
         // Whoever wrote it is dead, so this ends with the pipe; a survivor of the kill may go on writing.
         for _ in 0..STEPS {
-            if !self.stderr.poll(&mut cx) {
+            if !self.stderr.poll() {
                 break;
             }
         }

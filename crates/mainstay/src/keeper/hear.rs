@@ -1,6 +1,5 @@
 //! News from outside the data: signals, the shim's words, deaths.
 
-use std::task::Context;
 
 use mainstay_core::event::{Cause, ClientMoved, Gone, Part, What};
 use mainstay_core::ids::Identity;
@@ -15,9 +14,9 @@ use super::attribute::{self, Around};
 use super::watch::Death;
 
 impl Keeper<'_> {
-    pub(super) fn poll_signals(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn poll_signals(&mut self) -> bool {
         let mut any = false;
-        while self.signals.poll_ready(cx) {
+        while self.signals.poll_ready() {
             match self.signals.get().read() {
                 Ok(Some(received)) => {
                     any = true;
@@ -40,10 +39,10 @@ impl Keeper<'_> {
         any
     }
 
-    pub(super) fn poll_shim(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn poll_shim(&mut self) -> bool {
         let mut any = false;
         let mut seen = Vec::new();
-        while self.to_shim.poll_ready(cx) {
+        while self.to_shim.poll_ready() {
             match self.to_shim.get().hear_behind(&mut seen) {
                 Heard::Word(Word::Signalled(received)) => {
                     any = true;
@@ -51,7 +50,7 @@ impl Keeper<'_> {
                     self.tell_signal(Part::Shim, received, &seen);
                     self.set_linger();
                     if again {
-                        self.look_for_eof(cx);
+                        self.look_for_eof();
                     }
                     self.handle(Input::Stop(Cause::ShimSignal {
                         number: received.number,
@@ -95,11 +94,11 @@ impl Keeper<'_> {
         self.tell(What::Signal(signal));
     }
 
-    pub(super) fn poll_watcher(&mut self, cx: &mut Context<'_>) -> bool {
-        let dead = self.watcher.poll(cx);
+    pub(super) fn poll_watcher(&mut self) -> bool {
+        let dead = self.watcher.poll();
         if let Some(death) = dead.shim {
             // Its last word may still be in the channel.
-            self.poll_shim(cx);
+            self.poll_shim();
             if !self.watcher.shim_signalled {
                 self.tell_gone(Part::Shim, self.shim, death);
                 if dead.client.is_none() {
@@ -107,10 +106,10 @@ impl Keeper<'_> {
                 }
                 self.set_linger();
             }
-            self.look_for_eof(cx);
+            self.look_for_eof();
             self.handle(Input::Stop(Cause::ShimKilled));
             // What that means for the client's pipes, before anything else is told of the client.
-            self.perform(cx);
+            self.perform();
         }
         self.unguarded |= dead.guard.is_some();
         if let Some((who, death)) = dead.client
@@ -122,10 +121,10 @@ impl Keeper<'_> {
     }
 
     /// From now on an EOF may be the consequence of the shim's end; what is there already is the client's own act.
-    fn look_for_eof(&mut self, cx: &mut Context<'_>) {
+    fn look_for_eof(&mut self) {
         if let Some(client) = &self.client_in {
             client.look_again();
-            self.pump_up(cx);
+            self.pump_up();
         }
     }
 

@@ -7,7 +7,6 @@
 //! channel closed, still has its own; after that the guard's next keeper goes on with them.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::task::Context;
 
 use mainstay_core::ids::Identity;
 use mainstay_core::limits::{DOOR_PEERS, LINGER_MS};
@@ -94,12 +93,12 @@ impl Keeper<'_> {
     }
 
     /// Looks who is at the door; whether there was anything.
-    pub(super) fn poll_door(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn poll_door(&mut self) -> bool {
         let Some(host) = &mut self.host else {
             return false;
         };
         let mut any = false;
-        while host.door.poll_ready(cx) {
+        while host.door.poll_ready() {
             match host.door.get().admit() {
                 Ok(Some(visit)) => {
                     any = true;
@@ -123,7 +122,7 @@ impl Keeper<'_> {
             .as_mut()
             .and_then(|host| host.guests.get_mut(index))
         {
-            let wish = wish(guest, cx);
+            let wish = wish(guest);
             let said = match wish {
                 Wish::Nothing => {
                     index += 1;
@@ -229,8 +228,8 @@ pub(super) fn above(client: Option<Identity>) -> Vec<Identity> {
     stat.as_ref().map(census::ancestors).unwrap_or_default()
 }
 
-fn wish(guest: &mut Watched<Visit>, cx: &mut Context<'_>) -> Wish {
-    if !guest.poll_ready(cx) {
+fn wish(guest: &mut Watched<Visit>) -> Wish {
+    if !guest.poll_ready() {
         return Wish::Nothing;
     }
     // One byte more than there may be: what is longer than it may be is seen to be.

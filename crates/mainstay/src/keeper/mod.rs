@@ -1,6 +1,6 @@
 //! The keeper: the only place that waits for a link.
 //!
-//! One thread, one task, one loop: see what is ready, tell the link, do what it asks. Everything that waits is a
+//! One thread, one loop: see what is ready, tell the link, do what it asks. Everything that waits is a
 //! descriptor or a deadline; nothing here decides what depends on order or time.
 //!
 //! Invariants: while it lives, the keeper is the only one that reaps the tree; it never blocks but in the kill rung,
@@ -31,7 +31,7 @@ pub(crate) mod watch;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Lost, Part, StderrDropped, Teardown, What};
@@ -74,10 +74,8 @@ pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     let Ok(mut keeper) = begin(plan, entry, keeping) else {
         return mainstay_os::guard::LOST;
     };
-    // Whatever becomes ready ends the wait, so nobody has to be woken.
-    let mut cx = Context::from_waker(Waker::noop());
     loop {
-        match keeper.poll(&mut cx) {
+        match keeper.poll() {
             Poll::Ready(Turn::Done) => break,
             Poll::Ready(Turn::GuardLost) => keeper.guard_lost(),
             Poll::Pending => {
@@ -291,31 +289,31 @@ impl<'p> Keeper<'p> {
     }
 
     /// One turn: everything that is ready is handled.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+    fn poll(&mut self) -> Poll<Turn> {
         loop {
             self.now = clock::now();
-            self.perform(cx);
-            let mut again = self.pump_down(cx);
+            self.perform();
+            let mut again = self.pump_down();
             // What an answer has set free goes out before the client's next lines.
-            again |= self.perform(cx);
+            again |= self.perform();
             let generation = self.link.generation();
-            again |= self.pump_up(cx);
+            again |= self.pump_up();
             // A generation that was started meanwhile has not been looked at yet.
             again |= generation != self.link.generation();
             // Answers of our own to what the client has just asked.
-            again |= !self.to_client.is_empty() && self.write_client(cx);
-            again |= self.stderr.poll(cx);
-            again |= self.poll_signals(cx);
-            again |= self.poll_shim(cx);
-            again |= self.poll_watcher(cx);
-            again |= self.poll_control(cx);
-            again |= self.poll_door(cx);
-            again |= self.poll_upkeep(cx);
+            again |= !self.to_client.is_empty() && self.write_client();
+            again |= self.stderr.poll();
+            again |= self.poll_signals();
+            again |= self.poll_shim();
+            again |= self.poll_watcher();
+            again |= self.poll_control();
+            again |= self.poll_door();
+            again |= self.poll_upkeep();
             again |= self.poll_lease();
             self.tell_exit();
-            again |= self.perform(cx);
-            again |= self.poll_frames(cx);
-            again |= !self.to_client.is_empty() && self.write_client(cx);
+            again |= self.perform();
+            again |= self.poll_frames();
+            again |= !self.to_client.is_empty() && self.write_client();
             if self.shown != self.link.word() {
                 self.write_card();
                 if self.shown == "resting" {
@@ -407,13 +405,13 @@ impl<'p> Keeper<'p> {
     }
 
     /// What waits for those who watch, and what could not wait for suspects.
-    fn poll_frames(&mut self, cx: &mut Context<'_>) -> bool {
+    fn poll_frames(&mut self) -> bool {
         self.tell_suspects();
         let recording = self.frames.recording.as_mut();
         if let Some(hurt) = recording.and_then(Recording::hurt) {
             self.tell(What::RecordingHurt(hurt));
         }
-        self.frames.poll(self.now, cx)
+        self.frames.poll(self.now)
     }
 
     /// The last line of the recording.

@@ -1,7 +1,6 @@
 //! Doing what the link asks for: one exhaustive match.
 
 use std::path::Path;
-use std::task::Context;
 
 use mainstay_core::event::{Lost, Seen, Start, StderrDropped, What};
 use mainstay_core::frames::Side;
@@ -23,12 +22,12 @@ use crate::registry::entry::Entry;
 impl Keeper<'_> {
     /// Drains the link's outputs; whether there were any.
     #[inline]
-    pub(super) fn perform(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn perform(&mut self) -> bool {
         // Asked several times for each message, for which there is nothing to do.
-        (self.link.has_output() || self.releasing) && self.perform_all(cx)
+        (self.link.has_output() || self.releasing) && self.perform_all()
     }
 
-    fn perform_all(&mut self, cx: &mut Context<'_>) -> bool {
+    fn perform_all(&mut self) -> bool {
         let mut any = false;
         while let Some(output) = self.link.next() {
             any = true;
@@ -44,7 +43,7 @@ impl Keeper<'_> {
                     self.frames.ours(self.now, Side::Server, &line, generation);
                     self.to_server.extend(line);
                 }
-                Output::Say(text) => self.stderr.say(&text, cx),
+                Output::Say(text) => self.stderr.say(&text),
                 Output::Stop(step) => self.step(step),
                 Output::Measure => self.measure(),
                 Output::ReleaseClient => self.releasing = true,
@@ -328,8 +327,8 @@ impl Keeper<'_> {
         }
     }
 
-    pub(super) fn poll_control(&mut self, cx: &mut Context<'_>) -> bool {
-        match self.control.poll(self.now, cx) {
+    pub(super) fn poll_control(&mut self) -> bool {
+        match self.control.poll(self.now) {
             Outcome::Nothing => false,
             Outcome::Busy => true,
             Outcome::Status(who) => {

@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
@@ -185,7 +185,7 @@ impl Port {
     }
 
     /// Reads some bytes; 0 is the end. A terminal that was hung up has ended, too.
-    pub fn poll_read(&self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let (fd, socket) = match &self.kind {
             Kind::Ready(fd) | Kind::Sink(Sink { fd, .. }) => {
                 return Poll::Ready(Ok(rustix::io::read(fd, buffer)?));
@@ -247,7 +247,7 @@ impl Port {
     }
 
     /// Writes some bytes.
-    pub fn poll_write(&self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_write(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let Sink { fd, socket, full } = match &self.kind {
             Kind::Sink(sink) => sink,
             Kind::Ready(fd) => return Poll::Ready(Ok(rustix::io::write(fd, bytes)?)),

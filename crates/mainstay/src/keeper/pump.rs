@@ -6,7 +6,7 @@
 //! Invariants: `start ≤ routed ≤ scanned ≤ end`; what is routed is never looked at again; no allocation.
 
 use std::io;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use mainstay_core::limits::WHOLE_LINE_BYTES;
 use mainstay_core::link::Route;
@@ -162,12 +162,12 @@ impl Pump {
     }
 
     /// Reads once; whether there was anything (or the end).
-    pub fn fill(&mut self, from: &Port, cx: &mut Context<'_>) -> io::Result<bool> {
+    pub fn fill(&mut self, from: &Port) -> io::Result<bool> {
         if self.ended || self.full() {
             return Ok(false);
         }
         let end = self.at.end as usize;
-        match from.poll_read(cx, &mut self.bytes_mut()[end..]) {
+        match from.poll_read(&mut self.bytes_mut()[end..]) {
             Poll::Pending => {
                 self.dry = true;
                 Ok(false)
@@ -247,16 +247,11 @@ impl Pump {
     }
 
     /// Writes what was routed, until nothing is left or the sink is full, and shows what was written; whether anything moved.
-    pub fn drain(
-        &mut self,
-        to: &Port,
-        cx: &mut Context<'_>,
-        mut written: impl FnMut(&[u8]),
-    ) -> io::Result<bool> {
+    pub fn drain(&mut self, to: &Port, mut written: impl FnMut(&[u8])) -> io::Result<bool> {
         let mut moved = false;
         while self.at.start < self.at.routed {
             let (start, routed) = (self.at.start as usize, self.at.routed as usize);
-            match to.poll_write(cx, &self.room.bytes()[start..routed]) {
+            match to.poll_write(&self.room.bytes()[start..routed]) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
                     moved = true;

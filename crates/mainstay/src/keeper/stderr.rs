@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use super::port::Port;
 
@@ -61,11 +61,11 @@ impl Stderr {
     }
 
     /// Says something of our own.
-    pub fn say(&mut self, text: &str, cx: &mut Context<'_>) {
+    pub fn say(&mut self, text: &str) {
         let line = format!("{text}\n");
         if let Some(to) = &self.to {
             // Best effort: whoever does not read stderr does not want to know.
-            drop(to.poll_write(cx, line.as_bytes()));
+            drop(to.poll_write(line.as_bytes()));
         }
     }
 
@@ -90,12 +90,12 @@ impl Stderr {
 
     /// Moves what is there, but not for ever: a server may write faster than we read, and others wait for their turn.
     /// Whether another look is due.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+    pub fn poll(&mut self) -> bool {
         for _ in 0..READS {
             if !self.from.as_ref().is_some_and(Port::readable) {
                 return false;
             }
-            self.read(cx);
+            self.read();
         }
         true
     }
@@ -109,20 +109,20 @@ impl Stderr {
 
     /// Apart from [`Self::poll`], which every message passes: there the chunk would be cleared each time.
     #[inline(never)]
-    fn read(&mut self, cx: &mut Context<'_>) {
+    fn read(&mut self) {
         let mut chunk = [0u8; CHUNK];
         let Some(from) = &self.from else { return };
-        match from.poll_read(cx, &mut chunk) {
+        match from.poll_read(&mut chunk) {
             Poll::Pending => {}
             Poll::Ready(Ok(0) | Err(_)) => self.from = None,
             Poll::Ready(Ok(len)) => {
                 self.tail.push(&chunk[..len]);
-                self.pass_on(&chunk[..len], cx);
+                self.pass_on(&chunk[..len]);
             }
         }
     }
 
-    fn pass_on(&mut self, mut bytes: &[u8], cx: &mut Context<'_>) {
+    fn pass_on(&mut self, mut bytes: &[u8]) {
         if self.skipping {
             let Some(newline) = bytes.iter().position(|&b| b == b'\n') else {
                 self.dropped += bytes.len() as u64;
@@ -133,7 +133,7 @@ impl Stderr {
             self.skipping = false;
         }
         while let (Some(to), false) = (&self.to, bytes.is_empty()) {
-            match to.poll_write(cx, bytes) {
+            match to.poll_write(bytes) {
                 Poll::Ready(Ok(len)) => bytes = &bytes[len..],
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Poll::Ready(Err(_)) => self.to = None,

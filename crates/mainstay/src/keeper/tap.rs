@@ -7,7 +7,7 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Standing;
@@ -251,14 +251,14 @@ impl Frames {
     }
 
     /// Passes on what waits, and lets go of who has left; whether anything moved.
-    pub fn poll(&mut self, now: Moment, cx: &mut Context<'_>) -> bool {
+    pub fn poll(&mut self, now: Moment) -> bool {
         if !self.watched {
             return false;
         }
         let mut moved = false;
         let link = self.link;
         let before = self.taps.len();
-        self.taps.retain_mut(|tap| match tap.poll(link, cx) {
+        self.taps.retain_mut(|tap| match tap.poll(link) {
             Ok(any) => {
                 moved |= any;
                 true
@@ -415,9 +415,9 @@ impl Tap {
         self.waiting.extend_from_slice(line);
     }
 
-    fn poll(&mut self, link: LinkId, cx: &mut Context<'_>) -> Result<bool, Left> {
+    fn poll(&mut self, link: LinkId) -> Result<bool, Left> {
         let mut moved = false;
-        if self.stream.poll_ready(cx) {
+        if self.stream.poll_ready() {
             match self.stream.get().read(&mut [0; 64]) {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.stream.clear(),
                 // It has nothing to say: an end, an error and a word are all its farewell.
@@ -425,7 +425,7 @@ impl Tap {
             }
         }
         while self.written < self.waiting.len() {
-            match self.sink.poll_write(cx, &self.waiting[self.written..]) {
+            match self.sink.poll_write(&self.waiting[self.written..]) {
                 Poll::Ready(Ok(len)) => {
                     self.written += len;
                     moved = true;

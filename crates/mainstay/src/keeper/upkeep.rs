@@ -3,7 +3,6 @@
 //! It only brings news to the link; what follows from them is decided there.
 
 use std::path::Path;
-use std::task::Context;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Renewing;
@@ -53,8 +52,8 @@ impl Upkeep {
 
 impl Keeper<'_> {
     /// Looks for changed files and whatever is due; whether there was anything.
-    pub(super) fn poll_upkeep(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut any = self.poll_files(cx);
+    pub(super) fn poll_upkeep(&mut self) -> bool {
+        let mut any = self.poll_files();
         if let Some((until, path)) = &self.upkeep.changed
             && self.now >= *until
         {
@@ -70,12 +69,12 @@ impl Keeper<'_> {
         any
     }
 
-    fn poll_files(&mut self, cx: &mut Context<'_>) -> bool {
+    fn poll_files(&mut self) -> bool {
         let quiet = self.plan.limits.watch_quiet_ms;
         let Some(files) = &mut self.upkeep.files else {
             return false;
         };
-        if !files.poll_ready(cx) {
+        if !files.poll_ready() {
             return false;
         }
         let changes = files.get_mut().read();

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::task::Context;
 
 use mainstay_core::event::Status;
 use mainstay_core::ids::Identity;
@@ -42,7 +41,7 @@ impl<T: AsFd> Watched<T> {
     }
 
     /// Whether there may be something to read.
-    pub fn poll_ready(&mut self, _: &mut Context<'_>) -> bool {
+    pub fn poll_ready(&mut self) -> bool {
         !self.closed && self.fd.is_ready()
     }
 
@@ -136,7 +135,7 @@ impl Watcher {
     }
 
     /// Who has died since the last time.
-    pub fn poll(&mut self, _: &mut Context<'_>) -> Dead {
+    pub fn poll(&mut self) -> Dead {
         Dead {
             shim: self.shim.poll(),
             guard: self.guard.poll(),
