@@ -183,6 +183,16 @@ fn servers_of_ours_are_marked() {
 }
 
 #[test]
+fn nobody_there_is_told_in_words() {
+    let stage = Stage::new();
+    let mut watch = watch(&stage, &["--client", "no-such-client", "--once"]);
+    assert_eq!(watch.line(), None);
+    let said = watch.talk();
+    assert!(said.contains("no no-such-client of yours"), "{said}");
+    assert_eq!(watch.wait().code(), Some(0));
+}
+
+#[test]
 fn where_the_connector_is_refused_it_says_so_and_looks_itself() {
     let stage = Stage::new();
     let mut client = Puppet::start(&stage, Plan::default(), &stage.unruly::<&str>(&[]));
@@ -287,7 +297,7 @@ fn nobody_has_that_pid() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.starts_with("error: no process has the pid 2147483647: "),
+        said.starts_with("error: no process has the pid 2147483647"),
         "{said}"
     );
 }

@@ -5,7 +5,7 @@ use mainstay_os::identity;
 
 use crate::config::quantity;
 use crate::exit::Exit;
-use crate::report::{Report, plain};
+use crate::report::Report;
 use crate::watch::whom::{Client, Whom};
 use crate::watch::{self, Until, Wanted};
 
@@ -58,9 +58,8 @@ pub struct Options {
 /// Watches.
 pub fn watch(options: &Options) -> Result<Exit, Report> {
     let whom = match (options.pid, &options.client) {
-        (Some(pid), _) => Whom::Process(identity::of(pid).map_err(|error| {
+        (Some(pid), _) => Whom::Process(identity::of(pid).map_err(|_| {
             Report::new(Exit::NotFound, format!("no process has the pid {pid}"))
-                .because(plain(&error))
                 .hint("`mainstay watch --client claude` finds clients by their name")
         })?),
         (None, Some(name)) => Whom::Client(Client::named(name)),

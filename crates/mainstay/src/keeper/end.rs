@@ -1,6 +1,5 @@
 //! Ends: of the server, of its tree, and what must be passed on before each is told.
 
-
 use mainstay_core::event::{OutOfMemory, Part, Status};
 use mainstay_core::link::{Exited, Input};
 use mainstay_core::server::oom::{self, Kills};

@@ -1,6 +1,5 @@
 //! News from outside the data: signals, the shim's words, deaths.
 
-
 use mainstay_core::event::{Cause, ClientMoved, Gone, Part, What};
 use mainstay_core::ids::Identity;
 use mainstay_core::link::Input;

@@ -107,6 +107,8 @@ struct Watch<'a> {
     /// What start and first look have cost.
     first_us: u64,
     left: bool,
+    /// Lines so far.
+    told: u64,
     reader: Reader,
 }
 
@@ -142,6 +144,7 @@ impl<'a> Watch<'a> {
             scans: 0,
             first_us: 0,
             left: false,
+            told: 0,
             reader: Reader::There,
         };
         watch.wakes.hear_reader(&watch.printer);
@@ -166,6 +169,9 @@ impl<'a> Watch<'a> {
                 self.first_us = clock::used_us();
             }
             let over = once || end.is_some_and(|end| now >= end) || self.done(now)?;
+            if once && self.told == 0 {
+                talk(&self.wanted.whom.nobody());
+            }
             if over || self.reader == Reader::Gone {
                 return Ok(if self.left { Exit::Unhealthy } else { Exit::Ok });
             }
@@ -348,6 +354,7 @@ impl<'a> Watch<'a> {
     }
 
     fn say(&mut self, line: &Line) -> Result<(), Report> {
+        self.told += 1;
         let reader = if self.wanted.json {
             self.printer.json_line(line)?
         } else {

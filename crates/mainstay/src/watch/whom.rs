@@ -15,6 +15,20 @@ pub enum Whom {
     All,
 }
 
+impl Whom {
+    /// What is said if none of their servers is there.
+    pub fn nobody(&self) -> String {
+        match self {
+            Self::Process(client) => format!("pid {} has no stdio server now\n", client.pid),
+            Self::Client(client) => format!(
+                "no {} of yours has a stdio server now; `mainstay watch --all --once` shows everybody's\n",
+                client.name
+            ),
+            Self::All => "no process of yours is a stdio server now\n".into(),
+        }
+    }
+}
+
 /// A client by its name.
 #[derive(Clone, Debug)]
 pub struct Client {

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use mainstay_core::ids::Identity;
-use mainstay_os::clock;
 use mainstay_os::identity::Handle;
+use mainstay_os::{census, clock};
 use rustix::process::Signal;
 use serde::Serialize;
 
@@ -129,6 +129,9 @@ fn count(stage: &mut Stage, what: &str) -> Result<usize, Trouble> {
     Ok(number.get())
 }
 
+/// How long a sweep may take here.
+const SWEEP_MS: u64 = 10_000;
+
 /// Kills shim, guard, keeper and bridge.
 fn kill_everybody(stage: &Stage) -> Result<Vec<Identity>, Trouble> {
     let card = stage.card(NAME)?;
@@ -139,10 +142,20 @@ fn kill_everybody(stage: &Stage) -> Result<Vec<Identity>, Trouble> {
         .filter_map(|who| Handle::open(*who).ok())
         .collect();
     // Held first: whoever saw another one die would put a successor in its place.
-    for signal in [Signal::STOP, Signal::KILL] {
-        for handle in &handles {
-            handle.signal(signal)?;
+    for handle in &handles {
+        handle.signal(Signal::STOP)?;
+    }
+    // The guard's sweep of this start may still be at it, and would pay at once.
+    let guard = card.guard.as_ref().map_or(0, |seen| seen.who.pid);
+    for pid in census::children(guard).unwrap_or_default() {
+        if !all.iter().any(|who| who.pid == pid)
+            && let Ok(sweep) = mainstay_os::identity::of(pid).and_then(Handle::open)
+        {
+            sweep.wait_ended(SWEEP_MS);
         }
+    }
+    for handle in &handles {
+        handle.signal(Signal::KILL)?;
     }
     let handles: Vec<&Handle> = handles.iter().collect();
     stage.ended(&handles, Stage::limit())?;
