@@ -13,7 +13,7 @@ use crate::demo::act::Act;
 use crate::demo::act::http::{CLOSED, LISTENS, OPENED};
 use crate::demo::door;
 use crate::demo::screen::{Line, Screen};
-use crate::demo::stage::Stage;
+use crate::demo::stage::{PATIENCE_MS, Stage};
 use crate::demo::watch::Trouble;
 use crate::view::measure::fine;
 use crate::view::paint::Tone;
@@ -129,9 +129,6 @@ fn count(stage: &mut Stage, what: &str) -> Result<usize, Trouble> {
     Ok(number.get())
 }
 
-/// How long a sweep may take here.
-const SWEEP_MS: u64 = 10_000;
-
 /// Kills shim, guard, keeper and bridge.
 fn kill_everybody(stage: &Stage) -> Result<Vec<Identity>, Trouble> {
     let card = stage.card(NAME)?;
@@ -151,7 +148,7 @@ fn kill_everybody(stage: &Stage) -> Result<Vec<Identity>, Trouble> {
         if !all.iter().any(|who| who.pid == pid)
             && let Ok(sweep) = mainstay_os::identity::of(pid).and_then(Handle::open)
         {
-            sweep.wait_ended(SWEEP_MS);
+            sweep.wait_ended(PATIENCE_MS);
         }
     }
     for handle in &handles {
