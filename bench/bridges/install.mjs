@@ -4,6 +4,7 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -21,10 +22,11 @@ const parts = {
     run(room, 'python3', '-m', 'venv', '.');
     run(room, 'bin/pip', 'install', '--quiet', '--disable-pip-version-check', '--require-hashes', '-r', join(HERE, 'python.txt'));
   }],
-  // With the versions of its own lock file; its optional parts have nothing to do with bridging.
+  // With the versions of its own lock file; its optional parts have nothing to do with bridging. Cargo reads settings from where it is started up: not
+  // in this repository, whose flags are for mainstay.
   crates: [['crates.txt'], (room) => {
     const [pinned] = readFileSync(join(HERE, 'crates.txt'), 'utf8').trim().split('\n');
-    run(room, 'cargo', 'install', '--quiet', '--locked', '--no-default-features', '--root', room, '--target-dir', join(room, 'build'), pinned);
+    run(tmpdir(), 'cargo', 'install', '--quiet', '--locked', '--no-default-features', '--root', room, '--target-dir', join(room, 'build'), pinned);
     rmSync(join(room, 'build'), { recursive: true, force: true });
   }],
 };
@@ -51,7 +53,6 @@ for (const [name, [files, make]] of Object.entries(parts)) {
   }
 }
 
-// Cargo looks for settings from where it is started: not in this repository, whose flags are for mainstay.
 function run(cwd, program, ...args) {
   const { status, error } = spawnSync(program, args, { cwd, stdio: ['ignore', 'inherit', 'inherit'] });
   if (error !== undefined) throw new Error(`${program} is needed, and could not be started: ${error.message}`);

@@ -1,6 +1,6 @@
 // Sessions whose clients never end them: many are opened over HTTP, each client is killed, and the server must have none of them open at the end.
 
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -13,9 +13,11 @@ import { start } from './web.mjs';
 
 const GONE_WITHIN_MS = 60_000;
 const LOOK_EVERY_MS = 50;
+// Sessions that may wait for their end when the next client comes.
+const LINGERING = 200;
 const STDERR_KEPT = 4_000;
-/** Longer than it takes to open one client's sessions, so that they are all open before the first one is ended. */
-export const TTL = '20s';
+/** A session whose client is gone is used by nobody; this is longer than a client takes from a session's first answer to its next request. */
+export const TTL = '10s';
 
 /** The ways to forget: what stands between client and server. */
 export const FORGOTTEN = [
@@ -54,6 +56,8 @@ async function overHttp(at, server, { way, clients, sessions }) {
     await settled(() => web.open() === 0);
     if (web.open() !== 0) faults.push(`${web.open()} of ${web.opened()} sessions stayed open`);
     faults.push(...(await gone(env)));
+    const owed = spawnSync(at.mainstay, ['debts', '--json'], { env, encoding: 'utf8' }).stdout.trim();
+    if (owed !== '[]') faults.push(`mainstay says that it owes ${owed}`);
     return faults;
   } finally {
     const still = await front?.stop();
@@ -70,13 +74,19 @@ async function behindServe(at, server, { clients, sessions }) {
   try {
     const idle = front.members;
     for (let client = 0; client < clients; client += 1) {
-      // A shim, guard, keeper and server for each; there may be others that are not ended yet.
-      const there = () => (front.members < idle + 4 * sessions ? `${front.members - idle} processes are not ${sessions} sessions` : undefined);
-      const fault = await killed(at, server, process.env, { url: front.url, sessions }, there);
+      // Not too many at a time: whoever plays beside us looks at every process there is.
+      await settled(async () => (await front.metric('mainstay_links')) <= LINGERING);
+      const before = await front.metric('mainstay_sessions_opened_total');
+      const fault = await killed(at, server, process.env, { url: front.url, sessions }, async () => {
+        const opened = (await front.metric('mainstay_sessions_opened_total')) - before;
+        return opened === sessions ? undefined : `${opened} sessions were opened, not ${sessions}`;
+      });
       if (fault !== undefined) faults.push(fault);
     }
     await settled(() => front.members === idle);
-    if (front.members !== idle) faults.push(`${front.members - idle} processes of ended sessions are left`);
+    if (front.members !== idle) faults.push(`${front.members - idle} processes of forgotten sessions are left`);
+    const ended = await front.metric('mainstay_sessions_closed_total{cause="idle"}');
+    if (ended !== clients * sessions) faults.push(`${ended} sessions were ended because nobody used them, not ${clients * sessions}`);
   } finally {
     const still = await front.stop();
     if (still.length > 0) faults.push(`left after serve has stopped:\n${still.join('\n')}`);
@@ -91,7 +101,7 @@ async function killed(at, server, env, told, look) {
   let stderr = '';
   client.stderr.setEncoding('utf8').on('data', (text) => (stderr = (stderr + text).slice(0, STDERR_KEPT)));
   const { value } = await createInterface({ input: client.stdout })[Symbol.asyncIterator]().next();
-  const fault = Number(value) === told.sessions ? look() : `${value} of ${told.sessions} calls were answered\n${stderr}`;
+  const fault = Number(value) === told.sessions ? await look() : `${value} of ${told.sessions} calls were answered\n${stderr}`;
   client.kill('SIGKILL');
   if (client.signalCode === null && client.exitCode === null) await once(client, 'exit');
   return fault;
@@ -105,7 +115,7 @@ async function gone(env) {
 }
 
 async function settled(holds) {
-  for (const until = performance.now() + GONE_WITHIN_MS; !holds() && performance.now() < until; ) await pause(LOOK_EVERY_MS);
+  for (const until = performance.now() + GONE_WITHIN_MS; !(await holds()) && performance.now() < until; ) await pause(LOOK_EVERY_MS);
 }
 
 const pause = (ms) => new Promise((next) => setTimeout(next, ms));

@@ -31,6 +31,13 @@ export class Front {
     return members(this.#tag).length;
   }
 
+  /** A figure that it tells of itself. */
+  async metric(name) {
+    const page = await (await fetch(new URL('/metrics', this.url))).text();
+    const line = page.split('\n').find((one) => one.startsWith(`${name} `));
+    return Number(line.slice(name.length + 1));
+  }
+
   /** Tells it to stop; who is left afterwards. */
   async stop() {
     this.#child.kill('SIGTERM');
