@@ -93,7 +93,7 @@ fn one(word: &str) -> String {
 }
 
 /// Whether a name speaks of a secret.
-fn speaks(name: &str) -> bool {
+pub fn speaks(name: &str) -> bool {
     let plain: String = name
         .chars()
         .filter(char::is_ascii_alphanumeric)

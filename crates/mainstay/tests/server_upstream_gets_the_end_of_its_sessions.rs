@@ -320,3 +320,56 @@ fn and_the_secrets_of_its_url_are_told_nobody() {
     front.finish();
     http.empty();
 }
+
+#[test]
+fn with_the_headers_that_they_were_opened_with() {
+    for (header, value) in [
+        ("authorization", "Bearer known-to-the-client"),
+        ("x-api-key", "known-to-the-client"),
+    ] {
+        let http = Httpd::start();
+        http.secret(header, value);
+        let mut front = before_httpd(&http, &["--session-ttl", "1500ms"]);
+        let opening = request(0, "initialize", &json!({"protocolVersion": "2025-11-25"}));
+        let open = |more: &[(&str, &str)]| {
+            let mut connection = front.connect();
+            connection.post(more, &opening);
+            let answer = connection.answer();
+            (
+                answer.status,
+                answer.header("mcp-session-id").map(String::from),
+            )
+        };
+        assert_eq!(open(&[]), (401, None), "the server's own word");
+        let (status, session) = open(&[(header, value)]);
+        assert_eq!(status, 200);
+        let mut connection = front.connect();
+        let session = session.unwrap();
+        let more = [
+            (header, value),
+            ("mcp-session-id", session.as_str()),
+            ("mcp-protocol-version", "2025-11-25"),
+        ];
+        connection.post(&more, &request(1, "tools/list", &json!({})));
+        assert_eq!(connection.answer().status, 200);
+        http.empty();
+        let end = http.sent().pop().unwrap();
+        assert_eq!(end.verb, "DELETE");
+        assert_eq!(end.headers["mcp-protocol-version"], "2025-11-25");
+        // Nobody else has the secret: after a kill the debt says so, and is not tried without.
+        assert_eq!(open(&[(header, value)]).0, 200);
+        front.signal(Signal::KILL);
+        front.wait();
+        let output = front
+            .stage
+            .command(front::mainstay())
+            .arg("debts")
+            .output()
+            .unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(told.contains("a client of `serve`"), "{told}");
+        let told = format!("{told}{}{}", front.stage.story(), front.stderr());
+        assert!(!told.contains("known-to-the-client"), "{told}");
+        assert_eq!(http.open(), 1);
+    }
+}

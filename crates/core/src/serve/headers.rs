@@ -87,11 +87,6 @@ impl Mirrors {
         Some(())
     }
 
-    /// Whether the list has this tool.
-    pub fn knows(&self, tool: &str) -> bool {
-        self.0.contains_key(tool)
-    }
-
     /// Compares the arguments of a call with its headers. The message says what differs.
     pub fn judge(
         &self,
@@ -299,7 +294,10 @@ mod tests {
         mirrors
             .learn(br#"{"tools":[{"name":"t","inputSchema":{"properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"x-mcp-header":"N"},"free":{}}}},{"name":"plain"}]}"#)
             .unwrap();
-        assert!(mirrors.knows("plain") && !mirrors.knows("other"));
+        let known: Vec<_> = mirrors.0.keys().collect();
+        assert!(
+            known.iter().any(|name| *name == "plain") && !known.iter().any(|name| *name == "other")
+        );
         let judge = |arguments: &str, headers: &'static [(&'static str, &'static str)]| {
             let find = |name: &str| {
                 let found = headers.iter().find(|(held, _)| *held == name);

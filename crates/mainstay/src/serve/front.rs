@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::header::HeaderMap;
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{SessionBegan, SessionOver, What};
 use mainstay_core::ids::LinkId;
@@ -261,9 +262,9 @@ impl Front {
     }
 
     /// A request of a session upstream.
-    pub fn far_request(&self, key: u64) {
+    pub fn far_request(&self, key: u64, headers: &HeaderMap) {
         if let Some(far) = self.far.borrow().get(&key) {
-            far.requests.set(far.requests.get() + 1);
+            far.asked(headers);
         }
     }
 

@@ -36,7 +36,6 @@ pub struct Stream {
     over: Cell<bool>,
     /// A stream of events has begun: the client can come back for the rest.
     begun: Cell<bool>,
-    dropped: Cell<u64>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -53,7 +52,6 @@ impl Stream {
     /// Adds a message; false if it was dropped because the client does not read.
     pub fn push(&self, id: Option<EventId>, message: &[u8]) -> bool {
         if self.bytes.get() > OUTLET_BYTES {
-            self.dropped.set(self.dropped.get() + 1);
             return false;
         }
         // What is not the last message makes it a stream, which a client can come back for.

@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName,
-    HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderMap,
+    HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::{Method, Response, StatusCode};
 use mainstay_core::clock::Moment;
 use mainstay_core::http::bridge::close::is_paid;
 use mainstay_core::ids::{Identity, LinkId};
+use mainstay_core::redact;
 use mainstay_core::serve::limits::{ENDED_KNOWN, PAY_TRIES, PAY_WAIT_MS};
 use mainstay_core::serve::posted::{Kind, Posted};
 use mainstay_core::serve::sse;
@@ -38,6 +39,8 @@ use crate::ledger::time::rfc3339;
 use crate::paths::Paths;
 use crate::report::{plain, talk};
 
+/// The header with the version that was agreed on.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// How much of an answer to DELETE is read.
 const PAID_BYTES: usize = 64 * 1024;
 
@@ -83,8 +86,8 @@ pub struct Far {
     /// Where it is.
     pub upstream: Rc<Upstream>,
     id: String,
-    /// What it is ended with: the headers that it was opened with.
-    headers: HeaderMap,
+    /// What it is ended with: the headers that it was opened with, and the version that was agreed on.
+    headers: RefCell<HeaderMap>,
     /// It is written down, so that no death of ours forgets it.
     note: RefCell<Option<Held>>,
 }
@@ -171,7 +174,7 @@ impl Upstream {
             requests: Cell::new(0),
             upstream: Rc::clone(self),
             id,
-            headers: headers.clone(),
+            headers: RefCell::new(headers.clone()),
             note: RefCell::new(note.ok()),
         }
     }
@@ -179,8 +182,10 @@ impl Upstream {
     fn note(&self, server: &str, session: &str, headers: &HeaderMap) -> Note {
         let now = clock::wall_ms();
         let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
-        let token = headers.contains_key(AUTHORIZATION).then(|| Named {
-            name: "authorization".into(),
+        // Others are no secret, and nothing that its end would need.
+        let secret = headers.keys().filter(|name| redact::speaks(name.as_str()));
+        let secret = secret.map(|name| Named {
+            name: name.as_str().into(),
             from: Source::Client,
         });
         Note {
@@ -190,8 +195,8 @@ impl Upstream {
             url: self.target.plain(),
             url_secret: self.target.has_secret().then_some(Source::Flag),
             session: session.into(),
-            version: text("mcp-protocol-version"),
-            headers: token.into_iter().collect(),
+            version: text(VERSION.as_str()),
+            headers: secret.collect(),
             owner: identity::me().unwrap_or(Identity { pid: 0, start: 0 }),
             boot: identity::realm()
                 .map(|realm| realm.boot)
@@ -218,6 +223,14 @@ impl Far {
     pub fn strike_out(&self) {
         if let Some(held) = self.note.take() {
             held.strike_out().ok();
+        }
+    }
+
+    /// A request in it.
+    pub fn asked(&self, headers: &HeaderMap) {
+        self.requests.set(self.requests.get() + 1);
+        if let Some(version) = headers.get(VERSION) {
+            self.headers.borrow_mut().insert(VERSION, version.clone());
         }
     }
 
@@ -249,15 +262,8 @@ impl Far {
 
     /// Ends it upstream; what went wrong, if it cannot be done.
     pub async fn pay(&self) -> Result<(), String> {
-        let mut headers = HeaderMap::new();
-        for name in [
-            AUTHORIZATION,
-            HeaderName::from_static("mcp-protocol-version"),
-        ] {
-            for value in self.headers.get_all(&name) {
-                headers.append(name.clone(), value.clone());
-            }
-        }
+        let mut headers = self.headers.borrow().clone();
+        headers.remove(CONTENT_TYPE);
         headers.insert(
             ACCEPT,
             HeaderValue::from_static("application/json, text/event-stream"),
@@ -327,7 +333,7 @@ pub fn answer(front: &Rc<Front>, answer: Answer, body: &[u8], seats: Vec<Seat>) 
             front
                 .last_orders
                 .until(|| front.closing().then_some(()))
-                .await
+                .await;
         })
     } else {
         // What is no stream has its end near.

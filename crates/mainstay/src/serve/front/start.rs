@@ -85,7 +85,7 @@ impl Front {
         let make = |link| Joint::new(link, Rc::downgrade(self));
         let joint = self
             .linked(&endpoint.spec, make, |joint, front, said| {
-                joint.hear(front, said)
+                joint.hear(front, said);
             })
             .map_err(|error| cannot_start(&error))?;
         endpoint.joint.replace(Rc::downgrade(&joint));

@@ -105,7 +105,7 @@ async fn in_session(
         );
         (key, front.open_far(far))
     };
-    front.far_request(key);
+    front.far_request(key, &passing.headers);
     let ends = passing.method == Method::DELETE;
     let mut seats = asking(front, upstream, &passing);
     seats.push(seat);
@@ -160,7 +160,7 @@ async fn opening(
                     let noted = far.is_noted();
                     let first = front.open_far(far);
                     if noted && opening.is_awaited() {
-                        front.far_request(key);
+                        front.far_request(key, &headers);
                         seat.borrow_mut().push(first);
                     } else {
                         front.end_session(key, Over::OpeningFailed);
