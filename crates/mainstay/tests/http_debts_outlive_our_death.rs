@@ -19,9 +19,10 @@ use serde_json::json;
 
 /// Kills shim, guard, keeper and bridge at once.
 fn kill_everything(mut play: Bridged) -> (Stage, Httpd) {
-    let card = play
-        .stage
-        .card_that("has a server", |card| card.server.is_some());
+    let card = play.stage.card_that("has a server", |card| {
+        let lives = card.shim.is_some_and(mainstay_os::identity::alive);
+        lives && card.server.is_some()
+    });
     let ours: Vec<_> = [card.shim, card.guard, card.keeper, card.server]
         .into_iter()
         .flatten()
@@ -223,4 +224,82 @@ fn a_session_that_cannot_be_written_down_is_closed_and_refused() {
     );
     assert_eq!(play.http.opened(), 1);
     play.http.empty();
+}
+
+#[test]
+fn any_command_pays_aside() {
+    let mut play = Bridged::open(&[]);
+    for (number, words) in [
+        &["ps"][..],
+        &["events"],
+        &["lease", "list"],
+        &["forget", "--all"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (stage, http) = kill_everything(play);
+        let shown = mainstay(&stage, words);
+        assert!(
+            shown.status.code().is_some_and(|code| code < 2),
+            "{words:?}: {shown:?}"
+        );
+        let session = format!("session-{}", number + 1);
+        until("it is closed", || {
+            (http.deleted().last() == Some(&session)).then_some(())
+        });
+        until("its note is gone", || owed(&stage).is_empty().then_some(()));
+        play = Bridged::on(stage, http, &[]);
+        play.client.wire.initialize().unwrap();
+    }
+    play.finish();
+}
+
+#[test]
+fn a_death_in_the_middle_of_the_opening_is_not_silent() {
+    let mut play = Bridged::start(&["--no-record"]);
+    play.http.next("initialize", Fault::Hold);
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    play.client.wire.ask("initialize", &params).unwrap();
+    play.http.heard("initialize", 1);
+    let (stage, http) = kill_everything(play);
+    assert!(mainstay(&stage, &["ps"]).status.success());
+    let told = stage.event("debt_given_up");
+    assert_eq!(told["url"], http.url());
+    until("it is not kept", || owed(&stage).is_empty().then_some(()));
+}
+
+#[test]
+fn a_secret_is_given_to_one_server_only() {
+    let (first, second) = (Httpd::start(), Httpd::start());
+    let mut stage = Stage::new();
+    let mut servers = Vec::new();
+    for http in [first, second] {
+        http.secret("x-key", "hunter2");
+        let mut play = Bridged::on(stage, http, &["--header", "X-Key: hunter2"]);
+        play.client.wire.initialize().unwrap();
+        let (left, http) = kill_everything(play);
+        (stage, servers) = (left, {
+            servers.push(http);
+            servers
+        });
+    }
+    let ambiguous = mainstay(&stage, &["debts", "pay", "--header", "X-Key: hunter2"]);
+    assert_eq!(ambiguous.status.code(), Some(2), "{ambiguous:?}");
+    let told = String::from_utf8_lossy(&ambiguous.stderr);
+    assert!(
+        told.contains("--url URL") && !told.contains("hunter2"),
+        "{told}"
+    );
+    for (number, http) in servers.iter().enumerate() {
+        let url = http.url();
+        let paid = mainstay(
+            &stage,
+            &["debts", "pay", "--url", &url, "--header", "X-Key: hunter2"],
+        );
+        assert_eq!(paid.status.code(), Some(i32::from(number == 0)), "{paid:?}");
+        assert_eq!(http.open(), 0);
+        let other = &servers[1 - number];
+        assert_eq!(other.deleted().len(), usize::from(number == 1));
+    }
 }

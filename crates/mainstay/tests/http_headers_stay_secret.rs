@@ -47,7 +47,14 @@ fn from_everywhere_to_nowhere_else() {
     let flag = format!("X-Flag: {SECRET}-f");
     let mut words: Vec<OsString> = argv(
         &http,
-        &["--header", &flag, "--header-env", "X-Env=VARIABLE"],
+        &[
+            "--header",
+            &flag,
+            "--header-env",
+            "X-Env=VARIABLE",
+            "--record",
+            "frames.jsonl",
+        ],
     );
     let at = words
         .iter()
@@ -56,6 +63,7 @@ fn from_everywhere_to_nowhere_else() {
     words[at] = url.into();
     let launch = Launch::new(&stage, &words).with(|command| {
         command
+            .current_dir(stage.home())
             .env("VARIABLE", format!("{SECRET}-v"))
             .env("TABLE", format!("{SECRET}-t"))
     });
@@ -101,6 +109,11 @@ fn from_everywhere_to_nowhere_else() {
     assert!(status.success());
     assert!(!client.stderr_text().contains("hunter2"));
     assert_eq!(http.open(), 0, "and the session is closed with them");
+    let frames = fs::read_to_string(stage.home().join("frames.jsonl")).unwrap();
+    assert!(
+        frames.contains("tools/call") && !frames.contains("hunter2"),
+        "{frames}"
+    );
     let delete = http
         .sent()
         .into_iter()
@@ -133,4 +146,24 @@ fn a_variable_that_is_not_there_is_told_at_once() {
         ),
         "{text}"
     );
+}
+
+#[test]
+fn headers_that_are_not_the_users_are_refused_at_once() {
+    let stage = Stage::new();
+    for name in ["Host", "Content-Length", "Mcp-Session-Id", "mcp-param-x"] {
+        let told = mainstay(
+            &stage,
+            &[
+                "run",
+                "--url",
+                "http://127.0.0.1:9/mcp",
+                "--header",
+                &format!("{name}: x"),
+            ],
+        );
+        assert_eq!(told.status.code(), Some(2), "{told:?}");
+        let text = String::from_utf8_lossy(&told.stderr);
+        assert!(text.contains("not for you to set"), "{text}");
+    }
 }

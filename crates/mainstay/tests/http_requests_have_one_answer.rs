@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bridged;
+use std::collections::BTreeSet;
+
 use bridged::{Bridged, trouble};
 use mainstay_testkit::httpd::{Fault, Httpd, Manner};
 use mainstay_testkit::stage::Stage;
@@ -36,6 +38,228 @@ fn in_either_manner() {
     }
 }
 
+/// A body of this type that ends with its connection.
+fn raw(kind: &str, body: &str) -> Fault {
+    Fault::Raw(format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n{body}"
+    ))
+}
+
+/// The bridge has asked for the stream of what comes unasked.
+fn listened(play: &Bridged) {
+    until("GET was tried", || {
+        let sent = play.http.sent();
+        sent.iter().any(|one| one.verb == "GET").then_some(())
+    });
+}
+
+#[test]
+fn however_an_answer_is_written() {
+    let mut play = Bridged::open(&[]);
+    let good =
+        r#"{"jsonrpc":"2.0","id":$ID,"result":{"content":[],"structuredContent":{"said":"so"}}}"#;
+    let halves = good.split_at(16);
+    for (kind, body) in [
+        ("application/json; charset=utf-8", good.to_string()),
+        ("Application/JSON", format!("\u{feff}\r\n  {good}\n")),
+        ("application/json", format!("[{good}]")),
+        (
+            "text/event-stream; charset=utf-8",
+            format!("data: {good}\n\n"),
+        ),
+        (
+            "TEXT/event-stream",
+            format!("event: message\r\ndata:{good}\r\n\r\n"),
+        ),
+        ("text/event-stream", format!("data: {good}\r\r")),
+        (
+            "text/event-stream",
+            format!(
+                "\u{feff}: a comment\n\nretry: 10\n\ndata:\n\nevent: other\ndata: x\n\ndata: {good}\n\n"
+            ),
+        ),
+        (
+            "text/event-stream",
+            format!("data: {}\ndata: {}\n\n", halves.0, halves.1),
+        ),
+    ] {
+        play.http.next("tools/call", raw(kind, &body));
+        let answer = play.call("write");
+        assert_eq!(
+            answer["result"]["structuredContent"]["said"], "so",
+            "{kind} {body:?}: {answer}"
+        );
+    }
+    play.finish();
+}
+
+#[test]
+fn a_server_that_hangs_up_and_is_polled_answers_in_the_end() {
+    // A first event with an id and nothing in it, then the end, again and again.
+    let mut play = Bridged::open(&[]);
+    listened(&play);
+    for turn in 0..3 {
+        let verb = if turn == 0 { "tools/call" } else { "GET" };
+        play.http.next(
+            verb,
+            raw(
+                "text/event-stream",
+                &format!("id: turn-{turn}\nretry: 10\ndata:\n\n"),
+            ),
+        );
+    }
+    let answer = r#"{"jsonrpc":"2.0","id":NUMBER,"result":{"structuredContent":{"said":"late"}}}"#;
+    let id = play
+        .client
+        .wire
+        .ask("tools/call", &json!({"name": "write"}))
+        .unwrap();
+    let answer = answer.replace("NUMBER", &id.to_string());
+    play.http.next(
+        "GET",
+        raw(
+            "text/event-stream",
+            &format!("id: last\ndata: {answer}\n\n"),
+        ),
+    );
+    let answer = play.client.wire.answer(id).unwrap();
+    assert_eq!(
+        answer["result"]["structuredContent"]["said"], "late",
+        "{answer}"
+    );
+    let sent = play.http.sent();
+    let asked: Vec<&str> = sent
+        .iter()
+        .filter_map(|one| one.headers.get("last-event-id").map(String::as_str))
+        .collect();
+    assert_eq!(asked, ["turn-0", "turn-1", "turn-2"]);
+    let polls = sent
+        .iter()
+        .filter(|one| one.headers.contains_key("last-event-id"));
+    for one in polls {
+        assert_eq!(one.headers["mcp-session-id"], "session-1");
+        assert_eq!(one.headers["mcp-protocol-version"], "2025-11-25");
+        assert_eq!(one.headers["accept"], "text/event-stream");
+    }
+    assert_eq!(play.http.count("tools/call"), 1);
+    play.finish();
+}
+
+#[test]
+fn a_redirect_to_somebody_else_is_told_and_nothing_goes_there() {
+    let elsewhere = Httpd::start();
+    let http = Httpd::start();
+    let mut play = Bridged::on(Stage::new(), http, &["--header", "X-Key: hunter2"]);
+    play.client.wire.initialize().unwrap();
+    for status in [301, 302, 303, 307, 308] {
+        play.http.next(
+            "tools/call",
+            Fault::Raw(format!(
+                "HTTP/1.1 {status} X\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n",
+                elsewhere.url()
+            )),
+        );
+        let answer = play.call("write");
+        assert!(trouble(&answer).contains("moved elsewhere"), "{answer}");
+    }
+    assert!(elsewhere.sent().is_empty());
+    play.finish();
+}
+
+#[test]
+fn an_old_server_that_sends_messages_elsewhere_is_not_followed() {
+    let elsewhere = Httpd::start();
+    let http = Httpd::start();
+    http.old();
+    let endpoint = elsewhere.url();
+    http.always(
+        "GET",
+        raw(
+            "text/event-stream",
+            &format!("event: endpoint\ndata: {endpoint}\n\n: stay\n"),
+        ),
+    );
+    let mut play = Bridged::on(
+        Stage::new(),
+        http,
+        &["--no-record", "--header", "X-Key: hunter2"],
+    );
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let answer = play.ask("initialize", &params);
+    assert!(answer.get("error").is_some(), "{answer}");
+    assert!(elsewhere.sent().is_empty(), "{:?}", elsewhere.sent());
+    play.finish();
+}
+
+#[test]
+fn a_server_without_get_keeps_its_one_session() {
+    let http = Httpd::start();
+    http.always("GET", Fault::Status(404, "Cannot GET /mcp"));
+    let mut play = Bridged::on(Stage::new(), http, &[]);
+    play.client.wire.initialize().unwrap();
+    listened(&play);
+    for _ in 0..5 {
+        play.call("write");
+    }
+    assert_eq!(play.http.opened(), 1);
+    let (_, http) = play.finish();
+    assert_eq!((http.open(), http.deleted()), (0, vec!["session-1".into()]));
+}
+
+#[test]
+fn many_that_lose_their_session_at_once_share_the_new_one() {
+    let mut play = Bridged::open(&[]);
+    play.http.forget();
+    let ids: Vec<i64> = (0..50)
+        .map(|_| {
+            let params = json!({"name": "write", "arguments": {"said": "hello"}});
+            play.client.wire.ask("tools/call", &params).unwrap()
+        })
+        .collect();
+    let mut open: BTreeSet<i64> = ids.into_iter().collect();
+    while !open.is_empty() {
+        let line = play.client.wire.line().unwrap().unwrap();
+        let line: Value = serde_json::from_slice(&line).unwrap();
+        if let Some(id) = line["id"].as_i64() {
+            assert!(open.remove(&id), "once: {line}");
+            assert_eq!(
+                line["result"]["structuredContent"]["said"], "hello",
+                "{line}"
+            );
+        }
+    }
+    assert_eq!(play.http.opened(), 2);
+    play.finish();
+}
+
+#[test]
+fn a_server_that_forgets_every_session_is_told_once_for_each_request() {
+    let mut play = Bridged::open(&[]);
+    play.http.always("tools/call", Fault::Status(404, ""));
+    let before = play.http.opened();
+    let answer = play.call("write");
+    assert!(trouble(&answer).contains("twice in a row"), "{answer}");
+    let sent = play.http.count("tools/call");
+    assert_eq!(sent, 2, "once more, and no more");
+    assert!(play.http.opened() <= before + 2);
+    play.http.mend();
+    assert_eq!(
+        play.call("write")["result"]["structuredContent"]["said"],
+        "hello"
+    );
+    // What some servers say instead.
+    play.http.next(
+        "tools/call",
+        Fault::Status(400, "Bad Request: No valid session ID provided"),
+    );
+    assert_eq!(
+        play.call("write")["result"]["structuredContent"]["said"],
+        "hello"
+    );
+    let (_, http) = play.finish();
+    http.empty();
+}
+
 #[test]
 fn every_misbehaviour_has_its_words() {
     let mut play = Bridged::open(&[]);
@@ -49,6 +273,32 @@ fn every_misbehaviour_has_its_words() {
         (Fault::Huge(50 << 20), "more than 16 MiB"),
         (Fault::Endless, "more than 16 MiB"),
         (Fault::Silent, "without an answer in it"),
+        (
+            raw("application/json", "{\"jsonrpc\": garbage"),
+            "without an answer in it",
+        ),
+        (
+            raw(
+                "application/json",
+                r#"{"jsonrpc":"2.0","id":"not mine","result":{}}"#,
+            ),
+            "without an answer in it",
+        ),
+        (
+            Fault::Raw("this is not HTTP at all\r\n\r\n".into()),
+            "what came back is not HTTP",
+        ),
+        (
+            Fault::Raw(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{"
+                    .into(),
+            ),
+            "end of file before message length reached",
+        ),
+        (
+            Fault::Raw("HTTP/1.1 429 X\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n".into()),
+            "HTTP 429 (too many requests)",
+        ),
     ] {
         let before = play.http.count("tools/call");
         play.http.next("tools/call", fault.clone());
@@ -61,6 +311,14 @@ fn every_misbehaviour_has_its_words() {
             "it is not sent twice: {fault:?}"
         );
     }
+    let bridge = play.stage.card().server.unwrap().pid;
+    let status = std::fs::read_to_string(format!("/proc/{bridge}/status")).unwrap();
+    let most = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    let most: u64 = most.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(most < 80 << 10, "50 MB are not held: {most} KiB");
     play.http.next("tools/call", Fault::Twice);
     assert_eq!(
         play.call("echo")["result"]["structuredContent"]["said"],
@@ -76,6 +334,7 @@ fn every_misbehaviour_has_its_words() {
         Fault::Drop,
         Fault::Break { with_id: false },
         Fault::Status(503, ""),
+        Fault::Raw("HTTP/1.1 429 X\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n".into()),
     ] {
         play.http.next("tools/list", fault);
         assert!(play.ask("tools/list", &json!({}))["result"]["tools"].is_array());

@@ -44,6 +44,8 @@ pub enum Fault {
     Twice,
     /// The stream ends without an answer.
     Silent,
+    /// These bytes, and the end of the connection; `$ID` is the id of the request.
+    Raw(String),
 }
 
 /// How it answers.
@@ -349,6 +351,12 @@ impl Shared {
                 loop {
                     chunk(stream, &"x".repeat(1 << 16))?;
                 }
+            }
+            Some(Fault::Raw(bytes)) => {
+                let raw = bytes.replace("$ID", &sent.message["id"].to_string());
+                let mut to = stream;
+                to.write_all(raw.as_bytes())?;
+                return Ok(false);
             }
             Some(Fault::Silent) => {
                 begin_events(stream, None)?;

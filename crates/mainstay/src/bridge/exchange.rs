@@ -16,6 +16,7 @@ use mainstay_os::clock;
 
 use super::{INBOX, Inbox};
 use crate::http::client::{Answer, Client, Failure, Outgoing};
+use crate::ledger::time;
 
 /// The longest body of a refusal that is looked at.
 const REFUSAL_BYTES: usize = 64 * 1024;
@@ -183,28 +184,11 @@ fn wait_ms(text: &str, now_ms: u64) -> u64 {
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, in milliseconds since 1970.
 fn http_date_ms(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once(", ")?;
-    let mut words = rest.split(' ');
-    let day: i64 = words.next()?.parse().ok()?;
-    let name = words.next()?;
-    let month = MONTHS.iter().position(|month| *month == name)? as i64;
-    let year: i64 = words.next()?.parse().ok()?;
-    let mut clock = words.next()?.split(':').map(str::parse::<i64>);
-    let mut part = || clock.next()?.ok();
-    let (hour, minute, second) = (part()?, part()?, part()?);
-    if words.next() != Some("GMT") {
+    let [day, name, year, clock, "GMT"] = rest.split(' ').collect::<Vec<_>>()[..] else {
         return None;
-    }
-    // Days since 1970, years beginning with March so that the leap day is their last.
-    let (year, month) = if month < 2 {
-        (year - 1, month + 10)
-    } else {
-        (year, month - 2)
     };
-    let days =
-        year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 719_469;
-    u64::try_from((((days * 24) + hour) * 60 + minute) * 60 + second)
-        .ok()?
-        .checked_mul(1_000)
+    let month = 1 + MONTHS.iter().position(|month| *month == name)?;
+    time::parse(&format!("{year}-{month:02}-{day}T{clock}.000Z"))
 }
 
 #[cfg(test)]

@@ -31,6 +31,14 @@ pub fn is_paid(status: u16, body: &[u8]) -> bool {
     }
 }
 
+/// Who has closed a session, if that status answers our DELETE.
+fn closed_by(status: u16) -> Closed {
+    match status {
+        400 | 404 | 410 => Closed::Server,
+        status => Closed::Delete(status),
+    }
+}
+
 /// Whether the body of a 400 says something about the session: that is how some servers say that they know none such.
 pub(super) fn speaks_of_session(body: &[u8]) -> bool {
     let body = body.to_ascii_lowercase();
@@ -157,7 +165,7 @@ impl Bridge {
         // What a 400 means is in its body.
         if head.status != 400 && is_paid(head.status, &[]) {
             self.close(exchange);
-            let by = Closed::Delete(head.status);
+            let by = closed_by(head.status);
             self.outputs.push_back(Output::Paid { session, by });
         }
     }
@@ -171,7 +179,7 @@ impl Bridge {
     ) {
         self.close(exchange);
         self.outputs.push_back(if is_paid(head.status, body) {
-            let by = Closed::Delete(head.status);
+            let by = closed_by(head.status);
             Output::Paid { session, by }
         } else {
             let why = alloc::format!("it answered with HTTP {}", head.status);

@@ -51,7 +51,7 @@ impl Bridge {
             Purpose::Farewell(session) => self.farewell_head(exchange, session, &head),
             Purpose::Old => self.old_head(exchange, &head),
             Purpose::Request(_) | Purpose::Deliver(_) if self.is_gone(exchange, head.status) => {
-                self.gone(now, exchange, true);
+                self.gone(now, exchange);
             }
             Purpose::Initialize
             | Purpose::Reopen
@@ -192,7 +192,7 @@ impl Bridge {
             | Purpose::Old => true,
         };
         if head.status == 400 && speaks_of_session(body) && !again && self.is_gone(exchange, 404) {
-            self.gone(now, exchange, false);
+            self.gone(now, exchange);
             return;
         }
         self.refused(now, exchange, &purpose, &head, body);
@@ -534,7 +534,7 @@ impl Bridge {
             400 if self.listened => return,
             404 if self.listened => {
                 self.listen = Listen::Idle;
-                self.session_gone(true);
+                self.session_gone();
             }
             200..=299 | 405 | 501 => self.listen = Listen::Never,
             408 | 409 | 425 | 429 | 500..=599 => self.listen_rests(now),
@@ -550,7 +550,7 @@ impl Bridge {
         self.close(exchange);
         if speaks_of_session(body) && self.id.is_some() {
             self.listen = Listen::Idle;
-            self.session_gone(false);
+            self.session_gone();
         } else {
             self.listen_rests(now);
         }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::old::Old;
 use super::route::is_initialized;
-use super::{Bridge, Closed, ExchangeId, Output, Purpose, Session};
+use super::{Bridge, ExchangeId, Output, Purpose, Session};
 use crate::clock::Moment;
 use crate::http::lines::look;
 use crate::http::words::Why;
@@ -58,13 +58,13 @@ impl Bridge {
     }
 
     /// The server does not know the session that this exchange was sent in, or so it seems.
-    pub(super) fn gone(&mut self, now: Moment, exchange: ExchangeId, sure: bool) {
+    pub(super) fn gone(&mut self, now: Moment, exchange: ExchangeId) {
         let Some(one) = self.exchanges.get(&exchange).cloned() else {
             return;
         };
         self.close(exchange);
         if one.epoch == self.epoch {
-            self.session_gone(sure);
+            self.session_gone();
         }
         match one.purpose {
             Purpose::Request(id) => {
@@ -100,18 +100,14 @@ impl Bridge {
         }
     }
 
-    /// The server has ended the session by itself. Where that is not sure, the session is closed all the same.
-    pub(super) fn session_gone(&mut self, sure: bool) {
+    /// The server has ended the session by itself, or so it seems: it is closed all the same. A balancer that asked
+    /// another server says 404, too.
+    pub(super) fn session_gone(&mut self) {
         if self.session != Session::Open {
             return;
         }
-        match self.id.take() {
-            Some(session) if sure => {
-                let by = Closed::Server;
-                self.outputs.push_back(Output::Paid { session, by });
-            }
-            Some(session) => self.farewell(session),
-            None => {}
+        if let Some(session) = self.id.take() {
+            self.farewell(session);
         }
         self.reopen();
     }

@@ -368,8 +368,12 @@ fn a_lost_session_is_opened_again_unnoticed() {
     play.status(refused, 404, "gone");
     let greet = play.last();
     play.status(other, 404, "gone");
-    assert_eq!(play.paid, ["s1"]);
     assert_eq!(play.last(), greet, "opened once");
+    let delete = play.sent.iter().find(|one| one.verb == Verb::Delete);
+    let delete = delete.unwrap().exchange;
+    assert_eq!(play.header(delete, headers::SESSION), Some("s1"));
+    play.status(delete, 404, "gone");
+    assert_eq!(play.paid, ["s1"]);
     assert_eq!(play.method(greet), "initialize");
     assert_eq!(play.header(greet, headers::SESSION), None);
     let id = String::from_utf8(look(&play.sending(greet).body).id.unwrap()).unwrap();
