@@ -7,9 +7,10 @@ mod common;
 use common::{Server, alone, tiers};
 use mainstay_core::event::Status;
 use mainstay_core::tier::Tier;
-use mainstay_os::identity;
 use mainstay_os::spawn::Stage;
+use mainstay_os::{identity, role};
 use std::ffi::CString;
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -420,7 +421,38 @@ fn where_clone3_is_refused_fork_and_a_gate_do() {
         };
         assert_eq!(error.stage, Stage::Place);
         assert!(error.problem().contains("namespace"), "{error}");
+        assert_adopted();
     });
+}
+
+#[test]
+fn a_detached_role_goes_to_whoever_adopts() {
+    alone("a_detached_role_goes_to_whoever_adopts", assert_adopted);
+}
+
+/// Starts a role that says who it is and who its parent is, once its first one has left: here that is we, who adopt.
+/// What it was given is closed on our side.
+fn assert_adopted() {
+    let (mut from, mut to) = std::io::pipe().unwrap();
+    let (mut wait, mut go) = std::io::pipe().unwrap();
+    role::start_detached(move || {
+        wait.read_exact(&mut [0]).ok();
+        let ids = [std::process::id(), std::os::unix::process::parent_id()];
+        to.write_all(ids.map(u32::to_ne_bytes).as_flattened()).ok();
+        3
+    })
+    .unwrap();
+    go.write_all(b"!").unwrap();
+    let mut ids = [[0; 4]; 2];
+    from.read_exact(ids.as_flattened_mut()).unwrap();
+    let [pid, parent] = ids.map(u32::from_ne_bytes);
+    assert_eq!(parent, std::process::id());
+    assert_eq!(
+        from.read(&mut [0]).unwrap(),
+        0,
+        "nobody holds its end any more"
+    );
+    assert_eq!(role::wait(pid as i32).unwrap(), Some(3));
 }
 
 /// From now on clone3 answers ENOSYS, as in many containers.
