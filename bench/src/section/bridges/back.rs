@@ -35,7 +35,7 @@ impl Back {
         let (from, their_out) = UnixStream::pair()?;
         let start = clock::now();
         let child = crew
-            .command(place, peer, words)?
+            .command(place, words)?
             .stdin(Stdio::from(OwnedFd::from(their_in)))
             .stdout(Stdio::from(OwnedFd::from(their_out)))
             .spawn()?;
@@ -50,8 +50,8 @@ impl Back {
         }
     }
 
-    /// Ends it; whether it did so by itself.
-    pub fn end(self, place: &Place<'_>) -> io::Result<bool> {
+    /// Ends it.
+    pub fn end(self, place: &Place<'_>) -> io::Result<()> {
         self.crew.end(place, self.child)
     }
 }

@@ -17,12 +17,15 @@ use crate::place::Place;
 use crate::role;
 
 const VARIABLE: &str = "MAINSTAY_BENCH_BRIDGE";
-/// How long a bridge has to end when it is asked to.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// How long ours has to end when it is asked to.
+const OURS_ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// How long the others have, of whom nobody asks how they end.
+const ENDS_WITHIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What one bridge, or several of one kind, is made of.
 pub struct Crew {
+    peer: Peer,
     tag: String,
 }
 
@@ -30,18 +33,14 @@ impl Crew {
     /// Nobody yet.
     pub fn new(peer: Peer, what: &str) -> Self {
         Self {
+            peer,
             tag: format!("{peer:?}-{what}"),
         }
     }
 
     /// The peer's command with these words, as it is started.
-    pub fn command(
-        &self,
-        place: &Place<'_>,
-        peer: Peer,
-        words: Vec<OsString>,
-    ) -> io::Result<Command> {
-        self.marked(place, &argv(place, peer, words)?)
+    pub fn command(&self, place: &Place<'_>, words: Vec<OsString>) -> io::Result<Command> {
+        self.marked(place, &argv(place, self.peer, words)?)
     }
 
     /// A command of ours, counted among them.
@@ -80,12 +79,12 @@ impl Crew {
         each.sum::<Memory>().pss
     }
 
-    /// Tells it to stop, and waits; whoever is there after that is ended. Whether it stopped by itself.
-    pub fn end(&self, place: &Place<'_>, mut child: Child) -> io::Result<bool> {
+    /// Tells it to stop, and waits; whoever is there after that is ended. Ours must stop by itself, and leave nobody.
+    pub fn end(&self, place: &Place<'_>, mut child: Child) -> io::Result<()> {
         let mut stopped = child.try_wait()?.is_some();
         if !stopped {
             kill_process(Pid::from_child(&child), Signal::TERM)?;
-            let end = Deadline::after(ENDS_WITHIN);
+            let end = Deadline::after(self.patience());
             while !stopped && !end.passed() {
                 idle(LOOK);
                 stopped = child.try_wait()?.is_some();
@@ -96,29 +95,44 @@ impl Crew {
             child.wait()?;
         }
         place.step();
-        Ok(self.end_all() && stopped)
+        let nobody = self.end_all();
+        if self.peer == Peer::Mainstay && !(stopped && nobody) {
+            return Err(io::Error::other(format!(
+                "mainstay was told to stop and did {}",
+                if stopped { "leave somebody" } else { "not" }
+            )));
+        }
+        Ok(())
     }
 
-    /// Ends whoever is there; whether nobody was.
+    /// Ends whoever is there after a moment; whether nobody was.
     pub fn end_all(&self) -> bool {
-        let end = Deadline::after(ENDS_WITHIN);
+        let end = Deadline::after(self.patience());
         let mut nobody = true;
         loop {
             let there = self.living();
             if there.is_empty() {
                 return nobody;
             }
-            // Those that are on their way out have a moment for it.
             if end.passed() {
                 nobody = false;
                 for stat in there {
                     if let Ok(handle) = Handle::open(stat.who()) {
+                        // Gone meanwhile is as good.
                         handle.signal(Signal::KILL).ok();
                         handle.wait_ended(1_000);
                     }
                 }
             }
             idle(LOOK);
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.peer == Peer::Mainstay {
+            OURS_ENDS_WITHIN
+        } else {
+            ENDS_WITHIN
         }
     }
 }

@@ -46,10 +46,7 @@ impl Front {
         let port = endpoint.address.port();
         let words = peer.front(port, &crew.server(place), idle_ms, &place.path(""));
         let words = words.ok_or(io::ErrorKind::Unsupported)?;
-        let child = crew
-            .command(place, peer, words)?
-            .stdout(Stdio::null())
-            .spawn()?;
+        let child = crew.command(place, words)?.stdout(Stdio::null()).spawn()?;
         Ok(Self {
             peer,
             crew,
@@ -142,8 +139,8 @@ impl Front {
         Ok(open)
     }
 
-    /// Ends it; whether it did so by itself, and left nobody.
-    pub fn end(self, place: &Place<'_>) -> io::Result<bool> {
+    /// Ends it.
+    pub fn end(self, place: &Place<'_>) -> io::Result<()> {
         self.crew.end(place, self.child)
     }
 }
