@@ -357,7 +357,7 @@ struct Request {
     asked: bool,
     /// It was refused because its session was gone.
     refused: bool,
-    /// The tool list was asked for because its headers did not match.
+    /// The tool list was asked for because its headers did not match, or could not be known.
     refreshed: bool,
 }
 

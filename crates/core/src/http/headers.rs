@@ -40,13 +40,18 @@ pub struct Mirrors(Vec<(String, Vec<String>)>);
 
 /// What is known of the tools' marks.
 #[derive(Clone, Debug, Default)]
-pub struct Marks(BTreeMap<String, Mirrors>);
+pub struct Marks {
+    tools: BTreeMap<String, Mirrors>,
+    /// A page of the tool list has come.
+    known: bool,
+}
 
 impl Marks {
     /// A page of the tool list has come: learns it, and gives the line without the tools that nobody may offer, with
     /// their names, if there are any.
     pub fn learn(&mut self, line: &[u8]) -> Option<(Vec<u8>, Vec<String>)> {
         let page: Page<'_> = serde_json::from_slice(line).ok()?;
+        self.known = true;
         let mut cut = Vec::new();
         let mut refused = Vec::new();
         for (at, raw) in page.result.tools.iter().enumerate() {
@@ -55,13 +60,13 @@ impl Marks {
             };
             match mirrors(&tool.schema) {
                 Ok(mirrors) if mirrors.0.is_empty() => {
-                    self.0.remove(&tool.name);
+                    self.tools.remove(&tool.name);
                 }
                 Ok(mirrors) => {
-                    self.0.insert(tool.name, mirrors);
+                    self.tools.insert(tool.name, mirrors);
                 }
                 Err(()) => {
-                    self.0.remove(&tool.name);
+                    self.tools.remove(&tool.name);
                     refused.push(tool.name);
                     cut.push(at);
                 }
@@ -87,6 +92,11 @@ impl Marks {
         Some((shown, refused))
     }
 
+    /// Whether a page of the tool list has come.
+    pub fn are_known(&self) -> bool {
+        self.known
+    }
+
     /// The headers of a modern message.
     pub fn of(&self, method: &str, line: &[u8]) -> Vec<(String, String)> {
         let mut headers: Vec<(String, String)> = Vec::new();
@@ -106,7 +116,7 @@ impl Marks {
         };
         headers.extend(name.map(|name| (NAME.to_owned(), encode(name))));
         if method == "tools/call"
-            && let Some(mirrors) = params.name.as_deref().and_then(|name| self.0.get(name))
+            && let Some(mirrors) = params.name.as_deref().and_then(|name| self.tools.get(name))
             && let Some(arguments) = params.arguments
             && let Ok(arguments) = serde_json::from_str::<Value>(arguments.get())
         {

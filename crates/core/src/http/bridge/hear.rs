@@ -473,8 +473,8 @@ impl Bridge {
         }
     }
 
-    /// Asks for the tool list, because the headers of a call did not match what the server wants.
-    fn refresh(&mut self, id: &[u8]) {
+    /// Asks for the tool list, because the headers of a call did not match what the server wants, or nobody knows them.
+    pub(super) fn refresh(&mut self, id: &[u8]) {
         let Some(request) = self.requests.get(id) else {
             return;
         };

@@ -158,9 +158,19 @@ impl Bridge {
 
     /// Sends a request of the client's, for the first time or again.
     pub(super) fn send_request(&mut self, id: &[u8]) {
-        let Some(request) = self.requests.get(id) else {
+        let Some(request) = self.requests.get_mut(id) else {
             return;
         };
+        // The client may have seen the list through a bridge that is dead, and a router needs the headers.
+        let unlisted = request.modern.is_some()
+            && request.method == Tracked::ToolsCall
+            && !self.marks.are_known();
+        if unlisted && !request.refreshed {
+            request.refreshed = true;
+            request.flight = Flight::Elsewhere;
+            self.refresh(id);
+            return;
+        }
         let line = request.line.clone();
         let headers = match &request.modern {
             Some(version) => {
