@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use bridged::{Bridged, mainstay, owed};
+use mainstay_os::census::Stat;
 use mainstay_os::identity::Handle;
 use mainstay_testkit::card::state_dir;
 use mainstay_testkit::client::Launch;
@@ -28,6 +29,12 @@ fn kill_everything(mut play: Bridged) -> (Stage, Httpd) {
         .flatten()
         .collect();
     assert_eq!(ours.len(), 4);
+    // The sweep of this start is one of us, too, and would pay.
+    until("nobody but the four is there", || {
+        let living = play.stage.census.living();
+        let only = |stat: &Stat| ours.contains(&stat.who());
+        (living.len() == 4 && living.iter().all(only)).then_some(())
+    });
     killers::at_once(&ours);
     play.client.wait();
     until("nobody of the four is left", || {
