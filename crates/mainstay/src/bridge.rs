@@ -102,6 +102,8 @@ struct Shell {
     journal: Journal,
     keyring: Option<Keyring>,
     timer: Pin<Box<Sleep>>,
+    /// We are told to end: what the keeper has written and we have not read is for whoever comes next.
+    ending: bool,
     done: bool,
 }
 
@@ -141,6 +143,7 @@ impl Shell {
             journal,
             keyring: Some(keyring),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            ending: false,
             done: false,
         })
     }
@@ -273,6 +276,7 @@ impl Shell {
             }
         }
         if any {
+            self.ending = true;
             self.give(Input::Term);
         }
         any
@@ -284,7 +288,7 @@ impl Shell {
 
     fn poll_stdin(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
-        while !self.full() && !self.machine.is_full() {
+        while !self.ending && !self.full() && !self.machine.is_full() {
             let Some(stdin) = &mut self.stdin else {
                 break;
             };

@@ -136,9 +136,7 @@ async fn pay_one(
     };
     match result {
         Ok(status) => {
-            if held.strike_out().is_err() {
-                return Outcome::Left;
-            }
+            // Told before it is struck out: a death in between has it told twice, and not never.
             let what = What::DebtPaid(DebtPaid {
                 url: note.url,
                 since: note.since,
@@ -146,6 +144,9 @@ async fn pay_one(
                 attempts: tried.attempts + 1,
             });
             ledger.record(note.link, &note.server, what);
+            if held.strike_out().is_err() {
+                return Outcome::Left;
+            }
             Outcome::Paid
         }
         Err(why) => {
