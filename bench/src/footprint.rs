@@ -56,6 +56,20 @@ impl std::iter::Sum for Memory {
     }
 }
 
+/// What these processes would hold if they were alone on the machine, in KiB: their own pages, and pages of files as many as the largest of them has.
+/// Unlike PSS it does not become less because others run the same program.
+pub fn alone(pids: &[i32]) -> u64 {
+    let mut own = 0;
+    let mut files = 0;
+    for pid in pids {
+        // Whoever has ended meanwhile holds nothing.
+        own += Memory::of(*pid).unwrap_or_default().own;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        files = files.max(field(&status, "RssFile:"));
+    }
+    own + files
+}
+
 fn field(text: &str, name: &str) -> u64 {
     text.lines()
         .find_map(|line| line.strip_prefix(name))
@@ -72,6 +86,7 @@ mod tests {
         let me = std::process::id() as i32;
         let memory = Memory::of(me).unwrap();
         assert!(memory.private > 0 && memory.pss >= memory.private && memory.tables > 0);
+        assert!(alone(&[me]) > memory.own && alone(&[]) == 0);
         assert!(cpu_ns(&[me, me]).unwrap() > 0);
     }
 }

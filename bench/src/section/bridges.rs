@@ -102,8 +102,8 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
 fn intro(amount: Amount) -> String {
     format!(
         "A 200 B call and its answer, {} times one after another and as often {} at a time, in blocks of {} that take turns between all bridges, all of \
-         which run meanwhile, after one block each that does not count. *No bridge* is the same client on a small HTTP server, and *added* is what a bridge takes longer than that. Memory is the \
-         PSS of all processes of the bridge with one session, its server not counted. Start is from the start of the process to the answer to the first \
+         which run meanwhile, after one block each that does not count. *No bridge* is the same client on a small HTTP server, and *added* is what a bridge takes longer than that. Memory is that of \
+         all processes of the bridge with one session, its server not counted: their own pages, and those of the program file once. Start is from the start of the process to the answer to the first \
          call (median of {}). The servers parse every message, so the figures are not those of the sections above.",
         amount.rounds * amount.block,
         client::AT_ONCE,

@@ -12,7 +12,7 @@ use mainstay_testkit::wait::{Deadline, idle};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::peer::Peer;
-use crate::footprint::Memory;
+use crate::footprint;
 use crate::place::Place;
 use crate::role;
 
@@ -68,15 +68,14 @@ impl Crew {
         all
     }
 
-    /// Memory of the bridge: of everybody but the servers behind it.
+    /// Memory of the bridge in KiB: of everybody but the servers behind it.
     pub fn memory(&self) -> u64 {
-        let bridge = self.living().into_iter().filter(|stat| {
-            let words = census::cmdline(stat.pid);
+        let mut bridge: Vec<i32> = self.living().iter().map(|stat| stat.pid).collect();
+        bridge.retain(|&pid| {
+            let words = census::cmdline(pid);
             words.get(1).map(String::as_str) != Some(role::PLAIN)
         });
-        // Whoever has ended meanwhile costs nothing.
-        let each = bridge.filter_map(|stat| Memory::of(stat.pid).ok());
-        each.sum::<Memory>().pss
+        footprint::alone(&bridge)
     }
 
     /// Tells it to stop, and waits; whoever is there after that is ended. Ours must stop by itself, and leave nobody.
