@@ -360,13 +360,12 @@ fn with_the_headers_that_they_were_opened_with() {
         assert_eq!(open(&[(header, value)]).0, 200);
         front.signal(Signal::KILL);
         front.wait();
-        let output = front
-            .stage
-            .command(front::mainstay())
-            .arg("debts")
-            .output()
-            .unwrap();
-        let told = String::from_utf8(output.stdout).unwrap();
+        let debts = |words: &[&str]| {
+            let mut command = front.stage.command(front::mainstay());
+            let output = command.arg("debts").args(words).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let told = debts(&["pay"]) + &debts(&[]);
         assert!(told.contains("a client of `serve`"), "{told}");
         let told = format!("{told}{}{}", front.stage.story(), front.stderr());
         assert!(!told.contains("known-to-the-client"), "{told}");

@@ -294,10 +294,7 @@ mod tests {
         mirrors
             .learn(br#"{"tools":[{"name":"t","inputSchema":{"properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"x-mcp-header":"N"},"free":{}}}},{"name":"plain"}]}"#)
             .unwrap();
-        let known: Vec<_> = mirrors.0.keys().collect();
-        assert!(
-            known.iter().any(|name| *name == "plain") && !known.iter().any(|name| *name == "other")
-        );
+        assert!(mirrors.0.contains_key("plain") && !mirrors.0.contains_key("other"));
         let judge = |arguments: &str, headers: &'static [(&'static str, &'static str)]| {
             let find = |name: &str| {
                 let found = headers.iter().find(|(held, _)| *held == name);
