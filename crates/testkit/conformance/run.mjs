@@ -1,5 +1,5 @@
 // The public conformance suite of MCP, both eras: its server scenarios directly, through `mainstay serve` (calm, and with the server killed between scenarios)
-// and through `serve --upstream`; its client scenarios directly and through `mainstay run --url`. What passes, what does not and where a way differs must be
+// and through `serve --upstream`; its client scenarios directly and through `mainstay run --url` (calm, and with the bridge killed). What passes, what does not and where a way differs must be
 // exactly what baseline.json says, and docs/conformance.md must say it, too. `--bless` writes both.
 
 import * as baseline from './suite/baseline.mjs';
@@ -14,6 +14,9 @@ const AT_ONCE = 4;
 // It measures how exactly a client waits, so nothing else may go on.
 const ALONE = ['sse-retry'];
 
+// What a play with kills must not differ from.
+const CALM = { server: 'serve', client: 'url' };
+
 const bless = process.argv.includes('--bless');
 say('installing');
 const at = await install();
@@ -21,17 +24,22 @@ const wanted = baseline.load();
 const sets = Object.fromEntries(VERSIONS.map((version) => [version, requirements(at, version)]));
 const played = { server: blank(TO_SERVER), client: blank(TO_CLIENT) };
 const faults = [];
+let bridges = 0;
 
 const clients = VERSIONS.flatMap((version) => scenarios(version).flatMap((scenario) => TO_CLIENT.map((way) => ({ version, scenario, way }))));
 for (const one of clients.filter(({ scenario }) => ALONE.includes(scenario))) await client(one);
 await together(clients.filter(({ scenario }) => !ALONE.includes(scenario)), client);
 for (const version of VERSIONS) for (const way of TO_CLIENT) say(`  client scenarios, ${version}, ${way}: ${Object.keys(played.client[version][way]).length} played`);
+say(`  ${bridges} bridges killed`);
+if (bridges === 0) faults.push('client: no bridge was killed');
 // The long ones first.
 await together([...TO_SERVER].sort((way) => (way === 'killed' ? -1 : 0)).flatMap((way) => VERSIONS.map((version) => ({ version, way }))), server);
-for (const version of VERSIONS) {
-  const { serve, killed } = played.server[version];
-  for (const { scenario, check, direct, through } of differences(serve, killed)) {
-    faults.push(`server, ${version}: ${scenario}, ${check}: ${direct}, and ${through} with the server killed between scenarios`);
+for (const [leg, calm] of Object.entries(CALM)) {
+  for (const version of VERSIONS) {
+    const ways = played[leg][version];
+    for (const { scenario, check, direct, through } of differences(ways[calm], ways.killed)) {
+      faults.push(`${leg}, ${version}: ${scenario}, ${check}: ${direct} by ${calm}, and ${through} with kills`);
+    }
   }
 }
 
@@ -53,7 +61,8 @@ async function server({ version, way }) {
 }
 
 async function client({ version, scenario, way }) {
-  const { results, faults: own } = await toClient(at, version, way, scenario);
+  const { results, killed, faults: own } = await toClient(at, version, way, scenario);
+  bridges += killed;
   Object.assign(played.client[version][way], results);
   for (const fault of own) faults.push(`client, ${version}, ${way}, ${scenario}: ${fault}`);
 }

@@ -1,10 +1,14 @@
-// A client that does what the suite's client scenarios ask for, on the TypeScript SDK. The same program twice: by the SDK's own HTTP transport, or over
-// stdio with `mainstay run --url` (the program that MAINSTAY_BETWEEN names) as its server. The suite gives the URL as last word and the rest by variables.
+// A client that does what the suite's client scenarios ask for, on the TypeScript SDK. By the SDK's own HTTP transport, or over stdio with `mainstay run --url`
+// as its server (MAINSTAY_BETWEEN names the program), whose bridge it may have to kill (MAINSTAY_KILL_COUNT names the file for the score). The suite gives the
+// URL as last word and the rest by variables.
 
+import { appendFileSync } from 'node:fs';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { bridges } from '../suite/processes.mjs';
 
-const { MCP_CONFORMANCE_SCENARIO: scenario, MCP_CONFORMANCE_PROTOCOL_VERSION: version, MCP_CONFORMANCE_CONTEXT: context = '{}', MAINSTAY_BETWEEN: between, MAINSTAY_NAME_BETWEEN: name } = process.env;
+const { MCP_CONFORMANCE_SCENARIO: scenario, MCP_CONFORMANCE_PROTOCOL_VERSION: version, MCP_CONFORMANCE_CONTEXT: context = '{}' } = process.env;
+const { MAINSTAY_BETWEEN: between, MAINSTAY_NAME_BETWEEN: name, MAINSTAY_KILL_COUNT: count } = process.env;
 const MODERN = ['2026-07-28'];
 const url = process.argv.at(-1);
 
@@ -76,5 +80,22 @@ const client = new Client(
 for (const [method, answer] of Object.entries(answers)) client.setRequestHandler(method, answer);
 const through = () => new StdioClientTransport({ command: between, args: ['run', '--name', name, '--url', url], env: process.env });
 await client.connect(between === undefined ? new StreamableHTTPClientTransport(new URL(url)) : through());
+if (count !== undefined) {
+  // Whatever the bridge has learnt by now is gone with it.
+  kill();
+  const listTools = client.listTools.bind(client);
+  client.listTools = async () => {
+    const listed = await listTools();
+    kill();
+    return listed;
+  };
+}
 await play(client);
 await client.close();
+
+function kill() {
+  for (const pid of bridges(url)) {
+    process.kill(pid, 'SIGKILL');
+    appendFileSync(count, '.');
+  }
+}

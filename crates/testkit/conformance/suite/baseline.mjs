@@ -51,7 +51,7 @@ function one(ways, old = { failed: [], different: [] }) {
     .filter((name) => bad(name).length > 0)
     .map((scenario) => ({ scenario, ways: bad(scenario) }))
     .map((entry) => ({ ...entry, why: reason(old.failed, entry, ['scenario', 'ways']) }));
-  // A server that is killed between scenarios is compared with one that is not, and differs in nothing.
+  // A play with kills is compared with the same without, and differs in nothing.
   const others = Object.keys(ways).filter((way) => way !== 'direct' && way !== 'killed');
   const different = others
     .flatMap((way) => differences(ways.direct, ways[way]).map((entry) => ({ way, ...entry })))

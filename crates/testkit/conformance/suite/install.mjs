@@ -13,7 +13,7 @@ export const PAGE = join(REPOSITORY, 'docs/conformance.md');
 const ROOM = join(resolve(process.env.CARGO_TARGET_DIR ?? join(REPOSITORY, 'target')), 'conformance');
 // The suite needs it; whoever has an older Node gets this one from npm.
 const NODE_OF_SUITE = 22;
-const SCRIPTS = ['fixture', 'client'];
+const SCRIPTS = ['fixture', 'client', 'suite'];
 const LOCKS = ['package.json', 'package-lock.json', '.npmrc'];
 
 /** Paths of everything that is played with. */

@@ -9,7 +9,7 @@ import { TO_CLIENT, TO_SERVER } from './ways.mjs';
 
 const TITLES = {
   server: { direct: 'direct', serve: '`serve -- …`', killed: 'server killed', upstream: '`serve --upstream`' },
-  client: { direct: 'direct', url: '`run --url`' },
+  client: { direct: 'direct', url: '`run --url`', killed: 'bridge killed' },
 };
 
 /** Writes the page. */
@@ -51,6 +51,8 @@ ${table('client', TO_CLIENT, sets, played, found)}
 
 - **direct**: by the SDK's own HTTP transport.
 - **\`run --url\`**: over stdio, with \`mainstay run --url\` as its server. At the end no session is owed, and nobody is left.
+- **bridge killed**: the same, and the process of mainstay that speaks HTTP gets SIGKILL when the client has connected and when it has the tool list. Not one check may
+  differ from the calm run.
 
 Not played, for they are not ours to do:
 

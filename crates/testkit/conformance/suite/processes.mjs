@@ -10,6 +10,14 @@ export function bearing(word) {
     .map(Number);
 }
 
+/** The bridges of `mainstay run --url` to this URL. */
+export function bridges(url) {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((pid) => words(pid)[1] === 'bridge' && words(pid)[2]?.startsWith(url))
+    .map(Number);
+}
+
 /** Everybody who has this word in the command line. */
 export function all(word) {
   return readdirSync('/proc').filter((name) => /^\d+$/.test(name) && words(name).includes(word));

@@ -18,7 +18,7 @@ const SAID_LAST = 4000;
 /** Ways to a server, the plain one first. */
 export const TO_SERVER = ['direct', 'serve', 'killed', 'upstream'];
 /** Ways to a client, the plain one first. */
-export const TO_CLIENT = ['direct', 'url'];
+export const TO_CLIENT = ['direct', 'url', 'killed'];
 
 /** The server scenarios of a revision by one way: `{results, faults, note}`. */
 export async function toServer(at, version, way) {
@@ -38,16 +38,19 @@ export async function toServer(at, version, way) {
 /** One client scenario by one way. */
 export async function toClient(at, version, way, scenario) {
   return inRoom(async ({ home, mark, faults }) => {
-    const between = way === 'url' ? { MAINSTAY_BETWEEN: at.mainstay, MAINSTAY_NAME_BETWEEN: mark } : {};
+    const count = join(home, 'kills');
+    writeFileSync(count, '');
+    const between = way === 'direct' ? {} : { MAINSTAY_BETWEEN: at.mainstay, MAINSTAY_NAME_BETWEEN: mark };
+    if (way === 'killed') between.MAINSTAY_KILL_COUNT = count;
     const command = `${at.node} ${at.script('client/client.mjs')}`;
     const said = await suite(at, home, between, ['client', '--command', command, '--scenario', scenario, '--spec-version', version]);
     // The suite also counts warnings and how the client itself has ended.
     if (!said.includes('OVERALL: PASSED')) faults.push(`the suite is not content\n${said}`);
-    if (way === 'url') {
+    if (way !== 'direct') {
       const owed = JSON.parse(await output(at.mainstay, ['debts', '--json'], home));
       if (owed.length > 0) faults.push(`sessions are owed: ${JSON.stringify(owed)}`);
     }
-    return { results: read(join(home, 'results')) };
+    return { results: read(join(home, 'results')), killed: readFileSync(count, 'utf8').length };
   });
 }
 
