@@ -14,10 +14,10 @@ import { start } from './web.mjs';
 const GONE_WITHIN_MS = 60_000;
 const LOOK_EVERY_MS = 50;
 // Sessions that may wait for their end when the next client comes.
-const LINGERING = 200;
+const LINGERING = 300;
 const STDERR_KEPT = 4_000;
 /** A session whose client is gone is used by nobody; this is longer than a client takes from a session's first answer to its next request. */
-export const TTL = '10s';
+export const TTL = '15s';
 
 /** The ways to forget: what stands between client and server. */
 export const FORGOTTEN = [
