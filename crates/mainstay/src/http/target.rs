@@ -74,11 +74,11 @@ impl Target {
         if let Some((scheme, _)) = reference.split_once("://")
             && !scheme.contains(['/', '?', '#'])
         {
-            return Self::parse(reference).map(|it| it.as_known_to(self));
+            return Self::parse(reference).map(|it| it.known_to(self));
         }
         if let Some(rest) = reference.strip_prefix("//") {
             let url = format!("{}://{rest}", self.scheme());
-            return Self::parse(&url).map(|it| it.as_known_to(self));
+            return Self::parse(&url).map(|it| it.known_to(self));
         }
         let reference = reference.split('#').next().unwrap_or(reference);
         let base = self.path();
@@ -101,7 +101,7 @@ impl Target {
     }
 
     /// An address that the server at this other one gave: at the same origin the user of that one counts here, too.
-    fn as_known_to(mut self, other: &Self) -> Self {
+    fn known_to(mut self, other: &Self) -> Self {
         if self.user.is_none() && self.same_origin(other) {
             self.user.clone_from(&other.user);
         }
