@@ -29,6 +29,7 @@ use crate::policy::Retry;
 
 pub mod close;
 mod hear;
+mod listen;
 mod old;
 mod reopen;
 mod route;
