@@ -76,6 +76,7 @@ fn killed_with_servers_of_every_kind_and_debts() {
     }
     front.address = before;
     assert_eq!((http.open(), far.open()), (1, 3));
+    front.stage.census.wait_swept();
     upstream.kill().unwrap();
     front.signal(Signal::KILL);
     upstream.wait().unwrap();

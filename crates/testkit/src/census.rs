@@ -19,7 +19,7 @@ use mainstay_os::identity::Handle;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 
-use crate::wait::{Deadline, HANG_STOP, poll_for};
+use crate::wait::{Deadline, HANG_STOP, poll_for, until};
 
 /// The variable that carries the mark.
 pub const MARK_VARIABLE: &str = "MAINSTAY_TEST";
@@ -94,6 +94,14 @@ impl Census {
     /// a zombie has neither arguments nor environment, but still its short name.
     pub fn zombies(&self) -> Vec<Stat> {
         self.scan().zombies
+    }
+
+    /// Waits until no sweep of a start is under way: it would do the work of the next one.
+    pub fn wait_swept(&self) {
+        until("nobody sweeps", || {
+            let sweeps = |stat: &Stat| stat.comm == "mcp-sweep";
+            (!self.living().iter().any(sweeps)).then_some(())
+        });
     }
 
     /// Waits until nobody is left; panics with a list of who is.

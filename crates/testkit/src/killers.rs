@@ -73,15 +73,6 @@ pub fn at_once(victims: &[Identity]) {
                 })
                 .then_some(())
         });
-        // Whoever sweeps for one of them would do the work of the next start.
-        until("nobody sweeps", || {
-            let below = victims
-                .iter()
-                .flat_map(|who| census::children(who.pid).unwrap_or_default());
-            let sweeps =
-                |pid| census::stat(pid).is_ok_and(|stat| stat.comm == "mcp-sweep" && !stat.dead());
-            (!below.into_iter().any(sweeps)).then_some(())
-        });
     }
     send_all(&handles, Signal::KILL);
 }
