@@ -2,10 +2,9 @@
 // as its server (MAINSTAY_BETWEEN names the program), whose bridge it may have to kill (MAINSTAY_KILL_COUNT names the file for the score). The suite gives the
 // URL as last word and the rest by variables.
 
-import { appendFileSync } from 'node:fs';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { bridges } from '../suite/processes.mjs';
+import { bridges, kill } from '../suite/processes.mjs';
 
 const { MCP_CONFORMANCE_SCENARIO: scenario, MCP_CONFORMANCE_PROTOCOL_VERSION: version, MCP_CONFORMANCE_CONTEXT: context = '{}' } = process.env;
 const { MAINSTAY_BETWEEN: between, MAINSTAY_NAME_BETWEEN: name, MAINSTAY_KILL_COUNT: count } = process.env;
@@ -82,20 +81,13 @@ const through = () => new StdioClientTransport({ command: between, args: ['run',
 await client.connect(between === undefined ? new StreamableHTTPClientTransport(new URL(url)) : through());
 if (count !== undefined) {
   // Whatever the bridge has learnt by now is gone with it.
-  kill();
+  kill(bridges(url), count);
   const listTools = client.listTools.bind(client);
   client.listTools = async () => {
     const listed = await listTools();
-    kill();
+    kill(bridges(url), count);
     return listed;
   };
 }
 await play(client);
 await client.close();
-
-function kill() {
-  for (const pid of bridges(url)) {
-    process.kill(pid, 'SIGKILL');
-    appendFileSync(count, '.');
-  }
-}

@@ -1,6 +1,8 @@
 // Processes by a word of their command line.
 
-import { readFileSync, readdirSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, readdirSync } from 'node:fs';
+
+const LOOK_AGAIN_MS = 2;
 
 /** Servers that were started with this very word as their last one. */
 export function bearing(word) {
@@ -16,6 +18,22 @@ export function bridges(url) {
     .filter((name) => /^\d+$/.test(name))
     .filter((pid) => words(pid)[1] === 'bridge' && words(pid)[2]?.startsWith(url))
     .map(Number);
+}
+
+/**
+ * Kills these, writes a dot for each into the file `score`, and comes back when they are gone: what is said to one that is dying may have been heard, and would be
+ * answered so.
+ */
+export function kill(pids, score) {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, 'SIGKILL');
+      appendFileSync(score, '.');
+    } catch {
+      // it was on its way out
+    }
+  }
+  while (pids.some((pid) => existsSync(`/proc/${pid}`))) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_AGAIN_MS);
 }
 
 /** Everybody who has this word in the command line. */
