@@ -67,6 +67,13 @@ impl Connection {
         })
     }
 
+    /// Connects anew.
+    pub fn renew(&mut self) -> io::Result<()> {
+        self.reader = connect(self.endpoint.address)?;
+        self.closes = false;
+        Ok(())
+    }
+
     /// Opens a session.
     pub fn open(&mut self) -> io::Result<Session> {
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
@@ -165,8 +172,7 @@ impl Connection {
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.closes {
-            self.reader = connect(self.endpoint.address)?;
-            self.closes = false;
+            self.renew()?;
         }
         self.reader.get_mut().write_all(bytes)
     }

@@ -156,6 +156,7 @@ impl Lane {
         let Some(client) = &mut self.client else {
             return Ok(());
         };
+        client.refresh()?;
         let begun = clock::now();
         for id in 0..count {
             let before = clock::now();

@@ -14,6 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Somebody who makes calls.
 pub trait Client {
+    /// Gets ready for the next block of calls.
+    fn refresh(&mut self) -> io::Result<()>;
+
     /// One call and its answer.
     fn ask(&mut self, id: usize) -> io::Result<()>;
 
@@ -50,6 +53,14 @@ impl OverHttp {
 }
 
 impl Client for OverHttp {
+    /// Servers close connections that were idle while the others had their turn; the first call on a new one is not what is measured.
+    fn refresh(&mut self) -> io::Result<()> {
+        for connection in &mut self.connections {
+            connection.renew()?;
+        }
+        self.ask_many(AT_ONCE)
+    }
+
     fn ask(&mut self, id: usize) -> io::Result<()> {
         let id = id * AT_ONCE; // always the same connection
         self.send(id)?;
@@ -122,6 +133,10 @@ impl OverStdio {
 }
 
 impl Client for OverStdio {
+    fn refresh(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn ask(&mut self, id: usize) -> io::Result<()> {
         self.send(&call("fill", id))?;
         self.hear()
