@@ -62,8 +62,26 @@ fn the_next_start_of_any_server_pays() {
     http.empty();
     stage.event("debt_paid");
     until("its note is gone", || owed(&stage).is_empty().then_some(()));
-    // A sweep goes with its link: whoever comes after it would have paid otherwise.
     other.finish();
+}
+
+#[test]
+fn so_does_one_that_is_over_at_once() {
+    let (stage, http) = kill_everything(Bridged::open(&[]));
+    let program = mainstay_testkit::built::under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let argv = run(program, &[], vec!["/bin/true".into()]);
+    http.next("DELETE", Fault::Hold);
+    let mut other = Launch::new(&stage, &argv).start();
+    other.wait();
+    // Its payment is under way when nobody else of it is there any more.
+    until("only the sweep is left", || {
+        let living = stage.census.living();
+        (living.len() == 1 && living[0].comm == "mcp-sweep").then_some(())
+    });
+    http.release();
+    stage.event("debt_paid");
+    stage.census.assert_empty();
+    assert!(owed(&stage).is_empty());
 }
 
 #[test]

@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::channel::{Channel, Heard, Word};
 use crate::identity::{self, Handle};
 use crate::record::{Parts, Region};
+use crate::shim::Detach;
 use crate::signals::Signals;
 use crate::tree::Tree;
 use crate::{clock, memory, role, title};
@@ -67,10 +68,17 @@ pub trait Roles {
 pub const LOST: u8 = 125;
 
 /// Runs the guard's life in this process.
-pub fn run(region: &Region, to_shim: Channel, birth: Birth, roles: &mut dyn Roles) -> u8 {
+pub fn run(
+    region: &Region,
+    to_shim: Channel,
+    birth: Birth,
+    detach: Detach,
+    roles: &mut dyn Roles,
+) -> u8 {
     let Ok(mut guard) = Guard::begin(region, to_shim, roles) else {
         return LOST;
     };
+    guard.detach = detach;
     if birth == Birth::Relit {
         guard.roles.prepare();
         let ended = guard.roles.end_strays();
@@ -110,6 +118,9 @@ struct Guard<'a> {
     losses: [Option<Moment>; KEEPER_BUDGET as usize],
     /// A sweep is due, after the keeper has been started.
     sweep_aside: bool,
+    /// The process that sweeps.
+    sweeper: Option<i32>,
+    detach: Detach,
 }
 
 impl<'a> Guard<'a> {
@@ -127,6 +138,8 @@ impl<'a> Guard<'a> {
             me,
             losses: Default::default(),
             sweep_aside: false,
+            sweeper: None,
+            detach: Detach::No,
         })
     }
 
@@ -138,8 +151,17 @@ impl<'a> Guard<'a> {
             };
             // Whatever is below us now was the keeper's: it is ours to end, however the keeper ended.
             let mut tree = Tree::inherited(&self.roles.tag(keeper));
+            let finished = self.region.head().phase() == Phase::Finished;
+            // A sweep is no part of it. It outlives a short session, if somebody reaps it then: what it is at, say the end
+            // of an HTTP session, would else be begun by every short session and finished by none.
+            if finished
+                && self.detach == Detach::Yes
+                && let Some(sweeper) = self.sweeper
+            {
+                tree.exclude(sweeper);
+            }
             let ended = tree.kill(limits::GUARD_KILL_MS, &mut |_, _, _| {});
-            if self.region.head().phase() == Phase::Finished {
+            if finished {
                 return 0;
             }
             self.note_loss(Some(status), ended.count);
@@ -196,6 +218,9 @@ impl<'a> Guard<'a> {
                 if pid == keeper {
                     found = Some(status);
                 }
+                if self.sweeper == Some(pid) {
+                    self.sweeper = None;
+                }
             });
             if let Some(status) = found {
                 // Its last words may have come after the last look.
@@ -233,7 +258,7 @@ impl<'a> Guard<'a> {
                 0
             });
             // No process for it: then the next start sweeps.
-            drop(sweeper);
+            self.sweeper = sweeper.ok();
             // Not the heap: it was trimmed before we were forked, and as long as we leave it alone it is the shim's, too.
             memory::trim_stack();
         }

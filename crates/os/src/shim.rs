@@ -113,7 +113,7 @@ impl Shim {
         let (mine, theirs) = Channel::pair()?;
         self.pair = None;
         self.channel = None;
-        let role = || guard::run(region, theirs, birth, roles);
+        let role = || guard::run(region, theirs, birth, self.detach, roles);
         match self.detach {
             Detach::Yes => role::start_detached(role)?,
             Detach::No => self.child = Some(role::start(role)?),
