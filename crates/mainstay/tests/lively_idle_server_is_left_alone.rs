@@ -35,13 +35,9 @@ fn while_it_writes() {
     let stage = Stage::new();
     let mut client = open(&stage, &probing(&[]), &[]);
     let server = answers_probes(&stage, &mut client);
-    client
-        .wire
-        .call("dribble", &json!({"probes": 2, "bytes": 60}))
-        .unwrap();
-    // Each byte puts the next probe off, so that at most the one that was out is left lying.
-    let dribbled = noted(&stage, "done with it", |note| !note["dribbled"].is_null());
-    assert_eq!(dribbled["dribbled"], 60, "{dribbled}");
+    client.wire.call("dribble", &json!({"bytes": 60})).unwrap();
+    // It reads no probe meanwhile. Whether each byte comes in time to put the next one off is the machine's affair.
+    noted(&stage, "done with it", |note| note["dribbled"] == 60);
     assert_eq!(pid(&mut client), server);
     assert!(play::renewals(&stage, "unresponsive").is_empty());
     end(client);

@@ -86,13 +86,10 @@ def after(tool, arguments):
             INPUT.pull(block=False)
         note({"burnt": True})
     elif tool == "dribble":
-        written = 0
-        while written < arguments["bytes"] and INPUT.probes() < arguments["probes"]:
+        for _ in range(arguments["bytes"]):
             write(" ")
-            written += 1
-            INPUT.pull(block=False)
             time.sleep(0.01)
-        note({"dribbled": written})
+        note({"dribbled": arguments["bytes"]})
         write("\n")
 
 
