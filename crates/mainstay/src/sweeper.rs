@@ -4,7 +4,7 @@ use mainstay_core::event::{Seen, Sweep, What};
 use mainstay_core::ids::{Identity, LinkId, Tag};
 use mainstay_core::limits;
 use mainstay_os::sweep::{self, Outcome, Stray};
-use mainstay_os::{role, title};
+use mainstay_os::{adopter, role, title};
 
 use crate::config::Config;
 use crate::debts::pay::{self, Zeal};
@@ -28,9 +28,10 @@ pub fn sweep(plan: &Plan) {
 }
 
 /// Has a process of its own close the HTTP sessions of dead bridges, if there are any, so that nobody waits for it. For
-/// commands that start no server; one thread is all that this process may have yet.
+/// commands that start no server; one thread is all that this process may have yet. Where nobody reaps orphans it would
+/// stay as a zombie: there the next `run`, `serve` or `debts pay` pays.
 pub fn pay_debts_aside(paths: &Paths) {
-    if !debts::is_due(paths) {
+    if !debts::is_due(paths) || !adopter::judge(adopter::INIT).reaps {
         return;
     }
     let started = role::start_detached(|| {

@@ -252,6 +252,34 @@ fn a_session_that_cannot_be_written_down_is_closed_and_refused() {
     play.http.empty();
 }
 
+/// A process aside has nobody to reap it where PID 1 does not: there the command only does what it was asked for.
+#[test]
+#[allow(clippy::print_stdout, reason = "a test says why it cannot run")]
+fn but_leaves_no_zombie_where_nobody_reaps() {
+    const PID_1: &str = "import subprocess, sys\n\
+        code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode\n\
+        print(code, open('/proc/1/task/1/children').read().split())";
+    if !rustix::process::geteuid().is_root() {
+        println!("not played: needs root");
+        return;
+    }
+    let (stage, http) = kill_everything(Bridged::open(&[]));
+    let program = mainstay_testkit::built::under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let shown = stage
+        .command("unshare")
+        .args(["--pid", "--fork", "--mount-proc", "python3", "-c", PID_1])
+        .args([program.as_os_str(), "ps".as_ref()])
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&shown.stdout),
+        "0 []\n",
+        "{shown:?}"
+    );
+    assert_eq!(http.open(), 1);
+    assert_eq!(owed(&stage).len(), 1);
+}
+
 #[test]
 fn any_command_pays_aside() {
     let mut play = Bridged::open(&[]);

@@ -45,7 +45,8 @@ impl Roles for Session<'_> {
     }
 
     fn adopt(&mut self, lent: Vec<OwnedFd>) {
-        if self.entry.is_none() {
+        // A keeper that has no entry lends none: what an earlier one has lent still holds the lock.
+        if self.entry.is_none() && !lent.is_empty() {
             self.lent = lent;
         }
     }
