@@ -4,10 +4,11 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use rustix::io::Errno;
-use rustix::stdio::{stdin, stdout};
+use rustix::stdio::stdin;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use super::responder::write_all;
 
 /// The one tool that it has.
 pub const TOOL: &str = "fill";
@@ -102,17 +103,6 @@ impl Read for Stdin {
             rustix::io::read(stdin(), &mut *room)
         })?)
     }
-}
-
-fn write_all(mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::write(stdout(), bytes) {
-            Ok(len) => bytes = &bytes[len..],
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -47,7 +47,8 @@ pub fn serve(writing: Writing) -> io::Result<()> {
     }
 }
 
-fn write_all(mut bytes: &[u8]) -> io::Result<()> {
+/// Writes all of it, whatever it is interrupted by.
+pub(super) fn write_all(mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(stdout(), bytes) {
             Ok(len) => bytes = &bytes[len..],

@@ -177,36 +177,20 @@ fn fronts(
     amount: Amount,
     notes: &mut Vec<String>,
 ) -> io::Result<Table> {
+    let peers: Vec<Peer> = peers.iter().copied().filter(|peer| peer.fronts()).collect();
     let web = Web::start()?;
-    let mut lanes = vec![floor(&web)?];
-    let mut running = Vec::new();
-    for &peer in peers.iter().filter(|peer| peer.fronts()) {
-        let mut lane = Lane::new(named(peer, "serve"));
-        for start in 0..amount.starts {
-            match Front::start(place, peer, &format!("front-{start}")) {
-                Ok((front, client, ns)) => {
-                    lane.starts.push(ns);
-                    if start + 1 < amount.starts {
-                        drop(client);
-                        front.end(place)?;
-                    } else {
-                        lane.memory = Some(front.crew.memory());
-                        lane.client = Some(client);
-                        running.push(front);
-                    }
-                }
-                Err(error) => failed(notes, peer, "does not start", error)?,
-            }
-        }
-        lanes.push(lane);
-    }
-    in_turn(place, &mut lanes, peers, amount, notes)?;
-    let table = told(&lanes, amount);
-    drop(lanes);
-    for front in running {
-        front.end(place)?;
-    }
-    Ok(table)
+    side_by_side(
+        place,
+        &peers,
+        amount,
+        notes,
+        floor(&web)?,
+        "serve",
+        |peer, start| {
+            let (front, client, ns) = Front::start(place, peer, &format!("front-{start}"))?;
+            Ok((Running::Front(front), client, ns))
+        },
+    )
 }
 
 fn backs(
@@ -215,23 +199,70 @@ fn backs(
     amount: Amount,
     notes: &mut Vec<String>,
 ) -> io::Result<Table> {
+    let there = |peer: &Peer| peer.back("").is_some();
+    let peers: Vec<Peer> = peers.iter().copied().filter(there).collect();
     let web = Web::start()?;
-    let mut lanes = vec![floor(&web)?];
+    side_by_side(
+        place,
+        &peers,
+        amount,
+        notes,
+        floor(&web)?,
+        "run --url",
+        |peer, start| {
+            let (back, client, ns) = Back::start(place, peer, &web, &format!("back-{start}"))?;
+            Ok((Running::Back(back), Box::new(client), ns))
+        },
+    )
+}
+
+/// A bridge that runs, in either direction.
+enum Running {
+    Front(Front),
+    Back(Back),
+}
+
+impl Running {
+    fn memory(&self) -> u64 {
+        match self {
+            Self::Front(front) => front.crew.memory(),
+            Self::Back(back) => back.crew.memory(),
+        }
+    }
+
+    fn end(self, place: &Place<'_>) -> io::Result<()> {
+        match self {
+            Self::Front(front) => front.end(place),
+            Self::Back(back) => back.end(place),
+        }
+    }
+}
+
+/// Starts each bridge as often as wanted; those that were started last are measured in turn.
+fn side_by_side(
+    place: &Place<'_>,
+    peers: &[Peer],
+    amount: Amount,
+    notes: &mut Vec<String>,
+    floor: Lane,
+    ours: &str,
+    start: impl Fn(Peer, usize) -> io::Result<(Running, Box<dyn Client>, u64)>,
+) -> io::Result<Table> {
+    let mut lanes = vec![floor];
     let mut running = Vec::new();
-    for &peer in peers.iter().filter(|peer| peer.back("").is_some()) {
-        let mut lane = Lane::new(named(peer, "run --url"));
-        for start in 0..amount.starts {
-            match Back::start(place, peer, &web, &format!("back-{start}")) {
-                Ok((back, client, ns)) => {
+    for &peer in peers {
+        let mut lane = Lane::new(named(peer, ours));
+        for number in 0..amount.starts {
+            match start(peer, number) {
+                Ok((bridge, client, ns)) => {
                     lane.starts.push(ns);
-                    if start + 1 < amount.starts {
-                        client.close()?;
+                    if number + 1 < amount.starts {
                         drop(client);
-                        back.end(place)?;
+                        bridge.end(place)?;
                     } else {
-                        lane.memory = Some(back.crew.memory());
-                        lane.client = Some(Box::new(client));
-                        running.push(back);
+                        lane.memory = Some(bridge.memory());
+                        lane.client = Some(client);
+                        running.push(bridge);
                     }
                 }
                 Err(error) => failed(notes, peer, "does not start", error)?,
@@ -242,8 +273,8 @@ fn backs(
     in_turn(place, &mut lanes, peers, amount, notes)?;
     let table = told(&lanes, amount);
     drop(lanes);
-    for back in running {
-        back.end(place)?;
+    for bridge in running {
+        bridge.end(place)?;
     }
     Ok(table)
 }

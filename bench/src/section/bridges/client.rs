@@ -1,7 +1,6 @@
 //! The two clients: one over HTTP, one over stdio. Each checks that what comes back is a result.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -104,11 +103,6 @@ impl OverStdio {
         self.send(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#)?;
         self.hear()?;
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
-    }
-
-    /// Says that nothing more comes.
-    pub fn close(&self) -> io::Result<()> {
-        self.to.shutdown(Shutdown::Write)
     }
 
     fn send(&mut self, message: &str) -> io::Result<()> {
