@@ -2,7 +2,8 @@
 //!
 //! A [`Scanner`] is fed bytes in pieces of any size and says where lines end and what each one is: its kind, its id
 //! token, its method. It looks at the top-level keys `id`, `method`, `result` and `error` and at nothing else; as soon
-//! as it has seen enough it only looks for the newline. It does not validate: a line that it calls a request may be
+//! as it has seen enough it only looks for the newline. A line that lies there whole and is written as most peers write
+//! needs no scanner: [`Frame::at_a_glance`]. It does not validate: a line that it calls a request may be
 //! broken further on, and its reader will say so. It knows nothing of directions, eras, or what a method means.
 //!
 //! Invariants:
@@ -33,6 +34,7 @@ use self::key::{Field, KEY_BYTES};
 use self::text::{Kept, Nested, ends_scalar, last_id, last_object, nested, string_end};
 use crate::limits::ID_BYTES;
 
+mod glance;
 mod key;
 mod text;
 
@@ -324,10 +326,6 @@ impl Scanner {
 
     fn method_name(&self) -> Option<Cow<'_, str>> {
         let token = self.method.get()?;
-        if token == CALL {
-            // Nearly all requests are this one, and it is text for sure.
-            return Some(Cow::Borrowed("tools/call"));
-        }
         let raw = token.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         // A method is short: a plain loop beats the call of a search.
         if raw.contains(&b'\\') {
@@ -371,12 +369,10 @@ impl Scanner {
         // Where the string or value that is kept starts in this piece.
         let mut mark = 0;
         let mut i = 0;
-        if self.at == At::Start && line.starts_with(COMMON_START) {
-            if self.usual(&line[COMMON_START.len()..]) {
-                return;
-            }
+        if self.at == At::Start && line.starts_with(glance::START) {
+            // The same as walking over it byte by byte.
             self.at = At::NextKey;
-            i = COMMON_START.len();
+            i = glance::START.len();
         }
         while let Some(&byte) = line.get(i) {
             match self.at {
@@ -500,46 +496,6 @@ impl Scanner {
         }
     }
 
-    /// Most lines go on with a number as id, and then a result or a method: the same as walking over it, in one step.
-    #[inline]
-    fn usual(&mut self, rest: &[u8]) -> bool {
-        let Some(rest) = rest.strip_prefix(b"\"id\":") else {
-            return false;
-        };
-        let Some((id, rest)) = split_digits(rest) else {
-            return false;
-        };
-        if rest.starts_with(b",\"result\":") {
-            // Whatever the value is, its first byte decides that the line is an answer.
-            match rest.get(b",\"result\":".len()) {
-                Some(b'{' | b'[' | b'"') => self.verb = Verb::Result,
-                Some(_) | None => return false,
-            }
-        } else if rest.starts_with(COMMON_CALL) {
-            self.verb = Verb::Method;
-            self.method.push(CALL);
-        } else if let Some(rest) = rest.strip_prefix(b",\"method\":") {
-            let Some(end) = rest.get(1..).and_then(|text| {
-                let plain = |b: &&u8| !matches!(b, b'"' | b'\\');
-                let len = text.iter().take(USUAL_METHOD).take_while(plain).count();
-                (text.get(len) == Some(&b'"')).then_some(len + 2)
-            }) else {
-                return false;
-            };
-            if rest[0] != b'"' {
-                return false;
-            }
-            self.verb = Verb::Method;
-            self.method.push(&rest[..end]);
-        } else {
-            return false;
-        }
-        self.id.push(id);
-        self.has_id = true;
-        self.at = At::Decided;
-        true
-    }
-
     /// The first byte of a top-level value: it says whether the value counts, and of which sort it is.
     fn value_begins(&mut self, byte: u8) {
         self.at = match byte {
@@ -630,27 +586,6 @@ impl Scanner {
         LONG_BYTES.saturating_sub(self.bytes).min(len as u64) as usize
     }
 }
-
-/// Splits a short number off the front.
-#[inline]
-fn split_digits(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut digits = 0;
-    while text.get(digits).is_some_and(u8::is_ascii_digit) {
-        digits += 1;
-    }
-    (digits > 0 && digits <= USUAL_DIGITS).then(|| text.split_at(digits))
-}
-
-/// The longest id and method that are looked at in one step.
-const USUAL_DIGITS: usize = 19;
-const USUAL_METHOD: usize = 40;
-
-/// The method of nearly all requests.
-const CALL: &[u8] = b"\"tools/call\"";
-const COMMON_CALL: &[u8] = b",\"method\":\"tools/call\"";
-
-/// How most lines start; the same as walking over it byte by byte.
-const COMMON_START: &[u8] = br#"{"jsonrpc":"2.0","#;
 
 #[cfg(test)]
 mod tests;

@@ -40,33 +40,38 @@ pub enum Opened {
 #[derive(Debug)]
 pub struct Inflight<S> {
     slots: S,
-    index: HashTable<Spot>,
-    /// The open entries in the order of opening, as a list through the used slots.
-    order: Vec<Link>,
+    /// The slots of all entries, by the hashes of their ids.
+    index: HashTable<u32>,
+    /// What is known of each used slot: the open ones are a list in the order of opening.
+    places: Vec<Place>,
     first: u32,
     last: u32,
     free: Free,
     open: usize,
     settled: usize,
     /// Where the answers that are on their way to the client belong.
-    unwritten: Vec<Spot>,
+    unwritten: Vec<u32>,
     /// The same for answers of our own, which go another way.
-    unwritten_ours: Vec<Spot>,
+    unwritten_ours: Vec<u32>,
     /// The same for those whose server may answer all the same.
-    settling: Vec<Spot>,
+    settling: Vec<u32>,
     sequence: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Spot {
-    hash: u64,
-    slot: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Link {
+struct Place {
     before: u32,
     after: u32,
+    /// Of the entry's id.
+    hash: u64,
+}
+
+impl Place {
+    const UNUSED: Self = Self {
+        before: NONE,
+        after: NONE,
+        hash: 0,
+    };
 }
 
 const NONE: u32 = u32::MAX;
@@ -80,7 +85,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         let mut table = Self {
             slots,
             index: HashTable::new(),
-            order: Vec::new(),
+            places: Vec::new(),
             first: NONE,
             last: NONE,
             free: Free::default(),
@@ -128,8 +133,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 let Some(slot) = self.take().or_else(|| self.take_settled()) else {
                     return Opened::Full;
                 };
-                self.index
-                    .insert_unique(hash, Spot { hash, slot }, |spot| spot.hash);
+                self.insert(hash, slot);
                 (slot, Opened::New)
             }
         };
@@ -141,56 +145,56 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
 
     /// The server answered: the request that waited for it, if one did.
     pub fn close(&mut self, id: &[u8]) -> Option<Entry> {
-        let spot = self.spot(id)?;
-        let (state, _, entry) = self.slots.as_ref()[spot.slot as usize].read()?;
+        let slot = self.slot_of(id)?;
+        let (state, _, entry) = self.slots.as_ref()[slot as usize].read()?;
         if state != State::Open {
             return None;
         }
-        self.unlink(spot.slot);
-        self.release(spot);
+        self.unlink(slot);
+        self.release(slot);
         Some(entry)
     }
 
     /// The server's answer is on its way to the client: nobody waits any more, but the entry stays until
     /// [`Inflight::delivered`].
     pub fn answered(&mut self, id: &[u8]) -> Option<Entry> {
-        let (spot, entry) = self.take_answer(id)?;
-        self.unwritten.push(spot);
+        let (slot, entry) = self.take_answer(id)?;
+        self.unwritten.push(slot);
         Some(entry)
     }
 
     /// An answer of our own is on its way to the client: the entry stays until [`Inflight::written`].
     pub fn answered_by_us(&mut self, id: &[u8]) -> Option<Entry> {
-        let (spot, entry) = self.take_answer(id)?;
-        self.unwritten_ours.push(spot);
+        let (slot, entry) = self.take_answer(id)?;
+        self.unwritten_ours.push(slot);
         Some(entry)
     }
 
     /// The server's answer, which is [`answered`](Self::answered), goes the way of ours.
     pub fn goes_with_ours(&mut self, id: &[u8]) {
-        let Some(Spot { slot, .. }) = self.spot(id) else {
+        let Some(slot) = self.slot_of(id) else {
             return;
         };
-        if let Some(at) = self.unwritten.iter().position(|spot| spot.slot == slot) {
-            let spot = self.unwritten.swap_remove(at);
-            self.unwritten_ours.push(spot);
+        if let Some(at) = self.unwritten.iter().position(|&other| other == slot) {
+            self.unwritten.swap_remove(at);
+            self.unwritten_ours.push(slot);
         }
     }
 
     /// All answers of the server that were on their way have reached the client.
     pub fn delivered(&mut self) {
-        while let Some(spot) = self.unwritten.pop() {
-            self.release_answered(spot);
+        while let Some(slot) = self.unwritten.pop() {
+            self.release_answered(slot);
         }
     }
 
     /// All answers of our own that were on their way have reached the client.
     pub fn written(&mut self) {
-        while let Some(spot) = self.unwritten_ours.pop() {
-            self.release_answered(spot);
+        while let Some(slot) = self.unwritten_ours.pop() {
+            self.release_answered(slot);
         }
-        while let Some(spot) = self.settling.pop() {
-            self.slots.as_mut()[spot.slot as usize].settle();
+        while let Some(slot) = self.settling.pop() {
+            self.slots.as_mut()[slot as usize].settle();
         }
     }
 
@@ -198,10 +202,10 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     /// swallowed. The entry of an answer that is never [`written`](Self::written) is open for a successor. Whether somebody
     /// waited.
     pub fn settle(&mut self, id: &[u8]) -> bool {
-        let Some((spot, _)) = self.take_answer(id) else {
+        let Some((slot, _)) = self.take_answer(id) else {
             return false;
         };
-        self.settling.push(spot);
+        self.settling.push(slot);
         self.settled += 1;
         true
     }
@@ -213,7 +217,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         }
         match self.find(token::hash(id), id) {
             Some((_, State::Settled)) => true,
-            Some((slot, State::Answered)) => self.settling.iter().any(|spot| spot.slot == slot),
+            Some((slot, State::Answered)) => self.settling.contains(&slot),
             Some((_, State::Open)) | None => false,
         }
     }
@@ -223,12 +227,12 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         if !self.is_settled(id) {
             return false;
         }
-        if let Some(spot) = self.spot(id) {
-            if self.stop_settling(spot.slot) {
-                self.unwritten_ours.push(spot);
+        if let Some(slot) = self.slot_of(id) {
+            if self.stop_settling(slot) {
+                self.unwritten_ours.push(slot);
             } else {
                 self.settled -= 1;
-                self.release(spot);
+                self.release(slot);
             }
         }
         true
@@ -241,15 +245,13 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         }
         self.settled -= self.settling.len();
         self.unwritten_ours.append(&mut self.settling);
-        for slot in 0..self.order.len() as u32 {
-            let Some((State::Settled, id, entry)) = self.slots.as_ref()[slot as usize].read()
-            else {
+        for slot in 0..self.places.len() as u32 {
+            let Some((State::Settled, _, entry)) = self.slots.as_ref()[slot as usize].read() else {
                 continue;
             };
             if entry.generation <= generation {
-                let hash = token::hash(id);
                 self.settled -= 1;
-                self.release(Spot { hash, slot });
+                self.release(slot);
             }
         }
     }
@@ -261,14 +263,13 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         if self.settled == 0 {
             return ids;
         }
-        for slot in 0..self.order.len() as u32 {
+        for slot in 0..self.places.len() as u32 {
             let Some((State::Settled, id, _)) = self.slots.as_ref()[slot as usize].read() else {
                 continue;
             };
             ids.extend(Token::new(id));
-            let hash = token::hash(id);
             self.settled -= 1;
-            self.release(Spot { hash, slot });
+            self.release(slot);
         }
         ids
     }
@@ -314,9 +315,9 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Entry)> {
         let mut next = self.first;
         iter::from_fn(move || {
-            let link = self.order.get(next as usize)?;
+            let place = self.places.get(next as usize)?;
             let (_, id, entry) = self.slots.as_ref()[next as usize].read()?;
-            next = link.after;
+            next = place.after;
             Some((id, entry))
         })
     }
@@ -344,10 +345,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             .count();
         let mut held: Vec<(u64, u32)> = Vec::new();
         for (slot, at) in slots[..used].iter_mut().zip(0..) {
-            self.order.push(Link {
-                before: NONE,
-                after: NONE,
-            });
+            self.places.push(Place::UNUSED);
             if slot.read().is_some() && slot.sequence() < SEQUENCE_MAX {
                 held.push((slot.sequence(), at));
             } else {
@@ -369,8 +367,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 self.free.put(at);
                 return false;
             }
-            self.index
-                .insert_unique(hash, Spot { hash, slot: at }, |spot| spot.hash);
+            self.insert(hash, at);
             true
         });
         for &(_, at) in held.iter().rev() {
@@ -386,20 +383,35 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         }
     }
 
-    fn spot(&self, id: &[u8]) -> Option<Spot> {
+    fn slot_of(&self, id: &[u8]) -> Option<u32> {
+        // Most answers come in the order of their requests.
+        if let Some(slot) = self.slots.as_ref().get(self.first as usize)
+            && slot.id() == id
+        {
+            return Some(self.first);
+        }
+        self.look_up(token::hash(id), id)
+    }
+
+    fn look_up(&self, hash: u64, id: &[u8]) -> Option<u32> {
         let slots = self.slots.as_ref();
-        let hash = token::hash(id);
-        let found = self.index.find(hash, |spot| holds(slots, *spot, hash, id));
-        found.copied()
+        let holds = |&slot: &u32| {
+            // Whatever is in the index is an entry.
+            self.places[slot as usize].hash == hash && token::same(slots[slot as usize].id(), id)
+        };
+        self.index.find(hash, holds).copied()
     }
 
     fn find(&self, hash: u64, id: &[u8]) -> Option<(u32, State)> {
-        let slots = self.slots.as_ref();
-        let spot = self
-            .index
-            .find(hash, |spot| holds(slots, *spot, hash, id))?;
-        let state = slots[spot.slot as usize].state()?;
-        Some((spot.slot, state))
+        let slot = self.look_up(hash, id)?;
+        let state = self.slots.as_ref()[slot as usize].state()?;
+        Some((slot, state))
+    }
+
+    fn insert(&mut self, hash: u64, slot: u32) {
+        let Self { index, places, .. } = self;
+        places[slot as usize].hash = hash;
+        index.insert_unique(hash, slot, |&slot| places[slot as usize].hash);
     }
 
     /// The lowest free slot.
@@ -407,14 +419,11 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         if let Some(slot) = self.free.take() {
             return Some(slot);
         }
-        let slot = self.order.len();
+        let slot = self.places.len();
         if slot >= self.slots.as_ref().len().min(IN_FLIGHT_MAX) {
             return None;
         }
-        self.order.push(Link {
-            before: NONE,
-            after: NONE,
-        });
+        self.places.push(Place::UNUSED);
         Some(slot as u32)
     }
 
@@ -423,30 +432,30 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         if self.settled == self.settling.len() {
             return None;
         }
-        let slots = self.slots.as_ref().iter().zip(0..).take(self.order.len());
+        let slots = self.slots.as_ref().iter().zip(0..).take(self.places.len());
         let settled = slots.filter_map(|(slot, at)| match slot.read()? {
-            (State::Settled, id, _) => Some((slot.sequence(), at, token::hash(id))),
+            (State::Settled, _, _) => Some((slot.sequence(), at)),
             (State::Open | State::Answered, _, _) => None,
         });
-        let (_, slot, hash) = settled.min()?;
+        let (_, slot) = settled.min()?;
         self.settled -= 1;
-        self.release(Spot { hash, slot });
+        self.release(slot);
         self.free.take()
     }
 
-    fn take_answer(&mut self, id: &[u8]) -> Option<(Spot, Entry)> {
-        let spot = self.spot(id)?;
-        let (State::Open, _, entry) = self.slots.as_ref()[spot.slot as usize].read()? else {
+    fn take_answer(&mut self, id: &[u8]) -> Option<(u32, Entry)> {
+        let slot = self.slot_of(id)?;
+        let (State::Open, _, entry) = self.slots.as_ref()[slot as usize].read()? else {
             return None;
         };
-        self.unlink(spot.slot);
-        self.slots.as_mut()[spot.slot as usize].answered();
-        Some((spot, entry))
+        self.unlink(slot);
+        self.slots.as_mut()[slot as usize].answered();
+        Some((slot, entry))
     }
 
     /// No late answer is waited for any more; whether one was, while ours is on its way.
     fn stop_settling(&mut self, slot: u32) -> bool {
-        let Some(at) = self.settling.iter().position(|spot| spot.slot == slot) else {
+        let Some(at) = self.settling.iter().position(|&other| other == slot) else {
             return false;
         };
         self.settling.swap_remove(at);
@@ -454,29 +463,28 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         true
     }
 
-    /// An answered slot keeps its id, and so its hash, until it is released here or opened again.
-    fn release_answered(&mut self, spot: Spot) {
-        if self.slots.as_ref()[spot.slot as usize].state() == Some(State::Answered) {
-            self.release(spot);
+    /// An answered slot keeps its id until it is released here or opened again.
+    fn release_answered(&mut self, slot: u32) {
+        if self.slots.as_ref()[slot as usize].state() == Some(State::Answered) {
+            self.release(slot);
         }
     }
 
-    fn release(&mut self, spot: Spot) {
-        self.slots.as_mut()[spot.slot as usize].clear();
-        if let Ok(found) = self.index.find_entry(spot.hash, |s| s.slot == spot.slot) {
+    fn release(&mut self, slot: u32) {
+        self.slots.as_mut()[slot as usize].clear();
+        let hash = self.places[slot as usize].hash;
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
             found.remove();
         }
-        self.free.put(spot.slot);
+        self.free.put(slot);
     }
 
     fn link(&mut self, slot: u32) {
         let before = self.last;
-        self.order[slot as usize] = Link {
-            before,
-            after: NONE,
-        };
-        match self.order.get_mut(before as usize) {
-            Some(link) => link.after = slot,
+        let place = &mut self.places[slot as usize];
+        (place.before, place.after) = (before, NONE);
+        match self.places.get_mut(before as usize) {
+            Some(place) => place.after = slot,
             None => self.first = slot,
         }
         self.last = slot;
@@ -484,22 +492,17 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let Link { before, after } = self.order[slot as usize];
-        match self.order.get_mut(before as usize) {
-            Some(link) => link.after = after,
+        let Place { before, after, .. } = self.places[slot as usize];
+        match self.places.get_mut(before as usize) {
+            Some(place) => place.after = after,
             None => self.first = after,
         }
-        match self.order.get_mut(after as usize) {
-            Some(link) => link.before = before,
+        match self.places.get_mut(after as usize) {
+            Some(place) => place.before = before,
             None => self.last = before,
         }
         self.open -= 1;
     }
-}
-
-fn holds(slots: &[Slot], spot: Spot, hash: u64, id: &[u8]) -> bool {
-    // Whatever is in the index is an entry.
-    spot.hash == hash && token::same(slots[spot.slot as usize].id(), id)
 }
 
 /// Which of the used slots are free: one bit each, and one bit for each word of them that has any.

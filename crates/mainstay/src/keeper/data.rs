@@ -44,7 +44,7 @@ impl Keeper<'_> {
             } = self;
             // Our own lines wait for the end of the line that is on its way, and nothing new is routed before them.
             if to_client.is_empty() || down.mid_line() {
-                step |= down.route(&mut |show| route_down(link, frames, *now, show));
+                step |= down.route(|show| route_down(link, frames, *now, show));
             }
             // What the link wants in the place of a line goes out before the lines that follow it.
             if self.link.has_output() {
@@ -69,11 +69,11 @@ impl Keeper<'_> {
                 now,
                 ..
             } = self;
-            down.finish(&mut |show| route_down(link, frames, *now, show));
+            down.finish(|show| route_down(link, frames, *now, show));
             self.write_client();
             self.tell_pipe_end(Pipe::ServerStdout);
             // Its stdin is about to be closed, and with it goes what it has not read.
-            self.unread = self.unread_lines();
+            self.take_unread();
             let tree_empty = self.tree_is_empty();
             self.handle(Input::StdoutClosed { tree_empty });
             return true;
@@ -94,7 +94,7 @@ impl Keeper<'_> {
             // Noted before it is so: whoever takes over then writes a newline too many, which harms less than half a line.
             self.link.mid_line().set_to_client(true);
         }
-        let mut result = self.down.drain(out, |_| ()).map(|drained| moved |= drained);
+        let mut result = self.down.drain(out).map(|written| moved |= written > 0);
         if moved && self.down.flushed() {
             self.link.delivered();
         }
@@ -151,10 +151,10 @@ impl Keeper<'_> {
             } = self;
             let turn = to_server.is_empty() || up.mid_line();
             if turn && to_client.len() < TO_CLIENT_BYTES {
-                step |= up.route(&mut |show| route_up(link, frames, *now, show));
+                step |= up.route(|show| route_up(link, frames, *now, show));
             }
             if turn && up.ended() && self.client_in.is_some() {
-                up.finish(&mut |show| route_up(link, frames, *now, show));
+                up.finish(|show| route_up(link, frames, *now, show));
             }
             // At once: whoever takes over must not take the rest of a line for a line.
             let within = self.up.within_a_line();
@@ -221,9 +221,11 @@ impl Keeper<'_> {
         };
         let mut moved = false;
         let mut broken = false;
-        let sent = &mut self.sent;
-        match self.up.drain(stdin, |bytes| sent.add(bytes)) {
-            Ok(drained) => moved |= drained,
+        match self.up.drain(stdin) {
+            Ok(written) => {
+                self.sent += written;
+                moved |= written > 0;
+            }
             Err(_) => broken = true,
         }
         // Our own lines go between two lines of the client's.
@@ -231,7 +233,7 @@ impl Keeper<'_> {
             match stdin.poll_write(self.to_server.make_contiguous()) {
                 Poll::Pending => return moved,
                 Poll::Ready(Ok(len)) => {
-                    self.sent.add(&self.to_server.make_contiguous()[..len]);
+                    self.sent += len;
                     self.to_server.drain(..len);
                     moved = true;
                 }
@@ -239,7 +241,7 @@ impl Keeper<'_> {
             }
         }
         if broken && !server.stdin_closing {
-            self.unread = self.unread_lines();
+            self.take_unread();
         }
         let Some(server) = &mut self.server else {
             return moved;

@@ -190,24 +190,23 @@ impl Keeper<'_> {
         }
     }
 
-    /// The lines that the server has not read, and that nobody else can read any more.
-    pub(super) fn unread_lines(&self) -> Vec<u8> {
-        let Some(unread) = self.server.as_ref().and_then(Running::unread_bytes) else {
-            return Vec::new();
+    /// What the server has not read, and nobody else can read any more, is taken back.
+    pub(super) fn take_unread(&mut self) {
+        let Some(rest) = self.server.as_mut().and_then(Running::take_unread) else {
+            return;
         };
-        let mut lines = self.sent.lines(unread);
-        lines.extend_from_slice(self.up.unsent());
-        lines
+        // What a client that is gone had sent is nobody's wish any more.
+        let foreign = rest.len().saturating_sub(self.sent);
+        self.unread.extend_from_slice(&rest[foreign..]);
+        self.unread.extend_from_slice(self.up.unsent());
+        self.up.discard_routed();
     }
 
     /// What the dead server has not read is the link's again, before it hears of the death.
     fn give_unread(&mut self) {
-        let lines = if self.unread.is_empty() {
-            self.unread_lines()
-        } else {
-            std::mem::take(&mut self.unread)
-        };
-        self.link.unread(&lines);
+        self.take_unread();
+        let unread = std::mem::take(&mut self.unread);
+        self.link.unread(whole_lines(&unread));
     }
 
     /// Whether memory had run out when the server was killed, by the counters of its leaf or of the machine.
@@ -244,6 +243,16 @@ impl Keeper<'_> {
             self.to_client.push_front(b'\n');
             self.ours_torn = true;
         }
+    }
+}
+
+/// What the server has read the beginning of is no message: of a line of JSON no rest is JSON too.
+fn whole_lines(unread: &[u8]) -> &[u8] {
+    let end = unread.iter().position(|&byte| byte == b'\n');
+    let (first, others) = unread.split_at(end.map_or(unread.len(), |end| end + 1));
+    match serde_json::from_slice::<serde::de::IgnoredAny>(first) {
+        Ok(_) => unread,
+        Err(_) => others,
     }
 }
 

@@ -193,7 +193,7 @@ impl Keeper<'_> {
         self.to_client.clear();
         self.releasing = false;
         self.unread_until = None;
-        self.sent.clear();
+        self.sent = 0;
         self.up.source_lost();
         self.handle(Input::Reattached);
         self.up.preload(read);

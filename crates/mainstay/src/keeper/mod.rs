@@ -19,7 +19,6 @@ mod port;
 mod pump;
 mod ready;
 pub mod recording;
-mod sent;
 mod server;
 pub mod session;
 mod standing;
@@ -54,7 +53,6 @@ use plan::Plan;
 use port::{Port, Way};
 use pump::Pump;
 use recording::Recording;
-use sent::Sent;
 use server::Running;
 use stderr::Stderr;
 use tap::Frames;
@@ -130,8 +128,8 @@ struct Keeper<'p> {
     /// The client has a part of the first line of these.
     ours_torn: bool,
     to_server: VecDeque<u8>,
-    /// What went into the server's stdin last.
-    sent: Sent,
+    /// How many bytes went into the server's stdin since this client is here.
+    sent: usize,
     /// Lines that a server which reads no more has not read.
     unread: Vec<u8>,
     server: Option<Running>,
@@ -238,7 +236,7 @@ impl<'p> Keeper<'p> {
             to_client: VecDeque::new(),
             ours_torn: false,
             to_server: VecDeque::new(),
-            sent: Sent::new(),
+            sent: 0,
             unread: Vec::new(),
             server: None,
             shown: "",
@@ -398,9 +396,6 @@ impl<'p> Keeper<'p> {
         self.remember();
         self.up.give_back();
         self.down.give_back();
-        if self.link.in_flight() == 0 {
-            self.sent.give_back();
-        }
         mainstay_os::memory::trim();
     }
 

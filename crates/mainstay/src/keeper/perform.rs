@@ -87,7 +87,7 @@ impl Keeper<'_> {
         // What was meant for the last generation, or half said by it, is void.
         self.up.sink_lost();
         self.to_server.clear();
-        self.sent.clear();
+        self.sent = 0;
         self.unread.clear();
         self.down.source_lost();
         let next = self.link.generation() + 1;

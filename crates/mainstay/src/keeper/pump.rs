@@ -72,8 +72,8 @@ pub struct Pump {
     at: Marks,
     scanned: usize,
     cut: Cut,
-    /// A whole line that was held: it is shown again before the scanner goes on.
-    held: Option<usize>,
+    /// The line that comes next was held: it is shown again.
+    held: bool,
     ended: bool,
     /// The last read found nothing.
     dry: bool,
@@ -107,7 +107,7 @@ impl Pump {
             at: Marks::default(),
             scanned: 0,
             cut: Cut::No,
-            held: None,
+            held: false,
             ended: false,
             dry: false,
         }
@@ -158,7 +158,7 @@ impl Pump {
 
     /// Whether there is a line that waits to be shown again.
     pub fn holds(&self) -> bool {
-        self.held.is_some()
+        self.held
     }
 
     /// Reads once; whether there was anything (or the end).
@@ -193,33 +193,39 @@ impl Pump {
     }
 
     /// Shows every line that is there until one is held; whether anything moved.
-    pub fn route(&mut self, decide: &mut dyn FnMut(Show<'_>) -> Route) -> bool {
+    pub fn route(&mut self, mut decide: impl FnMut(Show<'_>) -> Route) -> bool {
         let before = (self.at, self.scanned);
+        self.held = false;
         loop {
-            if let Some(used) = self.held.take() {
-                if !self.whole_line(used, decide) {
-                    break;
-                }
-                continue;
-            }
             let (scanned, end) = (self.scanned, self.at.end as usize);
             if scanned == end {
                 // A long line that was held may be wanted now.
-                self.part_of_a_line(decide);
+                self.part_of_a_line(&mut decide);
                 break;
             }
             // The room and the scanner are apart, so that a line can be scanned where it lies.
             let Self { room, scanner, .. } = self;
-            match scanner.feed(&room.bytes()[scanned..end]) {
+            let piece = &room.bytes()[scanned..end];
+            if self.cut == Cut::No
+                && scanner.between_lines()
+                && let Some((frame, used)) = Frame::at_a_glance(piece)
+            {
+                let route = decide(Show::Line(&frame, &piece[..used]));
+                if !self.line_goes(scanned + used, route) {
+                    break;
+                }
+                continue;
+            }
+            match scanner.feed(piece) {
                 Fed::Line { used } => {
-                    let line_end = scanned + used;
-                    if !self.whole_line(line_end, decide) {
+                    let route = self.whole_line(scanned + used, &mut decide);
+                    if !self.line_goes(scanned + used, route) {
                         break;
                     }
                 }
                 Fed::Partial => {
                     self.scanned = end;
-                    self.part_of_a_line(decide);
+                    self.part_of_a_line(&mut decide);
                     break;
                 }
             }
@@ -229,9 +235,9 @@ impl Pump {
     }
 
     /// The source has ended: a last line without newline is shown if it is a whole message, and gets its newline.
-    pub fn finish(&mut self, decide: &mut dyn FnMut(Show<'_>) -> Route) {
+    pub fn finish(&mut self, decide: impl FnMut(Show<'_>) -> Route) {
         let (routed, end) = (self.at.routed as usize, self.at.end as usize);
-        if self.cut != Cut::No || self.held.is_some() || routed == end {
+        if self.cut != Cut::No || self.held || routed == end {
             return;
         }
         let buffer = self.room.bytes_mut();
@@ -246,25 +252,24 @@ impl Pump {
         self.route(decide);
     }
 
-    /// Writes what was routed, until nothing is left or the sink is full, and shows what was written; whether anything moved.
-    pub fn drain(&mut self, to: &Port, mut written: impl FnMut(&[u8])) -> io::Result<bool> {
-        let mut moved = false;
+    /// Writes what was routed, until nothing is left or the sink is full; how many bytes.
+    pub fn drain(&mut self, to: &Port) -> io::Result<usize> {
+        let mut written = 0;
         while self.at.start < self.at.routed {
             let (start, routed) = (self.at.start as usize, self.at.routed as usize);
             match to.poll_write(&self.room.bytes()[start..routed]) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(len)) => {
-                    moved = true;
-                    written(&self.room.bytes()[start..start + len]);
+                    written += len;
                     self.at.start += len as u32;
                 }
                 Poll::Ready(Err(error)) => return Err(error),
             }
         }
-        if moved {
+        if written > 0 {
             self.make_room();
         }
-        Ok(moved)
+        Ok(written)
     }
 
     /// What was routed and not written yet.
@@ -295,7 +300,7 @@ impl Pump {
         self.scanned = self.at.routed as usize;
         self.scanner = Scanner::new();
         self.cut = Cut::No;
-        self.held = None;
+        self.held = false;
         self.keep();
     }
 
@@ -326,11 +331,11 @@ impl Pump {
         self.keep();
     }
 
-    /// Shows the line that ends at `line_end`; `false` if nothing more is to be shown for now.
-    fn whole_line(&mut self, line_end: usize, decide: &mut dyn FnMut(Show<'_>) -> Route) -> bool {
+    /// Shows the line that the scanner has found, which ends at `line_end`.
+    fn whole_line(&self, line_end: usize, decide: &mut dyn FnMut(Show<'_>) -> Route) -> Route {
         let start = self.at.routed as usize;
         let frame = self.scanner.frame();
-        let route = match self.cut {
+        match self.cut {
             Cut::No => decide(Show::Line(&frame, &self.room.bytes()[start..line_end])),
             Cut::Forward { known } => {
                 if !known {
@@ -350,7 +355,11 @@ impl Pump {
                 decide(Show::GatherEnd(&frame));
                 Route::Instead
             }
-        };
+        }
+    }
+
+    /// The line that ends at `line_end` goes its way; `false` if nothing more is to be shown for now.
+    fn line_goes(&mut self, line_end: usize, route: Route) -> bool {
         self.scanned = line_end;
         match route {
             Route::Forward => self.at.routed = line_end as u32,
@@ -361,7 +370,10 @@ impl Pump {
                 return false;
             }
             Route::Hold => {
-                self.held = Some(line_end);
+                // It is scanned again when it is shown again.
+                self.scanned = self.at.routed as usize;
+                self.scanner = Scanner::new();
+                self.held = true;
                 return false;
             }
         }
@@ -453,7 +465,6 @@ impl Pump {
         let bytes = self.bytes_mut();
         bytes.copy_within(routed..end, 0);
         self.scanned -= routed;
-        self.held = self.held.map(|line_end| line_end - routed);
         self.at = Marks {
             start: 0,
             routed: 0,

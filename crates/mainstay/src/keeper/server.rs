@@ -14,13 +14,15 @@ use mainstay_os::tier;
 use mainstay_os::tree::Tree;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::ioctl_fionread;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::plan::Plan;
 use super::port::{Port, Way};
 use crate::container::Container;
 use crate::exit::Exit;
+
+/// How much of a dead server's stdin is read at a time: as much as a pipe has unless somebody changed it.
+const READ_BYTES: usize = 64 * 1024;
 
 /// A server that was started.
 pub struct Running {
@@ -34,8 +36,8 @@ pub struct Running {
     pub why_not: Vec<WhyNot>,
     /// Its stdin, until it is closed.
     pub stdin: Option<Port>,
-    /// The other end of its stdin once that is closed: what it leaves unread can be counted still.
-    pub stdin_rest: Option<OwnedFd>,
+    /// The other end of its stdin once that is closed: what it leaves unread is there still.
+    stdin_rest: Option<OwnedFd>,
     /// Its stdin is to be closed once all that is routed has been written.
     pub stdin_closing: bool,
     /// Its stdout, until its end.
@@ -125,20 +127,28 @@ impl Running {
     pub fn close_stdin(&mut self) {
         if let Some(stdin) = self.stdin.take() {
             // A reader of our own keeps no other reader from seeing the end; without one, less is known at a death.
-            let path = format!("/proc/self/fd/{}", stdin.as_fd().as_raw_fd());
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-            self.stdin_rest = rustix::fs::open(path, flags, Mode::empty()).ok();
+            self.stdin_rest = other_end(&stdin).ok();
         }
     }
 
-    /// How many bytes of its stdin nobody has read; none while somebody may read them yet.
-    pub fn unread_bytes(&self) -> Option<usize> {
-        let unread = match (&self.stdin, &self.stdin_rest) {
-            (Some(stdin), _) if !self.stdin_has_readers() => ioctl_fionread(stdin.as_fd()),
-            (None, Some(rest)) if self.tree.members().is_empty() => ioctl_fionread(rest),
-            (Some(_), _) | (None, Some(_) | None) => return None,
+    /// Takes what nobody has read out of its stdin; none while somebody may read it yet.
+    pub fn take_unread(&mut self) -> Option<Vec<u8>> {
+        let rest = match (&self.stdin, self.stdin_rest.take()) {
+            (Some(stdin), _) if !self.stdin_has_readers() => other_end(stdin).ok()?,
+            (None, Some(rest)) if self.tree.members().is_empty() => rest,
+            (Some(_) | None, rest) => {
+                self.stdin_rest = rest;
+                return None;
+            }
         };
-        Some(unread.unwrap_or(0) as usize)
+        let mut unread = Vec::with_capacity(READ_BYTES);
+        // Its end, or nothing more before it.
+        while rustix::io::read(&rest, rustix::buffer::spare_capacity(&mut unread))
+            .is_ok_and(|len| len > 0)
+        {
+            unread.reserve(READ_BYTES);
+        }
+        Some(unread)
     }
 
     /// Whether somebody still reads the server's stdin.
@@ -168,6 +178,13 @@ impl Running {
         self.seen.extend(members.iter().map(|stat| stat.pid));
         members.iter().map(mainstay_os::census::Stat::who).collect()
     }
+}
+
+/// The end that others read from; the kernel keeps what is in a pipe as long as one of its ends is open.
+fn other_end(stdin: &Port) -> rustix::io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", stdin.as_fd().as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(path, flags, Mode::empty())
 }
 
 type Ends = (OwnedFd, OwnedFd);

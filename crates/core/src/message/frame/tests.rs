@@ -28,6 +28,9 @@ fn told(line: &[u8]) -> String {
     }
     let frame = whole.frame();
     assert_eq!(frame.bytes, with_newline.len() as u64);
+    if let Some((glanced, used)) = Frame::at_a_glance(&with_newline) {
+        assert_eq!((&glanced, used), (&frame, with_newline.len()));
+    }
     let id = match frame.id {
         Id::Absent => "-".to_owned(),
         Id::Null => "null".to_owned(),
