@@ -11,6 +11,7 @@
 extern crate alloc;
 
 pub mod clock;
+mod copy;
 pub mod event;
 pub mod frames;
 pub mod http;

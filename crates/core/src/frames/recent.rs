@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::{Kind, Side};
 use crate::clock::Moment;
+use crate::copy;
 use crate::event::Brief;
 use crate::limits::RECENT_FRAMES;
 use crate::message::frame::{Frame, Id};
@@ -140,8 +141,7 @@ impl<const N: usize> Short<N> {
 
     #[inline]
     fn set(&mut self, text: &[u8]) {
-        let len = text.len().min(N);
-        self.bytes[..len].copy_from_slice(&text[..len]);
+        let len = copy::short(&mut self.bytes, text);
         self.len = len as u8;
         self.cut = len < text.len();
     }

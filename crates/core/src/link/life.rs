@@ -315,7 +315,14 @@ impl Link<'_> {
     }
 
     /// A generation that is to be replaced goes as soon as it owes nothing, or has had its time.
+    #[inline]
     pub(super) fn give_way_if_drained(&mut self, now: Moment) {
+        if matches!(&self.life, Life::Up(up) if up.giving_way.is_some()) {
+            self.give_way(now);
+        }
+    }
+
+    fn give_way(&mut self, now: Moment) {
         let Life::Up(up) = &self.life else { return };
         let Some(giving_way) = &up.giving_way else {
             return;

@@ -80,10 +80,15 @@ impl Again {
     }
 
     /// It has its answer, or needs none.
+    #[inline]
     pub fn forget(&mut self, id: &[u8]) {
-        if !self.lines.is_empty()
-            && let Some(kept) = self.lines.remove(&*token::plain(id))
-        {
+        if !self.lines.is_empty() {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&mut self, id: &[u8]) {
+        if let Some(kept) = self.lines.remove(&*token::plain(id)) {
             self.bytes -= kept.line.len();
         }
     }

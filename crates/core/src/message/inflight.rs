@@ -14,14 +14,15 @@
 use alloc::vec::Vec;
 use core::iter;
 
-use hashbrown::HashTable;
-
+use self::index::Index;
 use super::slot::State;
 pub use super::slot::{Entry, Slot, Tracked};
 use super::token;
 pub use super::token::Token;
 use crate::clock::Moment;
 use crate::limits::{ID_BYTES, IN_FLIGHT_MAX};
+
+mod index;
 
 /// What became of a request that was to be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +42,9 @@ pub enum Opened {
 pub struct Inflight<S> {
     slots: S,
     /// The slots of all entries, by the hashes of their ids.
-    index: HashTable<u32>,
-    /// What is known of each used slot: the open ones are a list in the order of opening.
-    places: Vec<Place>,
+    index: Index,
+    /// The open entries in the order of opening, as a list through the used slots.
+    order: Vec<Link>,
     first: u32,
     last: u32,
     free: Free,
@@ -59,18 +60,15 @@ pub struct Inflight<S> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Link {
     before: u32,
     after: u32,
-    /// Of the entry's id.
-    hash: u64,
 }
 
-impl Place {
-    const UNUSED: Self = Self {
+impl Link {
+    const NONE: Self = Self {
         before: NONE,
         after: NONE,
-        hash: 0,
     };
 }
 
@@ -84,8 +82,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     pub fn new(slots: S) -> Self {
         let mut table = Self {
             slots,
-            index: HashTable::new(),
-            places: Vec::new(),
+            index: Index::default(),
+            order: Vec::new(),
             first: NONE,
             last: NONE,
             free: Free::default(),
@@ -133,7 +131,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 let Some(slot) = self.take().or_else(|| self.take_settled()) else {
                     return Opened::Full;
                 };
-                self.insert(hash, slot);
+                self.index.insert(hash, slot);
                 (slot, Opened::New)
             }
         };
@@ -211,10 +209,12 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     }
 
     /// Whether we answered it ourselves.
+    #[inline]
     pub fn is_settled(&self, id: &[u8]) -> bool {
-        if self.settled == 0 {
-            return false;
-        }
+        self.settled > 0 && self.is_one_settled(id)
+    }
+
+    fn is_one_settled(&self, id: &[u8]) -> bool {
         match self.find(token::hash(id), id) {
             Some((_, State::Settled)) => true,
             Some((slot, State::Answered)) => self.settling.contains(&slot),
@@ -223,10 +223,12 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     }
 
     /// A late answer came: true if we had answered it ourselves. It is forgotten with this, as an answer comes once.
+    #[inline]
     pub fn swallow(&mut self, id: &[u8]) -> bool {
-        if !self.is_settled(id) {
-            return false;
-        }
+        self.is_settled(id) && self.swallow_one(id)
+    }
+
+    fn swallow_one(&mut self, id: &[u8]) -> bool {
         if let Some(slot) = self.slot_of(id) {
             if self.stop_settling(slot) {
                 self.unwritten_ours.push(slot);
@@ -245,7 +247,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         }
         self.settled -= self.settling.len();
         self.unwritten_ours.append(&mut self.settling);
-        for slot in 0..self.places.len() as u32 {
+        for slot in 0..self.order.len() as u32 {
             let Some((State::Settled, _, entry)) = self.slots.as_ref()[slot as usize].read() else {
                 continue;
             };
@@ -263,7 +265,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         if self.settled == 0 {
             return ids;
         }
-        for slot in 0..self.places.len() as u32 {
+        for slot in 0..self.order.len() as u32 {
             let Some((State::Settled, id, _)) = self.slots.as_ref()[slot as usize].read() else {
                 continue;
             };
@@ -315,9 +317,9 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Entry)> {
         let mut next = self.first;
         iter::from_fn(move || {
-            let place = self.places.get(next as usize)?;
+            let link = self.order.get(next as usize)?;
             let (_, id, entry) = self.slots.as_ref()[next as usize].read()?;
-            next = place.after;
+            next = link.after;
             Some((id, entry))
         })
     }
@@ -345,7 +347,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             .count();
         let mut held: Vec<(u64, u32)> = Vec::new();
         for (slot, at) in slots[..used].iter_mut().zip(0..) {
-            self.places.push(Place::UNUSED);
+            self.order.push(Link::NONE);
             if slot.read().is_some() && slot.sequence() < SEQUENCE_MAX {
                 held.push((slot.sequence(), at));
             } else {
@@ -367,7 +369,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 self.free.put(at);
                 return false;
             }
-            self.insert(hash, at);
+            self.index.insert(hash, at);
             true
         });
         for &(_, at) in held.iter().rev() {
@@ -395,11 +397,9 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
 
     fn look_up(&self, hash: u64, id: &[u8]) -> Option<u32> {
         let slots = self.slots.as_ref();
-        let holds = |&slot: &u32| {
-            // Whatever is in the index is an entry.
-            self.places[slot as usize].hash == hash && token::same(slots[slot as usize].id(), id)
-        };
-        self.index.find(hash, holds).copied()
+        // Whatever is in the index is an entry.
+        self.index
+            .find(hash, |slot| token::same(slots[slot as usize].id(), id))
     }
 
     fn find(&self, hash: u64, id: &[u8]) -> Option<(u32, State)> {
@@ -408,22 +408,16 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         Some((slot, state))
     }
 
-    fn insert(&mut self, hash: u64, slot: u32) {
-        let Self { index, places, .. } = self;
-        places[slot as usize].hash = hash;
-        index.insert_unique(hash, slot, |&slot| places[slot as usize].hash);
-    }
-
     /// The lowest free slot.
     fn take(&mut self) -> Option<u32> {
         if let Some(slot) = self.free.take() {
             return Some(slot);
         }
-        let slot = self.places.len();
+        let slot = self.order.len();
         if slot >= self.slots.as_ref().len().min(IN_FLIGHT_MAX) {
             return None;
         }
-        self.places.push(Place::UNUSED);
+        self.order.push(Link::NONE);
         Some(slot as u32)
     }
 
@@ -432,7 +426,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         if self.settled == self.settling.len() {
             return None;
         }
-        let slots = self.slots.as_ref().iter().zip(0..).take(self.places.len());
+        let slots = self.slots.as_ref().iter().zip(0..).take(self.order.len());
         let settled = slots.filter_map(|(slot, at)| match slot.read()? {
             (State::Settled, _, _) => Some((slot.sequence(), at)),
             (State::Open | State::Answered, _, _) => None,
@@ -472,19 +466,18 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
 
     fn release(&mut self, slot: u32) {
         self.slots.as_mut()[slot as usize].clear();
-        let hash = self.places[slot as usize].hash;
-        if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
-            found.remove();
-        }
+        self.index.remove(slot);
         self.free.put(slot);
     }
 
     fn link(&mut self, slot: u32) {
         let before = self.last;
-        let place = &mut self.places[slot as usize];
-        (place.before, place.after) = (before, NONE);
-        match self.places.get_mut(before as usize) {
-            Some(place) => place.after = slot,
+        self.order[slot as usize] = Link {
+            before,
+            after: NONE,
+        };
+        match self.order.get_mut(before as usize) {
+            Some(link) => link.after = slot,
             None => self.first = slot,
         }
         self.last = slot;
@@ -492,13 +485,13 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let Place { before, after, .. } = self.places[slot as usize];
-        match self.places.get_mut(before as usize) {
-            Some(place) => place.after = after,
+        let Link { before, after } = self.order[slot as usize];
+        match self.order.get_mut(before as usize) {
+            Some(link) => link.after = after,
             None => self.first = after,
         }
-        match self.places.get_mut(after as usize) {
-            Some(place) => place.before = before,
+        match self.order.get_mut(after as usize) {
+            Some(link) => link.before = before,
             None => self.last = before,
         }
         self.open -= 1;

@@ -145,6 +145,7 @@ impl Orphans {
     }
 
     /// The same, for an answer that has come: each is expected once.
+    #[inline]
     pub fn close(&mut self, label: &[u8]) -> Option<Vec<u8>> {
         if self.labels.is_empty() {
             return None;
@@ -173,24 +174,28 @@ impl Orphans {
     }
 
     /// Whether an answer with this id is an orphan's.
+    #[inline]
     pub fn is(&self, id: &[u8]) -> bool {
-        if self.ids.is_empty() && !self.too_many {
-            return false;
-        }
+        (self.too_many || !self.ids.is_empty()) && self.is_one(id)
+    }
+
+    fn is_one(&self, id: &[u8]) -> bool {
         self.ids.contains_key(&*token::plain(id))
             || self.too_many
             || (id.starts_with(ID_PREFIX) && !self.labels.contains_key(id))
     }
 
     /// An answer has come: whether it is an orphan's.
+    #[inline]
     pub fn answered(&mut self, id: &[u8]) -> bool {
         if !self.cancelled.is_empty() {
             let id = token::plain(id);
             self.cancelled.retain(|taken_back| **taken_back != *id);
         }
-        if !self.is(id) {
-            return false;
-        }
+        self.is(id) && self.answered_one(id)
+    }
+
+    fn answered_one(&mut self, id: &[u8]) -> bool {
         // It stays known: a server that answers twice must not be believed the second time.
         if let Some(answered) = self.ids.get_mut(&*token::plain(id))
             && !core::mem::replace(answered, true)

@@ -7,6 +7,7 @@
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use crate::clock::Moment;
+use crate::copy;
 use crate::limits::ID_BYTES;
 
 /// What sort of request waits, as far as it matters for what we do when its answer cannot come.
@@ -242,7 +243,7 @@ impl Slot {
         if self.read().is_none_or(|(_, old, _)| old != id) {
             self.clear();
             self.sequence = sequence;
-            self.id[..len].copy_from_slice(&id[..len]);
+            copy::short(&mut self.id, id);
         }
         self.sequence = sequence;
         self.generation = entry.generation;

@@ -27,7 +27,11 @@ const METHOD_BYTES: usize = 40;
 impl<'a> Frame<'a> {
     /// The line at the start of a piece, and how many bytes it has; none if it does not end there or is not written in
     /// one of the two ways above.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "it has two callers, and what it finds stays in registers"
+    )]
+    #[inline(always)]
     pub fn at_a_glance(piece: &'a [u8]) -> Option<(Self, usize)> {
         let rest = piece.strip_prefix(START)?.strip_prefix(ID)?;
         let (id, rest) = split_digits(rest)?;
