@@ -15,7 +15,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 impl Link<'_> {
-    /// Routes a whole line from the server.
+    /// Routes a whole line from the server, which has been [heard](Self::server_wrote).
     pub fn server_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         match &mut self.life {
             Life::Up(up) => {
@@ -24,8 +24,6 @@ impl Link<'_> {
                 if !matches!(frame.id, Id::Token(id) if Own::is(id)) {
                     up.used = now;
                 }
-                up.health.heard(now);
-                self.knows_probes = up.health.knows();
             }
             // Whoever of its tree speaks after the server's end speaks for nobody: what it owed is settled.
             Life::Closing(closing) if closing.is_over() => return Route::Drop,

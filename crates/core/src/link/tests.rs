@@ -102,7 +102,10 @@ impl World {
         let now = self.now();
         shown(
             line,
-            |link, frame, line| link.server_line(now, frame, line),
+            |link, frame, line| {
+                link.server_wrote(now);
+                link.server_line(now, frame, line)
+            },
             &mut self.link,
         )
     }

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - An id is in the table at most once, whatever way it is written ([`token::same`]).
-//! - The lowest free slot is taken first, so few requests in flight touch few pages, and the slots that were never
-//!   used are the tail: nobody reads them.
+//! - The slot that was freed last is taken first, so few requests in flight touch few pages, and the slots that were
+//!   never used are the tail: nobody reads them.
 //! - Whatever the slots hold, nothing panics; what is no entry is free.
 //! - All operations on one id take constant time; [`Inflight::new`] and [`Inflight::forget_settled`] walk the used part.
 
@@ -47,7 +47,8 @@ pub struct Inflight<S> {
     order: Vec<Link>,
     first: u32,
     last: u32,
-    free: Free,
+    /// The used slots that are free; the last one is taken next.
+    free: Vec<u32>,
     open: usize,
     settled: usize,
     /// Where the answers that are on their way to the client belong.
@@ -86,7 +87,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             order: Vec::new(),
             first: NONE,
             last: NONE,
-            free: Free::default(),
+            free: Vec::new(),
             open: 0,
             settled: 0,
             unwritten: Vec::new(),
@@ -352,7 +353,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 held.push((slot.sequence(), at));
             } else {
                 slot.clear();
-                self.free.put(at);
+                self.free.push(at);
             }
         }
         // Newest first, so that of two with the same id the later one stays.
@@ -366,7 +367,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             let hash = token::hash(id);
             if self.find(hash, id).is_some() {
                 self.slots.as_mut()[at as usize].clear();
-                self.free.put(at);
+                self.free.push(at);
                 return false;
             }
             self.index.insert(hash, at);
@@ -408,9 +409,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         Some((slot, state))
     }
 
-    /// The lowest free slot.
     fn take(&mut self) -> Option<u32> {
-        if let Some(slot) = self.free.take() {
+        if let Some(slot) = self.free.pop() {
             return Some(slot);
         }
         let slot = self.order.len();
@@ -434,7 +434,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         let (_, slot) = settled.min()?;
         self.settled -= 1;
         self.release(slot);
-        self.free.take()
+        self.free.pop()
     }
 
     fn take_answer(&mut self, id: &[u8]) -> Option<(u32, Entry)> {
@@ -467,7 +467,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     fn release(&mut self, slot: u32) {
         self.slots.as_mut()[slot as usize].clear();
         self.index.remove(slot);
-        self.free.put(slot);
+        self.free.push(slot);
     }
 
     fn link(&mut self, slot: u32) {
@@ -495,40 +495,6 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             None => self.last = before,
         }
         self.open -= 1;
-    }
-}
-
-/// Which of the used slots are free: one bit each, and one bit for each word of them that has any.
-#[derive(Clone, Debug, Default)]
-struct Free {
-    words: Vec<u64>,
-    any: [u64; IN_FLIGHT_MAX / 64 / 64],
-}
-
-impl Free {
-    fn put(&mut self, slot: u32) {
-        let (word, bit) = (slot as usize / 64, slot % 64);
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
-        }
-        self.words[word] |= 1 << bit;
-        self.any[word / 64] |= 1 << (word % 64);
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        let (group, any) = self
-            .any
-            .iter_mut()
-            .enumerate()
-            .find(|(_, any)| **any != 0)?;
-        let word = group * 64 + any.trailing_zeros() as usize;
-        let bits = &mut self.words[word];
-        let slot = word as u32 * 64 + bits.trailing_zeros();
-        *bits &= *bits - 1;
-        if *bits == 0 {
-            *any &= *any - 1;
-        }
-        Some(slot)
     }
 }
 

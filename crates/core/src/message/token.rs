@@ -48,13 +48,13 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// A hash that is equal for equal ids. It withstands no attacker: who chooses bad ids harms only its own table.
+#[inline]
 pub(super) fn hash(token: &[u8]) -> u64 {
     let (hash, plain_already) = hash_bytes(token, odd_sign(token));
     if plain_already {
         return hash;
     }
-    let (hash, _) = hash_bytes(&plain(token), 0);
-    hash
+    hash_of(&plain(token))
 }
 
 /// Whether the token is written in the one way that [`plain`] would choose.
@@ -98,6 +98,7 @@ pub(super) fn hash_of(bytes: &[u8]) -> u64 {
 }
 
 /// The hash, and whether `sign` is nowhere in the bytes: eight at a time.
+#[inline]
 fn hash_bytes(bytes: &[u8], sign: u8) -> (u64, bool) {
     const K: u64 = 0x9E37_79B9_7F4A_7C15;
     let signs = u64::from(sign) * LOW;

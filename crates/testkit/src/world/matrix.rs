@@ -367,6 +367,7 @@ impl<'a> Desk<'a> {
         if from_client {
             self.link.client_line(self.now, &frame, line.as_bytes())
         } else {
+            self.link.server_wrote(self.now);
             self.link.server_line(self.now, &frame, line.as_bytes())
         }
     }

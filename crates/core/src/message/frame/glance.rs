@@ -56,14 +56,25 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// Of each byte of a word: `0`, what makes a high bit of all above nine, and that bit.
+const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
+const BEYOND_NINE: u64 = u64::from_ne_bytes([0x76; 8]);
+const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+
 /// Splits a short number off the front.
 #[inline]
 fn split_digits(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut digits = 0;
-    while text.get(digits).is_some_and(u8::is_ascii_digit) {
-        digits += 1;
+    // Eight at a time: each byte's high bit says that it is none.
+    while let Some(word) = text.get(digits..).and_then(<[u8]>::first_chunk) {
+        let word = u64::from_le_bytes(*word);
+        let none = (word | (word ^ ZEROS).wrapping_add(BEYOND_NINE)) & HIGH;
+        digits += none.trailing_zeros() as usize / 8;
+        if none != 0 {
+            return (digits > 0 && digits <= DIGITS).then(|| text.split_at(digits));
+        }
     }
-    (digits > 0 && digits <= DIGITS).then(|| text.split_at(digits))
+    None
 }
 
 /// Splits a short method off the front, up to its closing quote.
@@ -76,4 +87,23 @@ fn method(text: &[u8]) -> Option<(&str, &[u8])> {
     let len = text.iter().take(METHOD_BYTES).take_while(plain).count();
     let (method, rest) = text.split_at(len);
     Some((str::from_utf8(method).ok()?, rest.strip_prefix(b"\"")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_end_where_they_end() {
+        for byte in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
+            for len in 0..=20 {
+                let mut text = b"09876543210987654321"[..len].to_vec();
+                text.push(byte);
+                text.extend([b'5'; 8]);
+                let digits = split_digits(&text).map(|(digits, _)| digits.len());
+                assert_eq!(digits, (1..=DIGITS).contains(&len).then_some(len), "{byte}");
+            }
+        }
+        assert_eq!(split_digits(b"1234567"), None);
+    }
 }

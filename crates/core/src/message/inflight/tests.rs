@@ -88,7 +88,7 @@ fn a_late_answer_is_swallowed_once_or_until_its_generation_is_gone() {
 }
 
 #[test]
-fn the_lowest_free_slot_is_taken_first() {
+fn a_slot_that_was_freed_is_taken_before_a_new_one() {
     let mut table = table(300);
     for n in 0..200 {
         table.open(n.to_string().as_bytes(), Tracked::Other, 1, NOW);
@@ -96,7 +96,7 @@ fn the_lowest_free_slot_is_taken_first() {
     for n in [150, 3, 70] {
         table.close(n.to_string().as_bytes());
     }
-    for (id, slot) in [("a", 3), ("b", 70), ("c", 150), ("d", 200)] {
+    for (id, slot) in [("a", 70), ("b", 3), ("c", 150), ("d", 200)] {
         table.open(id.as_bytes(), Tracked::Other, 1, NOW);
         let (_, held, _) = table.slots[slot].read().expect("an entry");
         assert_eq!(held, id.as_bytes());
