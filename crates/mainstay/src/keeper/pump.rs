@@ -197,6 +197,15 @@ impl Pump {
         let before = (self.at, self.scanned);
         self.held = false;
         loop {
+            if self.cut == Cut::No
+                && self.scanner.between_lines()
+                && let Some((line_end, route)) = self.usual_lines(&mut decide)
+            {
+                if !self.line_goes(line_end, route) {
+                    break;
+                }
+                continue;
+            }
             let (scanned, end) = (self.scanned, self.at.end as usize);
             if scanned == end {
                 // A long line that was held may be wanted now.
@@ -205,18 +214,7 @@ impl Pump {
             }
             // The room and the scanner are apart, so that a line can be scanned where it lies.
             let Self { room, scanner, .. } = self;
-            let piece = &room.bytes()[scanned..end];
-            if self.cut == Cut::No
-                && scanner.between_lines()
-                && let Some((frame, used)) = Frame::at_a_glance(piece)
-            {
-                let route = decide(Show::Line(&frame, &piece[..used]));
-                if !self.line_goes(scanned + used, route) {
-                    break;
-                }
-                continue;
-            }
-            match scanner.feed(piece) {
+            match scanner.feed(&room.bytes()[scanned..end]) {
                 Fed::Line { used } => {
                     let route = self.whole_line(scanned + used, &mut decide);
                     if !self.line_goes(scanned + used, route) {
@@ -232,6 +230,27 @@ impl Pump {
         }
         self.keep();
         before != (self.at, self.scanned)
+    }
+
+    /// Lines that can be known at a glance and go on, one after another; where the first ends that does not go on, and what
+    /// becomes of it.
+    fn usual_lines(&mut self, mut decide: impl FnMut(Show<'_>) -> Route) -> Option<(usize, Route)> {
+        let lines = &self.room.bytes()[..self.at.end as usize];
+        let mut from = self.scanned;
+        let stopped = loop {
+            let Some((frame, used)) = Frame::at_a_glance(&lines[from..]) else {
+                break None;
+            };
+            match decide(Show::Line(&frame, &lines[from..from + used])) {
+                Route::Forward => from += used,
+                route @ (Route::Drop | Route::Instead | Route::Gather | Route::Hold) => {
+                    break Some((from + used, route));
+                }
+            }
+        };
+        self.scanned = from;
+        self.at.routed = from as u32;
+        stopped
     }
 
     /// The source has ended: a last line without newline is shown if it is a whole message, and gets its newline.
