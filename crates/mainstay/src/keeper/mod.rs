@@ -386,11 +386,9 @@ impl<'p> Keeper<'p> {
             // Whoever the machine has killed before now is not ours.
             server.oom_kills.1 = oom_kills_of_the_machine();
         }
-        let stdout = self
-            .server
-            .as_ref()
-            .and_then(|server| server.stdout.as_ref());
-        for port in stdout.into_iter().chain(&self.client_out) {
+        let server = self.server.iter();
+        let pipes = server.flat_map(|server| server.stdin.iter().chain(&server.stdout));
+        for port in pipes.chain(&self.client_out) {
             port.narrow();
         }
         self.remember();

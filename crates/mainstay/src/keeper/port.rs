@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::Poll;
 
+use mainstay_core::limits::WHOLE_LINE_BYTES;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -47,10 +48,11 @@ enum Width {
     Wide,
 }
 
-/// What a pipe holds as the kernel makes it, and what it holds while large messages pass, so that each turn of ours moves
-/// more. All pipes of a user share one budget (64 MB), so a pipe is wide only while it is needed.
+/// What a pipe holds as the kernel makes it, and what it holds while large messages pass: as much as a turn of ours moves.
+/// More would only leave the cache before it is read. All pipes of a user share one budget (64 MB), so a pipe is wide only
+/// while it is needed.
 const USUAL_BYTES: usize = 64 * 1024;
-const WIDE_BYTES: usize = 256 * 1024;
+const WIDE_BYTES: usize = 2 * WHOLE_LINE_BYTES;
 
 #[derive(Debug)]
 enum Kind {
@@ -128,15 +130,12 @@ impl Port {
 
     /// One end of a pipe that we made; it is non-blocking already.
     pub fn of_ours(fd: OwnedFd, way: Way) -> io::Result<Self> {
-        match way {
-            Way::In => {
-                let port = Self::source(fd, Kind::Stream)?;
-                port.width.set(Width::Usual);
-                Ok(port)
-            }
-            // Never widened: what a dead server has not read must not be more than we remember.
-            Way::Out => Ok(Self::sink(fd, false)),
-        }
+        let port = match way {
+            Way::In => Self::source(fd, Kind::Stream)?,
+            Way::Out => Self::sink(fd, false),
+        };
+        port.width.set(Width::Usual);
+        Ok(port)
     }
 
     /// Large messages pass: fewer and longer turns for whoever writes. Whether it holds more now.
