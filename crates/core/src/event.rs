@@ -4,6 +4,7 @@
 //! ever added; a reader ignores what it does not know.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -289,10 +290,7 @@ impl fmt::Display for Status {
         match *self {
             Self::Code(code) => write!(f, "exit code {code}"),
             Self::Signal { number, core } => {
-                match signal_word(number) {
-                    Some(word) => f.write_str(word)?,
-                    None => write!(f, "signal {number}")?,
-                }
+                f.write_str(&signal_name(number))?;
                 f.write_str(if core { " (core dumped)" } else { "" })
             }
         }
@@ -322,6 +320,11 @@ pub fn signal_word(number: i32) -> Option<&'static str> {
         31 => "SIGSYS",
         _ => return None,
     })
+}
+
+/// The name of a signal, or its number where it has none here.
+pub fn signal_name(number: i32) -> String {
+    signal_word(number).map_or_else(|| format!("signal {number}"), Into::into)
 }
 
 /// A server process ended.

@@ -157,6 +157,15 @@ impl Paths {
 }
 
 /// Makes one of our directories with its parents; an existing one must be ours.
+/// What is in a directory; nothing if there is none.
+pub(crate) fn entries(directory: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(directory) {
+        Ok(entries) => entries.collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
 fn make_directory(path: &Path) -> Result<(), Report> {
     let trouble = |error: &io::Error| {
         let report = Report::new(

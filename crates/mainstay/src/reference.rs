@@ -11,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::{Arg, Command, CommandFactory};
-use mainstay_core::limits::{self, TABLE};
+use mainstay_core::limits::{self, Limit, TABLE};
 use mainstay_core::policy::Retry;
 use mainstay_core::serve::limits as serve;
 use mainstay_core::tier::Tier;
@@ -46,40 +46,33 @@ fn options_page() {
         }
     }
     page += "\n## Limits\n\nEach is an option of `run` and, with `_` for `-`, a key of the config file.\n\n";
-    page +=
-        "| option | config key | default | from | to | what it is |\n|---|---|---|---|---|---|\n";
-    for limit in &TABLE {
-        let show = |value| quantity::show(limit.unit, value);
-        page += &format!(
-            "| `--{}` | `{}` | {} | {} | {} | {} |\n",
-            limit.name,
-            file::key(limit),
-            show(limit.default),
-            show(limit.min),
-            show(limit.max),
-            limit.help
-        );
-    }
+    page += &limits(&TABLE);
     page += "\n## Limits of `serve`\n\nEach is an option of `serve` and, with `_` for `-`, a key of `[serve]` in the config file.\n\n";
-    page +=
-        "| option | config key | default | from | to | what it is |\n|---|---|---|---|---|---|\n";
-    for limit in &serve::TABLE {
-        let show = |value| quantity::show(limit.unit, value);
-        page += &format!(
-            "| `--{}` | `{}` | {} | {} | {} | {} |\n",
-            limit.name,
-            file::key(limit),
-            show(limit.default),
-            show(limit.min),
-            show(limit.max),
-            limit.help
-        );
-    }
+    page += &limits(&serve::TABLE);
     page += "\n## Fixed limits\n\n| what | how much |\n|---|---|\n";
     for (what, how_much) in fixed() {
         page += &format!("| {what} | {how_much} |\n");
     }
     compare("options.md", &page);
+}
+
+fn limits<L>(table: &[Limit<L>]) -> String {
+    let mut rows =
+        "| option | config key | default | from | to | what it is |\n|---|---|---|---|---|---|\n"
+            .to_owned();
+    for limit in table {
+        let show = |value| quantity::show(limit.unit, value);
+        rows += &format!(
+            "| `--{}` | `{}` | {} | {} | {} | {} |\n",
+            limit.name,
+            file::key(limit),
+            show(limit.default),
+            show(limit.min),
+            show(limit.max),
+            limit.help
+        );
+    }
+    rows
 }
 
 fn verb_section(verb: &Command, before: &str) -> String {

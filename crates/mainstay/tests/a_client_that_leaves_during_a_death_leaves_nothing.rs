@@ -8,7 +8,8 @@ mod scene;
 use mainstay_testkit::puppet::{Plan, Puppet};
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::until;
-use scene::{Scene, argv, messages, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::{Scene, argv, messages};
 use serde_json::json;
 
 /// Where the second generation gets stuck: it waits for a file that never comes.

@@ -9,7 +9,8 @@ use std::fs;
 
 use mainstay_core::ids::TAG_VARIABLE;
 use mainstay_testkit::stage::Stage;
-use scene::{Scene, argv, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::{Scene, argv};
 use serde_json::{Value, json};
 
 /// What must be equal in every generation.

@@ -5,7 +5,8 @@
 
 mod scene;
 
-use scene::{Scene, messages, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::{Scene, messages};
 use serde_json::json;
 
 #[test]

@@ -5,7 +5,8 @@
 mod scene;
 
 use mainstay_testkit::wait::until;
-use scene::{Scene, heard_messages, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::{Scene, heard_messages};
 use serde_json::json;
 
 const LONG: usize = 1 << 20;

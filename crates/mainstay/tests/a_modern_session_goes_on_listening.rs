@@ -4,7 +4,8 @@
 
 mod scene;
 
-use scene::{Scene, heard, heard_messages, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::{Scene, heard, heard_messages};
 use serde_json::{Value, json};
 
 fn meta() -> Value {

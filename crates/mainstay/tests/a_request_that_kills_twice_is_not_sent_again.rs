@@ -4,7 +4,8 @@
 
 mod scene;
 
-use scene::{Scene, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::Scene;
 use serde_json::json;
 
 #[test]

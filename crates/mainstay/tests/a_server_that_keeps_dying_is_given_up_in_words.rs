@@ -5,7 +5,8 @@
 
 mod scene;
 
-use scene::{Scene, answers, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::{Scene, answers};
 use serde_json::{Value, json};
 
 fn check(answer: &Value) {

@@ -6,7 +6,8 @@
 mod scene;
 
 use mainstay_testkit::wait::until;
-use scene::{Scene, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::Scene;
 use serde_json::json;
 
 #[test]

@@ -4,7 +4,8 @@
 
 mod scene;
 
-use scene::{Scene, answers, content, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::{Scene, answers, content};
 use serde_json::{Value, json};
 
 /// What is asked, and whether it may be asked again.

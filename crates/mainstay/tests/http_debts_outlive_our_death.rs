@@ -243,7 +243,7 @@ fn a_session_that_cannot_be_written_down_is_closed_and_refused() {
     let mut play = Bridged::on(stage, Httpd::start(), &["--no-record"]);
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let answer = play.ask("initialize", &params);
-    let told = bridged::trouble(&answer);
+    let told = mainstay_testkit::wire::trouble(&answer);
     assert!(
         told.contains("opened and closed again") && told.contains("mainstay doctor"),
         "{told}"

@@ -5,10 +5,11 @@
 mod bridged;
 use std::collections::BTreeSet;
 
-use bridged::{Bridged, trouble};
+use bridged::Bridged;
 use mainstay_testkit::httpd::{Fault, Httpd, Manner};
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::until;
+use mainstay_testkit::wire::trouble;
 use serde_json::{Value, json};
 
 #[test]

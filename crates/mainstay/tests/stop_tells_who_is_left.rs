@@ -3,39 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
-use std::io::{BufRead, BufReader, Write};
-
 use mainstay::registry::Entry;
 use mainstay::registry::control::{Answer, Request};
 use mainstay_core::event::Seen;
-use mainstay_core::ids::{Identity, LinkId};
-use support::{Home, card, outcome};
+use mainstay_core::ids::Identity;
+use support::keepers::{entry, with_keepers};
+use support::{Home, Outcome, outcome};
 
-/// Stands in for keepers: answers one `stop` on each entry with what is given.
-fn stop(home: &Home, words: &[&str], keepers: Vec<(Entry, Answer)>) -> support::Outcome {
-    std::thread::scope(|scope| {
-        for (entry, answer) in keepers {
-            let listener = entry.listen().unwrap();
-            listener.set_nonblocking(false).unwrap();
-            scope.spawn(move || {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut line = Vec::new();
-                BufReader::new(&stream)
-                    .read_until(b'\n', &mut line)
-                    .unwrap();
-                assert_eq!(Request::parse(&line), Ok(Request::Stop));
-                stream.write_all(&answer.line()).unwrap();
-                drop(entry);
-            });
-        }
-        home.mainstay(words)
-    })
-}
-
-fn entry(home: &Home, id: u32, name: &str) -> Entry {
-    let entry = Entry::create(&home.paths(), LinkId(id)).unwrap();
-    entry.write(&card(id, name)).unwrap();
-    entry
+/// The command, with keepers that answer one `stop` each.
+fn stop(home: &Home, words: &[&str], keepers: Vec<(Entry, Answer)>) -> Outcome {
+    with_keepers(home, words, &Request::Stop, keepers)
 }
 
 fn ended(ended: u32, left: &[i32]) -> Answer {

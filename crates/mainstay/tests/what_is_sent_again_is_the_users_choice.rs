@@ -4,7 +4,8 @@
 
 mod scene;
 
-use scene::{Scene, answers, content, trouble};
+use mainstay_testkit::wire::trouble;
+use scene::{Scene, answers, content};
 use serde_json::{Value, json};
 
 /// Which of the four have a good answer from the second generation.

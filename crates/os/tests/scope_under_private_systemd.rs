@@ -184,21 +184,7 @@ fn keeper_and_guard_killed_at_once_leave_nobody() {
         "keeper_and_guard_killed_at_once_leave_nobody",
         false,
         || {
-            // A shell in the guard's place, a keeper below it.
-            let script = format!("({}) & wait", keeper::command(KEEPER));
-            let (mut guard, told) = keeper::start(&["/bin/bash", "-c", &script]);
-            let members = guard.spawned.tree.members();
-            let keeper = members
-                .iter()
-                .find(|stat| stat.ppid == guard.spawned.who.pid)
-                .unwrap()
-                .who();
-            kill(guard.spawned.who);
-            kill(keeper);
-            for &who in &told.members {
-                assert!(ends(who, 20), "{who} lives on");
-            }
-            guard.spawned.tree.kill(5_000, &mut |_, _, _| ());
+            all_killed_at_once(false);
         },
     );
 }
@@ -209,24 +195,30 @@ fn the_guardian_itself_killed_too_leaves_nobody() {
         "the_guardian_itself_killed_too_leaves_nobody",
         false,
         || {
-            let script = format!("({}) & wait", keeper::command(KEEPER));
-            let (mut guard, told) = keeper::start(&["/bin/bash", "-c", &script]);
-            let members = guard.spawned.tree.members();
-            let keeper = members
-                .iter()
-                .find(|stat| stat.ppid == guard.spawned.who.pid)
-                .unwrap()
-                .who();
-            let guardian = identity::of(guardian_pid(&told.leaf).unwrap()).unwrap();
-            kill(guardian);
-            kill(guard.spawned.who);
-            kill(keeper);
-            for &who in &told.members {
-                assert!(ends(who, 20), "{who} lives on");
-            }
-            guard.spawned.tree.kill(5_000, &mut |_, _, _| ());
+            all_killed_at_once(true);
         },
     );
+}
+
+fn all_killed_at_once(guardian_too: bool) {
+    // A shell in the guard's place, a keeper below it.
+    let script = format!("({}) & wait", keeper::command(KEEPER));
+    let (mut guard, told) = keeper::start(&["/bin/bash", "-c", &script]);
+    let members = guard.spawned.tree.members();
+    let keeper = members
+        .iter()
+        .find(|stat| stat.ppid == guard.spawned.who.pid)
+        .unwrap()
+        .who();
+    if guardian_too {
+        kill(identity::of(guardian_pid(&told.leaf).unwrap()).unwrap());
+    }
+    kill(guard.spawned.who);
+    kill(keeper);
+    for &who in &told.members {
+        assert!(ends(who, 20), "{who} lives on");
+    }
+    guard.spawned.tree.kill(5_000, &mut |_, _, _| ());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LeaseEnded, Seen, signal_word};
+use super::{LeaseEnded, Seen, signal_name};
 
 /// Why a tree was ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,15 +52,9 @@ impl fmt::Display for Cause {
             Self::ClientEof => f.write_str("the client closed stdin"),
             Self::ClientGone => f.write_str("the client is gone"),
             Self::ClientDeaf => f.write_str("the client stopped reading"),
-            Self::ShimSignal { number } => match signal_word(*number) {
-                Some(word) => write!(f, "the shim got {word}"),
-                None => write!(f, "the shim got signal {number}"),
-            },
+            Self::ShimSignal { number } => write!(f, "the shim got {}", signal_name(*number)),
             Self::ShimKilled => f.write_str("the shim was killed"),
-            Self::KeeperSignal { number } => match signal_word(*number) {
-                Some(word) => write!(f, "the keeper got {word}"),
-                None => write!(f, "the keeper got signal {number}"),
-            },
+            Self::KeeperSignal { number } => write!(f, "the keeper got {}", signal_name(*number)),
             Self::Asked => f.write_str("mainstay stop"),
             Self::ServerExit => f.write_str("the server ended"),
             Self::StartFailed => f.write_str("the server could not be started"),

@@ -4,7 +4,7 @@
 //! name of what it is about, and those arguments of a tool that its schema marks with `x-mcp-header`. A tool whose
 //! marks break the rules must not be offered to a model, because nobody could call it.
 
-use alloc::borrow::ToOwned;
+use alloc::borrow::{Cow, ToOwned};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -26,7 +26,7 @@ pub const NAME: &str = "mcp-name";
 /// The last event that was seen, to resume after it.
 pub const LAST_EVENT: &str = "last-event-id";
 /// The prefix of mirrored arguments.
-const PARAM: &str = "mcp-param-";
+pub const PARAM: &str = "mcp-param-";
 /// How a property is marked.
 const MARK: &str = "x-mcp-header";
 /// The largest integer that every reader of JSON knows exactly.
@@ -158,6 +158,26 @@ pub fn encode(value: &str) -> String {
         return value.into();
     }
     format!("=?base64?{}?=", base64::encode(value.as_bytes()))
+}
+
+/// The value of a header, with Base64 undone; none if it claims to be Base64 and is not.
+pub fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
+    let value = text(value)?;
+    let wrapped = value
+        .strip_prefix("=?base64?")
+        .and_then(|rest| rest.strip_suffix("?="));
+    match wrapped {
+        None => Some(Cow::Borrowed(value)),
+        Some(inner) => {
+            let bytes = base64::decode(inner.as_bytes())?;
+            Some(Cow::Owned(String::from_utf8(bytes).ok()?))
+        }
+    }
+}
+
+/// The value of a header as text, without the white space around it.
+pub fn text(value: &[u8]) -> Option<&str> {
+    core::str::from_utf8(value.trim_ascii()).ok()
 }
 
 /// Whether this may be the name of a header.

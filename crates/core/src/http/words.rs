@@ -72,19 +72,7 @@ pub fn answer(
     why: &Why,
 ) -> Vec<u8> {
     let text = text(method, name, place, why);
-    match method {
-        Tracked::ToolsCall => settle::tool_error(id_token, &text, modern),
-        Tracked::Other
-        | Tracked::Initialize
-        | Tracked::Discover
-        | Tracked::Ping
-        | Tracked::List
-        | Tracked::Read
-        | Tracked::SetLevel
-        | Tracked::Subscribe
-        | Tracked::Listen
-        | Tracked::Task => settle::error(id_token, &text, &data(method, why)),
-    }
+    settle::failure(id_token, method, modern, &text, &data(method, why))
 }
 
 fn data(method: Tracked, why: &Why) -> String {
@@ -128,10 +116,8 @@ fn text(method: Tracked, name: &str, place: &str, why: &Why) -> String {
     let server = format!("MCP server '{name}' at {place}");
     let effect = if unseen(why) {
         "it was not acted upon"
-    } else if method.is_repeatable() {
-        "the request can be repeated"
     } else {
-        "the request may or may not have taken effect, so check before repeating it"
+        settle::effect(method)
     };
     match why {
         Why::Unreachable { why } => format!(

@@ -14,6 +14,7 @@ use super::posted::{Kind as Sort, Posted};
 use super::words;
 use crate::message::envelope::{Members, SUBSCRIPTION_KEY};
 use crate::message::frame::{Id, Kind, Scanner};
+use crate::message::settle;
 
 /// What a line of the server is, and to whom it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ impl Shared {
     /// Nobody waits for this request any more: what the server is told. Its late answer goes to nobody.
     pub fn cancel(&mut self, key: u64) -> Option<Vec<u8>> {
         self.open.remove(&key)?;
-        Some(words::cancelled(
+        Some(settle::cancel(
             &label(key),
             "nobody waits for the answer any more",
         ))

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::message::envelope::SUBSCRIPTION_KEY;
+use crate::message::settle;
 
 /// The codes of such answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,34 +69,13 @@ pub fn answer(id: &[u8], result: &[u8]) -> Vec<u8> {
 
 /// What a listening request is answered with when it is over without anybody's fault.
 pub fn listened(id: &[u8]) -> Vec<u8> {
-    [
-        br#"{"jsonrpc":"2.0","id":"#,
-        id,
-        br#","result":{"resultType":"complete","_meta":{""#,
-        SUBSCRIPTION_KEY.as_bytes(),
-        br#"":"#,
-        id,
-        b"}}}",
-    ]
-    .concat()
-}
-
-/// Tells a server that nobody waits for a request any more.
-pub fn cancelled(id: &[u8], reason: &str) -> Vec<u8> {
-    let reason = serde_json::to_vec(reason).unwrap_or_default();
-    [
-        br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#.as_slice(),
-        id,
-        br#","reason":"#,
-        &reason,
-        b"}}\n",
-    ]
-    .concat()
+    settle::listening_ends(id).trim_ascii_end().to_vec()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::envelope::SUBSCRIPTION_KEY;
     use serde_json::{Value, json};
 
     #[test]
@@ -122,10 +101,6 @@ mod tests {
         assert_eq!(
             read(&answer(b"7", b"{}")),
             json!({"jsonrpc": "2.0", "id": 7, "result": {}})
-        );
-        assert_eq!(
-            read(&cancelled(b"\"h1\"", "left"))["params"]["requestId"],
-            "h1"
         );
     }
 }

@@ -1,15 +1,19 @@
-//! One case per row of the rule table.
+//! Who ended it: a life with its death, and the rule that decides.
 
 use alloc::string::ToString;
 use alloc::vec;
 
 use super::*;
 use crate::event::{
-    ClientMoved, Delivery, Detached, LeaseEnded, Start, StartFailed, Suspect, Suspects, Suspicion,
-    Target, Traced, Usage,
+    Cause, ClientMoved, Detached, Exit, Gone, LeaseEnded, Lost, OutOfMemory, Part, Renewal,
+    Renewing, Signal, Start, StartFailed, Suspicion, Teardown, Usage,
 };
 use crate::ids::Identity;
+use crate::lease::Over;
 use crate::tier::Tier;
+
+mod table;
+mod traced;
 
 const CLIENT: Identity = Identity { pid: 40, start: 4 };
 
@@ -88,6 +92,14 @@ fn signal(code: i32, pid: i32, start: Option<u64>) -> What {
         gone: start.is_none(),
         ..Signal::default()
     })
+}
+
+fn suspect(seen: Seen, why: Suspicion) -> Suspect {
+    Suspect {
+        seen,
+        cmdline: Vec::new(),
+        why,
+    }
 }
 
 /// The verdict on the first death; each fact is so many milliseconds after the one before it.
@@ -340,355 +352,4 @@ fn no_facts_no_verdict() {
     assert_eq!(deaths(&facts), Vec::<usize>::new());
     assert_eq!(judge(&facts, 0), None);
     assert_eq!(judge(&facts, 9), None);
-}
-
-fn suspect(seen: Seen, why: Suspicion) -> Suspect {
-    Suspect {
-        seen,
-        cmdline: Vec::new(),
-        why,
-    }
-}
-
-/// `reference/containment.md` §4c, row by row and in its order.
-#[test]
-fn every_row_of_the_rule_table() {
-    use Sure::{Certain, Probable, Unknown};
-    let shim_signal = Cause::ShimSignal { number: 15 };
-    let rows = [
-        // The shim read a signal of the client's, by pid and start time.
-        (
-            vec![signal(0, 40, Some(4))],
-            exit(killed(15)),
-            vec![teardown(shim_signal.clone())],
-            Rule::SignalByClient,
-            Certain,
-        ),
-        // The same pid with another start time is somebody else.
-        (
-            vec![signal(0, 40, Some(5))],
-            exit(killed(15)),
-            vec![teardown(shim_signal.clone())],
-            Rule::SignalByProcess,
-            Certain,
-        ),
-        // The shim read a signal of the kernel's.
-        (
-            vec![signal(128, 0, None)],
-            exit(killed(15)),
-            vec![teardown(shim_signal)],
-            Rule::SignalByTerminal,
-            Certain,
-        ),
-        // End of stdin, client alive.
-        (
-            Vec::new(),
-            exit(Status::Code(0)),
-            vec![teardown(Cause::ClientEof)],
-            Rule::ClientClosed,
-            Certain,
-        ),
-        // End of stdin, client dead.
-        (
-            Vec::new(),
-            exit(Status::Code(0)),
-            vec![gone(Part::Client), teardown(Cause::ClientEof)],
-            Rule::ClientEnded,
-            Certain,
-        ),
-        // An exit code, a core signal: by itself.
-        (
-            Vec::new(),
-            exit(Status::Code(1)),
-            Vec::new(),
-            Rule::ServerByItself,
-            Certain,
-        ),
-        (
-            Vec::new(),
-            exit(killed(11)),
-            Vec::new(),
-            Rule::ServerByItself,
-            Certain,
-        ),
-        // SIGKILL and a kill for want of memory: of its leaf, of the machine.
-        (
-            Vec::new(),
-            exit_by(killed(9), Some(OutOfMemory::Tree)),
-            Vec::new(),
-            Rule::OutOfMemory,
-            Certain,
-        ),
-        (
-            Vec::new(),
-            exit_by(killed(9), Some(OutOfMemory::Machine)),
-            Vec::new(),
-            Rule::OutOfMemory,
-            Probable,
-        ),
-        // A signal that nobody of us sent.
-        (
-            Vec::new(),
-            exit(killed(15)),
-            Vec::new(),
-            Rule::ServerKilled,
-            Unknown,
-        ),
-        // The shim was killed, with and without the client.
-        (
-            vec![gone(Part::Shim), gone(Part::Client)],
-            exit(Status::Code(0)),
-            vec![teardown(Cause::ShimKilled)],
-            Rule::ShimKilledWithClient,
-            Probable,
-        ),
-        (
-            vec![gone(Part::Shim)],
-            exit(Status::Code(0)),
-            vec![teardown(Cause::ShimKilled)],
-            Rule::ShimKilled,
-            Unknown,
-        ),
-    ];
-    for (before, death, behind, rule, sure) in rows {
-        let mut steps = vec![(0, start(1))];
-        steps.extend(before.into_iter().map(|what| (10, what)));
-        steps.push((10, death));
-        steps.extend(behind.into_iter().map(|what| (10, what)));
-        let told = judged(&steps);
-        assert_eq!((told.rule, told.sure), (rule, sure));
-        assert_eq!(told.suspects.is_empty(), sure != Unknown, "{rule:?}");
-    }
-}
-
-#[test]
-fn suspects_are_those_that_were_seen_then() {
-    let seen = |part, pid| {
-        let script = Seen {
-            who: Identity { pid: 77, start: 7 },
-            comm: "pkill".into(),
-        };
-        What::Suspects(Suspects {
-            part,
-            pid,
-            who: vec![
-                suspect(client(), Suspicion::Client),
-                suspect(script, Suspicion::Name),
-            ],
-            looked_at: 200,
-            all: true,
-        })
-    };
-    // They are written behind the next start, which they must not delay.
-    let told = judged(&[
-        (0, start(1)),
-        (5, exit(killed(9))),
-        (1, start(2)),
-        (1, seen(Part::Server, 100)),
-    ]);
-    let names: Vec<&str> = told
-        .suspects
-        .iter()
-        .map(|one| one.seen.comm.as_str())
-        .collect();
-    assert_eq!(names, ["claude", "pkill"]);
-    for other in [seen(Part::Server, 101), seen(Part::Shim, 100)] {
-        let told = judged(&[
-            (0, start(1)),
-            (5, exit(killed(9))),
-            (1, start(2)),
-            (1, other),
-        ]);
-        assert_eq!(told.suspects, [suspect(client(), Suspicion::Client)]);
-    }
-}
-
-/// A traced signal to the server, from somebody.
-fn traced(number: i32) -> Traced {
-    Traced {
-        number,
-        pid: 100,
-        generation: Some(1),
-        sender: 77,
-        sender_start: Some(7),
-        comm: Some("pkill".into()),
-        ..Traced::default()
-    }
-}
-
-/// A server that ended so, with this traced so many milliseconds before it was told, and once more behind its successor.
-fn with_trace(status: Status, traced: &Traced, before_ms: u64) -> Verdict {
-    let told = What::SignalTraced(traced.clone());
-    let life = What::Exit(Exit {
-        uptime_ms: 60_000,
-        ..any_exit(exit(status))
-    });
-    let first = start(1);
-    let next = start(2);
-    let (born, end) = (1_000_000, 1_060_000);
-    let fact = |at_ms, what| Fact { at_ms, what };
-    let early = [
-        fact(born, &first),
-        fact(end - before_ms, &told),
-        fact(end, &life),
-    ];
-    // The tracer writes beside the keeper: its line may come last, with its true time.
-    let late = [
-        fact(born, &first),
-        fact(end, &life),
-        fact(end + 5, &next),
-        fact(end - before_ms, &told),
-    ];
-    let verdict = judge(&early, 2).unwrap();
-    let other = judge(&late, 1).unwrap();
-    assert_eq!(
-        (&verdict.by, verdict.sure, verdict.rule),
-        (&other.by, other.sure, other.rule)
-    );
-    verdict
-}
-
-fn any_exit(what: What) -> Exit {
-    let What::Exit(exit) = what else {
-        panic!("an exit")
-    };
-    exit
-}
-
-#[test]
-fn a_traced_signal_names_whom_nobody_knew() {
-    for number in [9, 15, 2, 1, 10] {
-        let told = with_trace(killed(number), &traced(number), 3);
-        assert_eq!((told.sure, told.rule), (Sure::Certain, Rule::TracedSignal));
-        assert_eq!(told.signal, Some(number));
-        assert_eq!(told.evidence, [1, 2]);
-        assert_eq!(told.suspects, []);
-        let By::Process { pid, comm, .. } = told.by else {
-            panic!("a process")
-        };
-        assert_eq!((pid, comm.as_deref()), (77, Some("pkill")));
-    }
-    let by_client = Traced {
-        sender: CLIENT.pid,
-        sender_start: Some(CLIENT.start),
-        ..traced(15)
-    };
-    let told = with_trace(killed(15), &by_client, 3);
-    assert_eq!(told.by, By::Client(Some(client())));
-    // A server that takes SIGTERM as a request: its code says so, or it is only probable.
-    for (code, sure) in [(143, Sure::Certain), (0, Sure::Probable)] {
-        let told = with_trace(Status::Code(code), &traced(15), 300);
-        assert_eq!((told.sure, told.rule), (sure, Rule::TracedSignal), "{code}");
-    }
-    let kernel = Traced {
-        code: 128,
-        ..traced(9)
-    };
-    let told = with_trace(killed(9), &kernel, 0);
-    assert_eq!((told.by, told.rule), (By::Kernel, Rule::TracedKernel));
-}
-
-#[test]
-fn a_traced_signal_that_does_not_fit_names_nobody() {
-    let fits = traced(9);
-    for (why, traced, before_ms) in [
-        (
-            "another process",
-            Traced {
-                pid: 101,
-                ..fits.clone()
-            },
-            3,
-        ),
-        ("another signal", traced(15), 3),
-        ("before its life", fits.clone(), 70_000),
-        (
-            "another generation",
-            Traced {
-                generation: Some(2),
-                ..fits.clone()
-            },
-            3,
-        ),
-        (
-            "ignored",
-            Traced {
-                result: Delivery::Ignored,
-                ..fits.clone()
-            },
-            3,
-        ),
-        (
-            "to the shim, whose pid it had once",
-            Traced {
-                to: Target::Shim,
-                ..fits.clone()
-            },
-            3,
-        ),
-    ] {
-        let told = with_trace(killed(9), &traced, before_ms);
-        assert_eq!(
-            (told.sure, told.rule),
-            (Sure::Unknown, Rule::ServerKilled),
-            "{why}"
-        );
-    }
-    // Long before a clean end, it was no request to end.
-    let told = with_trace(Status::Code(0), &traced(15), 30_000);
-    assert_eq!(told.rule, Rule::ServerByItself);
-    // A crash is a crash.
-    assert_eq!(
-        with_trace(killed(11), &traced(11), 3).rule,
-        Rule::ServerByItself
-    );
-}
-
-#[test]
-fn a_traced_kill_of_shim_or_keeper() {
-    let to_shim = What::SignalTraced(Traced {
-        to: Target::Shim,
-        pid: CLIENT.pid,
-        start: Some(CLIENT.start),
-        generation: None,
-        ..traced(9)
-    });
-    let told = ended(vec![to_shim.clone(), gone(Part::Shim)], Cause::ShimKilled);
-    assert_eq!((told.sure, told.rule), (Sure::Certain, Rule::TracedSignal));
-    assert_eq!(told.evidence, [1, 2, 3, 4]);
-    // The pid has been somebody else's since.
-    let reused = What::SignalTraced(Traced {
-        to: Target::Shim,
-        pid: CLIENT.pid,
-        start: Some(CLIENT.start + 1),
-        ..traced(9)
-    });
-    let told = ended(vec![reused, gone(Part::Shim)], Cause::ShimKilled);
-    assert_eq!(told.rule, Rule::ShimKilled);
-    let lost = What::KeeperLost(Lost {
-        pid: 50,
-        status: Some(killed(9)),
-        ended: 1,
-        settled: 0,
-        successor: None,
-    });
-    let to_keeper = What::SignalTraced(Traced {
-        to: Target::Keeper,
-        pid: 50,
-        ..traced(9)
-    });
-    let told = judged(&[(0, start(1)), (5, lost), (0, to_keeper)]);
-    assert_eq!((told.sure, told.rule), (Sure::Certain, Rule::TracedSignal));
-    assert_eq!(told.evidence, [1, 2]);
-    // A sender that was gone before the shim could look: the trace has its name.
-    let shim = What::SignalTraced(Traced {
-        to: Target::Shim,
-        sender_start: None,
-        ..traced(15)
-    });
-    let told = ended(
-        vec![signal(0, 77, None), shim],
-        Cause::ShimSignal { number: 15 },
-    );
-    assert_eq!((told.sure, told.rule), (Sure::Certain, Rule::TracedSignal));
 }

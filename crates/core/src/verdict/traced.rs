@@ -3,8 +3,9 @@
 //! The tracer writes beside the keeper, so its fact may stand behind the death, even behind the next start: it is found
 //! by process and time, not by its place. A pid is believed only within the life of the process that had it.
 
-use super::{By, Case, Exit, Rule, Status, Sure, Verdict, What, fault};
-use crate::event::{Gone, Lost, Target, Traced};
+use super::case::Case;
+use super::{By, Rule, Sure, Verdict, fault};
+use crate::event::{Exit, Gone, Lost, Status, Target, Traced, What};
 use crate::ids::Identity;
 use crate::limits::TRACE_OBEYS_MS;
 

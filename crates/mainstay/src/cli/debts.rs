@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::http::target::Target;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
-use crate::view::measure::span;
+use crate::view::measure::{count, span};
 use crate::view::paint::Tone;
 use crate::view::printer::Printer;
 use crate::view::table::{Cell, Column, Table};
@@ -259,10 +259,10 @@ fn pay_them(paths: &Paths, asked: &Pay, json: bool) -> Result<Exit, Report> {
             left,
         })?;
     } else {
-        let mut text = format!("{} closed", sessions(total.paid));
+        let mut text = format!("{} closed", count(total.paid, "session"));
         if total.given_up > 0 {
             text.push_str(", ");
-            text.push_str(&sessions(total.given_up));
+            text.push_str(&count(total.given_up, "session"));
             text.push_str(" given up");
         }
         text += ".\n";
@@ -273,13 +273,6 @@ fn pay_them(paths: &Paths, asked: &Pay, json: bool) -> Result<Exit, Report> {
         printer.text(&text)?;
     }
     Ok(if due { Exit::Unhealthy } else { Exit::Ok })
-}
-
-fn sessions(count: u32) -> String {
-    match count {
-        1 => "1 session".into(),
-        count => format!("{count} sessions"),
-    }
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Report> {

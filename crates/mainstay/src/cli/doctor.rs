@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::paths::Paths;
 use crate::report::Report;
+use crate::view::measure::count;
 use crate::view::paint::Tone;
 use crate::view::printer::Printer;
 
@@ -206,8 +207,7 @@ fn render(health: &Health, colour: bool) -> String {
     }
     lines.push(match problems {
         0 => "healthy".into(),
-        1 => "1 problem".into(),
-        _ => format!("{problems} problems"),
+        _ => count(problems, "problem"),
     });
     lines.join("\n") + "\n"
 }

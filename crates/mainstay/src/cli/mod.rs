@@ -75,6 +75,9 @@ impl Cli {
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Run a server for a client: the server and everything it starts end with the client
+    #[command(
+        override_usage = "mainstay run [OPTIONS] [--] [COMMAND]...\n       mainstay run [OPTIONS] --url <URL>"
+    )]
     #[command(after_help = "Examples:
   mainstay run -- npx -y @playwright/mcp
   mainstay run --name files --grace-eof 5s -- uvx mcp-server-filesystem /srv

@@ -26,6 +26,7 @@ use crate::registry::ask::{Asked, NoAnswer};
 use crate::registry::control::{Answer, Request};
 use crate::report::{Report, plain, talk};
 use crate::view::frames as words;
+use crate::view::measure::count;
 use crate::view::printer::{Printer, Reader};
 
 /// The longest body that a row is made of.
@@ -361,7 +362,7 @@ impl<'o> Show<'o> {
             }
             Ok(Line::Lost(lost)) => {
                 self.lost += lost.count;
-                let text = format!("… {} lost here\n", frames_counted(lost.count));
+                let text = format!("… {} lost here\n", count(lost.count, "frame"));
                 self.other(&Line::Lost(lost), &text)
             }
             Ok(Line::End(end)) => {
@@ -442,15 +443,15 @@ impl<'o> Show<'o> {
     fn farewell(&self, why: &str) {
         let mut parts = Vec::new();
         if !why.is_empty() {
-            parts.push(format!("{why} after {}", frames_counted(self.shown)));
+            parts.push(format!("{why} after {}", count(self.shown, "frame")));
         }
         if self.lost > 0 {
-            parts.push(format!("{} lost", frames_counted(self.lost)));
+            parts.push(format!("{} lost", count(self.lost, "frame")));
         }
         if self.cut > 0 {
             parts.push(format!(
                 "{} left out: too long to be kept whole",
-                frames_counted(self.cut)
+                count(self.cut, "frame")
             ));
         }
         if self.skipped > 0 {
@@ -462,13 +463,6 @@ impl<'o> Show<'o> {
         if !parts.is_empty() {
             talk(&format!("{}\n", parts.join(", ")));
         }
-    }
-}
-
-fn frames_counted(count: u64) -> String {
-    match count {
-        1 => "1 frame".into(),
-        _ => format!("{count} frames"),
     }
 }
 

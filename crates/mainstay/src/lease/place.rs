@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::member::Visit;
-use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths};
+use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths, entries};
 
 /// What was agreed.
 pub const TERM: &str = "term.json";
@@ -50,14 +50,9 @@ pub enum State {
 
 /// The names of all leases, open or over, in order.
 pub fn names(paths: &Paths) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(paths.lease()) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
     let mut found = Vec::new();
-    for entry in entries {
-        if let Ok(name) = entry?.file_name().into_string()
+    for entry in entries(&paths.lease())? {
+        if let Ok(name) = entry.file_name().into_string()
             && name_trouble(&name).is_none()
         {
             found.push(name);

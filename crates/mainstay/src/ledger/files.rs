@@ -1,10 +1,10 @@
 //! The names of the event files: `2026-11-15.jsonl`, then `2026-11-15.1.jsonl` once the first is full, and so on.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::time;
+use crate::paths::entries;
 
 /// One event file. The order is the order of time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,15 +44,11 @@ impl EventFile {
 
 /// All event files, oldest first; none if the directory does not exist.
 pub fn list(directory: &Path) -> io::Result<Vec<EventFile>> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        files.extend(EventFile::of(&entry?.path()));
-    }
+    let found = entries(directory)?;
+    let mut files: Vec<EventFile> = found
+        .iter()
+        .filter_map(|entry| EventFile::of(&entry.path()))
+        .collect();
     files.sort();
     Ok(files)
 }
@@ -61,6 +57,7 @@ pub fn list(directory: &Path) -> io::Result<Vec<EventFile>> {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use std::fs;
 
     #[test]
     fn the_order_is_the_order_of_time_and_others_are_left_out() {

@@ -12,6 +12,7 @@ use mainstay_core::limits::{RECORDS_KEPT, RECORDS_KEPT_BYTES, RECORDS_KEPT_DAYS}
 use super::key::KEY_DIGITS;
 use super::{ENDING, NEW};
 use crate::ledger::time::DAY_MS;
+use crate::paths::entries;
 
 /// After this time, one that is still being written is what a killed writer left.
 const WRITING_MS: u64 = 3_600_000;
@@ -31,14 +32,8 @@ pub struct Found {
 
 /// The files that are ours, by their names; none if there is no directory.
 pub fn files(directory: &Path) -> io::Result<Vec<Found>> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
     let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry?;
+    for entry in entries(directory)? {
         let path = entry.path();
         let new = entry
             .file_name()

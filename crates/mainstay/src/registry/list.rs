@@ -1,6 +1,6 @@
 //! Who is there: all links of this user, alive or dead.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::card::Card;
 use super::entry::{CARD, LOCK, MEMBERS};
-use crate::paths::Paths;
+use crate::paths::{Paths, entries};
 
 /// The largest card or member file that is read.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
@@ -52,14 +52,8 @@ pub fn list(paths: &Paths) -> io::Result<Vec<Listed>> {
 
 /// Every directory that has a link's id as its name.
 pub(super) fn directories(paths: &Paths) -> io::Result<Vec<(LinkId, PathBuf)>> {
-    let entries = match fs::read_dir(paths.run()) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
     let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry?;
+    for entry in entries(&paths.run())? {
         if let Some(id) = entry
             .file_name()
             .to_str()
@@ -121,6 +115,7 @@ mod tests {
     use crate::registry::card::samples;
     use crate::registry::entry::Entry;
     use crate::scratch::Scratch;
+    use std::fs;
 
     #[test]
     fn the_lock_tells_the_living_from_the_dead() {

@@ -1,6 +1,6 @@
 //! One traced signal as it is shown: who, to whom, which, and what became of it.
 
-use mainstay_core::event::{Delivery, Target, Traced, signal_word};
+use mainstay_core::event::{Delivery, Target, Traced, signal_name, signal_word};
 use mainstay_core::ids::LinkId;
 use mainstay_core::redact;
 use mainstay_os::census;
@@ -198,11 +198,6 @@ impl Row {
         }
         out
     }
-}
-
-/// A signal by its name, else by its number.
-pub fn signal_name(number: i32) -> String {
-    signal_word(number).map_or_else(|| format!("signal {number}"), Into::into)
 }
 
 /// `SIGTERM, SIGKILL`.

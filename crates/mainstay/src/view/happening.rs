@@ -1,16 +1,15 @@
 //! An event as people read it: one line, and details below it only where they help.
 
-use mainstay_core::event::{
-    Detached, Event, Exit, Junk, LeaseOpened, Lost, Origin, Part, Renewing, Replayed, Seen,
-    ServeStopped, Signal, Start, StartFailed, Status, Suspect, Suspects, Sweep, Teardown, Traced,
-    What, signal_word,
-};
+use mainstay_core::event::{Event, Seen, What};
 
-use super::measure::{fine, memory, one_line};
+use super::measure::{count, fine, memory, one_line};
 use super::paint::Tone;
 
-/// Lines of stderr that are shown below an exit.
-const STDERR_LINES: usize = 5;
+mod life;
+mod session;
+mod signal;
+pub use signal::suspect;
+
 /// The longest detail.
 const DETAIL_CHARS: usize = 200;
 
@@ -67,561 +66,144 @@ impl Happening {
     }
 }
 
+/// Good or bad news, the line, and what is below it.
 type Told = (Tone, String, Vec<String>);
 
 fn told(what: &What) -> Told {
-    match what {
-        What::Start(start) => told_start(start),
-        What::StartFailed(failed) => told_start_failed(failed),
-        What::Exit(exit) => told_exit(exit),
-        What::Teardown(teardown) => told_teardown(teardown),
-        What::Sweep(sweep) => told_sweep(sweep),
-        What::Signal(signal) => told_signal(signal),
-        What::SignalTraced(traced) => told_traced(traced),
+    let (tone, text) = match what {
+        What::Start(start) => return life::start(start),
+        What::StartFailed(failed) => return life::start_failed(failed),
+        What::Exit(exit) => return life::exit(exit),
+        What::Teardown(teardown) => return life::teardown(teardown),
+        What::Sweep(sweep) => return life::sweep(sweep),
+        What::Signal(signal) => return signal::signal(signal),
+        What::SignalTraced(traced) => return signal::traced(traced),
+        What::Suspects(suspects) => return signal::suspects(suspects),
         What::Gone(gone) => {
             let status = gone
                 .status
                 .map_or_else(|| "how is not known".into(), |status| status.to_string());
             let text = format!("the {} ended: pid {}, {status}", gone.part, gone.who);
-            (Tone::Warn, text, Vec::new())
+            (Tone::Warn, text)
         }
-        What::GuardLost(lost) => (Tone::Bad, told_lost(lost, "side guard"), Vec::new()),
-        What::KeeperLost(lost) => (Tone::Bad, told_lost(lost, "new keeper"), Vec::new()),
-        What::ClientMoved(moved) => (
-            Tone::Plain,
-            format!(
-                "pid {} is gone{}, {} holds the client's end",
-                moved.from,
-                in_brackets(moved.status),
-                seen(&moved.to)
-            ),
-            Vec::new(),
-        ),
-        What::Junk(junk) => (Tone::Warn, told_junk(junk), Vec::new()),
-        What::StderrDropped(dropped) => (
-            Tone::Warn,
-            format!(
-                "{} so far, because the client does not read it",
-                memory_bytes(dropped.bytes)
-            ),
-            Vec::new(),
-        ),
-        What::OpeningSilent(silent) => (
-            Tone::Warn,
-            format!(
-                "no answer to the opening request for {}; the server is left running",
-                fine(silent.ms)
-            ),
-            Vec::new(),
-        ),
-        What::Renewal(_)
-        | What::Replayed(_)
-        | What::Differs(_)
-        | What::Abandoned(_)
-        | What::ListChanged(_)
-        | What::Instant(_)
-        | What::ProbesUnanswered(_)
-        | What::CallDeadline(_)
-        | What::LeaseOpened(_)
-        | What::LeaseEnded(_) => told_of_life(what),
-        What::Suspects(suspects) => told_suspects(suspects),
-        What::PipeEnd(end) => (Tone::Plain, end.pipe.to_string(), Vec::new()),
-        What::RecordingHurt(hurt) => (
-            Tone::Warn,
-            format!(
-                "{} is not whole: {}, {} lost so far",
-                one_line(&hurt.path, DETAIL_CHARS),
-                one_line(&hurt.why, DETAIL_CHARS),
-                match hurt.lost {
-                    1 => "1 frame".into(),
-                    lost => format!("{lost} frames"),
-                }
-            ),
-            Vec::new(),
-        ),
+        What::GuardLost(lost) => (Tone::Bad, life::lost(lost, "side guard")),
+        What::KeeperLost(lost) => (Tone::Bad, life::lost(lost, "new keeper")),
+        What::ClientMoved(moved) => {
+            let status = moved
+                .status
+                .map_or_else(String::new, |status| format!(" ({status})"));
+            let (from, to) = (moved.from, seen(&moved.to));
+            let text = format!("pid {from} is gone{status}, {to} holds the client's end");
+            (Tone::Plain, text)
+        }
+        What::Junk(junk) => {
+            let (lines, first) = (count(junk.lines, "line"), one_line(&junk.sample, 60));
+            let text = format!("{lines} on stdout so far that are no messages, the first: {first}");
+            (Tone::Warn, text)
+        }
+        What::StderrDropped(dropped) => {
+            let bytes = match dropped.bytes {
+                bytes @ 0..1024 => format!("{bytes} bytes"),
+                bytes => memory(bytes / 1024),
+            };
+            let text = format!("{bytes} so far, because the client does not read it");
+            (Tone::Warn, text)
+        }
+        What::OpeningSilent(silent) => {
+            let ms = fine(silent.ms);
+            let text =
+                format!("no answer to the opening request for {ms}; the server is left running");
+            (Tone::Warn, text)
+        }
+        What::Renewal(renewal) => (Tone::Plain, life::renewal(renewal)),
+        What::Replayed(replayed) => (Tone::Good, life::replayed(replayed)),
+        What::Differs(differs) => {
+            let text = format!("generation {}: {}", differs.generation, differs.what);
+            (Tone::Warn, text)
+        }
+        What::Abandoned(abandoned) => (Tone::Bad, life::abandoned(abandoned)),
+        What::ListChanged(changed) => {
+            let lists = changed.lists.join(", ");
+            let text = format!("the client was told that its {lists} have changed");
+            (Tone::Plain, text)
+        }
+        What::Instant(instant) => {
+            let (method, ms) = (&instant.method, fine(instant.ms));
+            let text = format!("{method} was answered from the record after {ms}");
+            (Tone::Plain, text)
+        }
+        What::ProbesUnanswered(probes) => {
+            let lost = count(probes.lost, "question");
+            let text = format!(
+                "{lost} unanswered; the server does not know them and is not asked any more"
+            );
+            (Tone::Warn, text)
+        }
+        What::CallDeadline(deadline) => {
+            let (request, ms) = (&deadline.request, fine(deadline.ms));
+            let text = format!("{request} was answered with an error after {ms}");
+            (Tone::Warn, text)
+        }
+        What::LeaseOpened(opened) => (Tone::Plain, session::lease(opened)),
+        What::LeaseEnded(ended) => (Tone::Plain, one_line(&ended.to_string(), DETAIL_CHARS)),
+        What::PipeEnd(end) => (Tone::Plain, end.pipe.to_string()),
+        What::RecordingHurt(hurt) => {
+            let path = one_line(&hurt.path, DETAIL_CHARS);
+            let why = one_line(&hurt.why, DETAIL_CHARS);
+            let lost = count(hurt.lost, "frame");
+            (
+                Tone::Warn,
+                format!("{path} is not whole: {why}, {lost} lost so far"),
+            )
+        }
         What::ServeStarted(started) => {
             let servers = started.servers.join(", ");
             let text = format!("listens on {} for {servers}", started.listen);
-            (Tone::Good, text, Vec::new())
+            (Tone::Good, text)
         }
-        What::ServeStopped(stopped) => told_stopped(stopped),
-        What::SessionBegan(opened) => {
-            let text = format!("session {}", opened.session);
-            (Tone::Plain, text, Vec::new())
+        What::ServeStopped(stopped) => session::stopped(stopped),
+        What::SessionBegan(began) => (Tone::Plain, format!("session {}", began.session)),
+        What::SessionOver(over) => (Tone::Plain, session::over(over)),
+        What::SessionOpened(opened) => {
+            let url = one_line(&opened.url, DETAIL_CHARS);
+            (Tone::Plain, format!("at {url}, and written down as a debt"))
         }
-        What::SessionOver(over) => {
-            let requests = u32::try_from(over.requests).unwrap_or(u32::MAX);
-            let text = format!(
-                "session {} after {} and {}: {}",
-                over.session,
-                fine(over.ms),
-                count(requests, "request"),
-                over.why
-            );
-            (Tone::Plain, text, Vec::new())
+        What::SessionClosed(closed) => (Tone::Good, session::closed(closed)),
+        What::DebtPaid(paid) => (Tone::Good, session::paid(paid)),
+        What::DebtGivenUp(given_up) => (Tone::Bad, session::given_up(given_up)),
+        What::Lingering(lingering) => {
+            let unanswered = unanswered(lingering.in_flight);
+            let (cause, ms) = (&lingering.cause, fine(lingering.ms));
+            let text = format!("{cause} while the client lives: kept for {ms}{unanswered}");
+            (Tone::Warn, text)
         }
-        What::SessionOpened(_)
-        | What::SessionClosed(_)
-        | What::DebtPaid(_)
-        | What::DebtGivenUp(_) => told_of_sessions(what),
-        What::Lingering(_) | What::Reattached(_) | What::LingerEnded(_) => {
-            let (tone, text) = told_of_linger(what);
-            (tone, text, Vec::new())
+        What::Reattached(back) => {
+            let (after, dropped) = (fine(back.after_ms), dropped(back.dropped));
+            (
+                Tone::Good,
+                format!("the client came back after {after}{dropped}"),
+            )
         }
-    }
-}
-
-fn told_stopped(stopped: &ServeStopped) -> Told {
-    let signal = signal_word(stopped.number).unwrap_or("a signal");
-    let sessions = u32::try_from(stopped.sessions).unwrap_or(u32::MAX);
-    let sessions = count(sessions, "session");
-    let (tone, left) = match stopped.left {
-        0 => (Tone::Plain, "0 left".into()),
-        left => {
-            let left = count(left, "server");
-            (Tone::Bad, format!("{left} had not ended in time"))
+        What::LingerEnded(ended) => {
+            let (after, dropped) = (fine(ended.after_ms), dropped(ended.dropped));
+            (Tone::Plain, format!("{} after {after}{dropped}", ended.why))
         }
-    };
-    let text = format!("by {signal}, after {sessions}: {left}");
-    (tone, text, Vec::new())
-}
-
-/// What happens between one generation and the next.
-fn told_of_life(what: &What) -> Told {
-    let (tone, text) = match what {
-        What::Renewal(renewal) => {
-            let rest = if let Renewing::Idle { .. } = renewal.why {
-                "put to rest"
-            } else {
-                "to be replaced"
-            };
-            let unanswered = match renewal.in_flight {
-                0 => String::new(),
-                number => format!(", {} may still be answered", count(number, "request")),
-            };
-            let (generation, why) = (renewal.generation, &renewal.why);
-            let text = format!("generation {generation} {rest}: {why}{unanswered}");
-            (Tone::Plain, text)
-        }
-        What::Replayed(replayed) => (Tone::Good, told_replayed(replayed)),
-        What::Differs(differs) => (
-            Tone::Warn,
-            format!("generation {}: {}", differs.generation, differs.what),
-        ),
-        What::Abandoned(abandoned) => {
-            let again = match abandoned.probe_ms {
-                0 => String::new(),
-                ms => format!(", tried again every {}", fine(ms)),
-            };
-            let deaths = count(abandoned.deaths, "death");
-            let window = fine(abandoned.window_ms);
-            let last = one_line(&abandoned.last, DETAIL_CHARS);
-            let text = match &abandoned.changed {
-                Some(path) => format!(
-                    "{} has changed and does not start: {last}; waits for the next change{again}",
-                    one_line(path, DETAIL_CHARS)
-                ),
-                None => format!("{deaths} within {window}, last: {last}{again}"),
-            };
-            (Tone::Bad, text)
-        }
-        What::ListChanged(changed) => (
-            Tone::Plain,
-            format!(
-                "the client was told that its {} have changed",
-                changed.lists.join(", ")
-            ),
-        ),
-        What::Instant(instant) => (
-            Tone::Plain,
-            format!(
-                "{} was answered from the record after {}",
-                instant.method,
-                fine(instant.ms)
-            ),
-        ),
-        What::ProbesUnanswered(probes) => (
-            Tone::Warn,
-            format!(
-                "{} unanswered; the server does not know them and is not asked any more",
-                count(probes.lost, "question")
-            ),
-        ),
-        What::CallDeadline(deadline) => (
-            Tone::Warn,
-            format!(
-                "{} was answered with an error after {}",
-                deadline.request,
-                fine(deadline.ms)
-            ),
-        ),
-        What::LeaseOpened(opened) => (Tone::Plain, told_lease(opened)),
-        What::LeaseEnded(ended) => (Tone::Plain, one_line(&ended.to_string(), DETAIL_CHARS)),
-        What::Start(_)
-        | What::StartFailed(_)
-        | What::Exit(_)
-        | What::Teardown(_)
-        | What::Sweep(_)
-        | What::Signal(_)
-        | What::Gone(_)
-        | What::GuardLost(_)
-        | What::KeeperLost(_)
-        | What::ClientMoved(_)
-        | What::Junk(_)
-        | What::StderrDropped(_)
-        | What::OpeningSilent(_)
-        | What::Suspects(_)
-        | What::PipeEnd(_)
-        | What::RecordingHurt(_)
-        | What::SignalTraced(_)
-        | What::ServeStarted(_)
-        | What::ServeStopped(_)
-        | What::SessionBegan(_)
-        | What::SessionOver(_)
-        | What::SessionOpened(_)
-        | What::SessionClosed(_)
-        | What::DebtPaid(_)
-        | What::DebtGivenUp(_)
-        | What::Lingering(_)
-        | What::Reattached(_)
-        | What::LingerEnded(_) => (Tone::Plain, String::new()),
     };
     (tone, text, Vec::new())
 }
 
-/// What happens to HTTP sessions.
-fn told_of_sessions(what: &What) -> Told {
-    let (tone, text) = if let What::SessionOpened(opened) = what {
-        let url = one_line(&opened.url, DETAIL_CHARS);
-        (Tone::Plain, format!("at {url}, and written down as a debt"))
-    } else if let What::SessionClosed(closed) = what {
-        let url = one_line(&closed.url, DETAIL_CHARS);
-        let by = match closed.status {
-            Some(status) => format!("by our DELETE (HTTP {status})"),
-            None => "by the server itself".into(),
-        };
-        (Tone::Good, format!("at {url}, {by}"))
-    } else if let What::DebtPaid(paid) = what {
-        let url = one_line(&paid.url, DETAIL_CHARS);
-        let tries = count(paid.attempts, "attempt");
-        let (since, status) = (&paid.since, paid.status);
-        (
-            Tone::Good,
-            format!(
-                "the session at {url}, open since {since}, was closed (HTTP {status}, {tries})"
-            ),
-        )
-    } else if let What::DebtGivenUp(given_up) = what {
-        let url = one_line(&given_up.url, DETAIL_CHARS);
-        let tries = count(given_up.attempts, "attempt");
-        let why = one_line(&given_up.why, DETAIL_CHARS);
-        let since = &given_up.since;
-        (
-            Tone::Bad,
-            format!("the session at {url}, open since {since}, was never closed ({tries}): {why}"),
-        )
-    } else {
-        (Tone::Plain, String::new())
-    };
-    (tone, text, Vec::new())
-}
-
-fn told_lease(opened: &LeaseOpened) -> String {
-    let owner = opened.owner.as_ref();
-    let owner = owner.map(|owner| format!("until {} ends", seen(owner)));
-    let ttl = opened
-        .ttl_ms
-        .map(|ttl| format!("for {} if not renewed", fine(ttl)));
-    let bounds: Vec<String> = owner.into_iter().chain(ttl).collect();
-    let by = opened.by.as_ref();
-    let by = by.map_or_else(String::new, |by| format!(" by {}", seen(by)));
-    format!(
-        "the lease `{}` was opened{by}: {}",
-        one_line(&opened.lease, DETAIL_CHARS),
-        bounds.join(", ")
-    )
-}
-
-/// What happens between a client and its coming back.
-fn told_of_linger(what: &What) -> (Tone, String) {
-    let dropped = |number| match number {
-        0 => String::new(),
-        number => format!(", {} dropped meanwhile", count(number, "answer")),
-    };
-    if let What::Lingering(lingering) = what {
-        let unanswered = match lingering.in_flight {
-            0 => String::new(),
-            number => format!(", {} unanswered", count(number, "request")),
-        };
-        let (cause, ms) = (&lingering.cause, fine(lingering.ms));
-        let text = format!("{cause} while the client lives: kept for {ms}{unanswered}");
-        return (Tone::Warn, text);
-    }
-    if let What::Reattached(back) = what {
-        let after = fine(back.after_ms);
-        let text = format!(
-            "the client came back after {after}{}",
-            dropped(back.dropped)
-        );
-        return (Tone::Good, text);
-    }
-    if let What::LingerEnded(ended) = what {
-        let after = fine(ended.after_ms);
-        let text = format!("{} after {after}{}", ended.why, dropped(ended.dropped));
-        return (Tone::Plain, text);
-    }
-    (Tone::Plain, String::new())
-}
-
-fn told_replayed(replayed: &Replayed) -> String {
-    let mut parts = Vec::new();
-    if replayed.level {
-        parts.push("log level".to_string());
-    }
-    for (number, noun) in [
-        (replayed.subscriptions, "subscription"),
-        (replayed.listens, "listening request"),
-        (replayed.resent, "request"),
-    ] {
-        if number > 0 {
-            parts.push(count(number, noun));
-        }
-    }
-    let what = if parts.is_empty() {
-        String::new()
-    } else {
-        format!(" with {}", parts.join(", "))
-    };
-    let ms = fine(replayed.ms);
-    format!(
-        "generation {} is ready after {ms}{what}",
-        replayed.generation
-    )
-}
-
-fn told_start(start: &Start) -> Told {
-    let mut text = format!(
-        "pid {}, generation {}, tier {}",
-        start.pid, start.generation, start.tier
-    );
-    if let Some(client) = &start.client {
-        text.push_str(", for ");
-        text.push_str(&seen(client));
-    }
-    let details = match &start.detached {
-        Detached::Yes => Vec::new(),
-        Detached::No { why } => vec![detail("not detached from the client", why)],
-    };
-    (Tone::Good, text, details)
-}
-
-fn told_start_failed(failed: &StartFailed) -> Told {
-    let mut details = vec![detail("command", &failed.argv.join(" "))];
-    if !failed.hint.is_empty() {
-        details.push(detail("hint", &failed.hint));
-    }
-    (Tone::Bad, one_line(&failed.problem, DETAIL_CHARS), details)
-}
-
-fn told_exit(exit: &Exit) -> Told {
-    let unanswered = match exit.in_flight {
+fn unanswered(requests: u32) -> String {
+    match requests {
         0 => String::new(),
         number => format!(", {} unanswered", count(number, "request")),
-    };
-    let text = format!(
-        "pid {}, {} after {}{unanswered}",
-        exit.pid,
-        exit.status,
-        fine(exit.uptime_ms)
-    );
-    if exit.status.success() {
-        return (Tone::Plain, text, Vec::new());
-    }
-    let memory = exit.out_of_memory.iter();
-    let memory = memory.map(|whose| detail("cause", &whose.to_string()));
-    let skip = exit.stderr_tail.len().saturating_sub(STDERR_LINES);
-    let details = exit
-        .stderr_tail
-        .iter()
-        .skip(skip)
-        .map(|line| detail("stderr", line));
-    let details = memory.chain(details).collect();
-    (Tone::Bad, text, details)
-}
-
-fn told_teardown(teardown: &Teardown) -> Told {
-    let rungs: Vec<String> = teardown.rungs.iter().map(ToString::to_string).collect();
-    let rungs = if rungs.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", rungs.join(", "))
-    };
-    let text = format!(
-        "{} left after {}{rungs}, {}, {} ended",
-        teardown.left.len(),
-        fine(teardown.ms),
-        teardown.cause,
-        teardown.ended
-    );
-    let tone = if teardown.left.is_empty() {
-        Tone::Plain
-    } else {
-        Tone::Bad
-    };
-    (tone, text, left(&teardown.left))
-}
-
-fn told_sweep(sweep: &Sweep) -> Told {
-    let text = format!(
-        "{} of link {} ended, whose keeper {} is dead (found by {})",
-        sweep.ended.len(),
-        sweep.of,
-        sweep.owner,
-        one_line(&sweep.by.join(", "), 40)
-    );
-    let tone = if sweep.left.is_empty() {
-        Tone::Warn
-    } else {
-        Tone::Bad
-    };
-    (tone, text, left(&sweep.left))
-}
-
-/// Who sent it, by the table in which the kernel tells it; below it, what was seen of the sender.
-fn told_traced(traced: &Traced) -> Told {
-    let number = traced.number;
-    let signal = signal_word(number).map_or_else(|| format!("signal {number}"), Into::into);
-    let by = match &traced.comm {
-        _ if traced.by_kernel() => "the kernel".into(),
-        Some(comm) => format!("{} ({})", one_line(comm, 40), traced.sender),
-        None => format!("pid {}", traced.sender),
-    };
-    let text = format!(
-        "{signal} from {by} to {} ({}), {}",
-        traced.to, traced.pid, traced.result
-    );
-    let details = if traced.cmdline.is_empty() {
-        Vec::new()
-    } else {
-        vec![detail("command", &traced.cmdline.join(" "))]
-    };
-    (Tone::Warn, text, details)
-}
-
-fn told_signal(signal: &Signal) -> Told {
-    let word = match signal_word(signal.number) {
-        Some(word) => word.into(),
-        None => format!("signal {}", signal.number),
-    };
-    let to = match signal.to {
-        Part::Shim => String::new(),
-        Part::Keeper | Part::Client | Part::Server => format!(" to the {}", signal.to),
-    };
-    let from = match signal.origin() {
-        Origin::Kernel => " from the terminal or the kernel".into(),
-        Origin::Claim => format!(", sender unsure: it claims to be {}", sender(signal)),
-        Origin::Outside => " from outside this container".into(),
-        Origin::Kill | Origin::Thread => format!(" from {}, uid {}", sender(signal), signal.uid),
-    };
-    let relation = signal
-        .relation
-        .map_or_else(String::new, |relation| format!(", {relation}"));
-    let gone = if signal.gone {
-        ", which had ended already"
-    } else {
-        ""
-    };
-    let text = format!("{word}{to}{from}{relation}{gone}");
-    let mut details = Vec::new();
-    if let Some(exe) = &signal.exe {
-        details.push(detail("file", exe));
-    }
-    if !signal.cmdline.is_empty() {
-        details.push(detail("command", &signal.cmdline.join(" ")));
-    }
-    if !signal.ancestry.is_empty() {
-        let names: Vec<String> = signal.ancestry.iter().map(seen).collect();
-        details.push(detail("started by", &names.join(", by ")));
-    }
-    (Tone::Warn, text, details)
-}
-
-/// Nobody is accused: this is who was there.
-fn told_suspects(suspects: &Suspects) -> Told {
-    let text = match suspects.who.len() {
-        0 => "nobody was seen that speaks of ending processes".into(),
-        1 => "1 process was there that could have done it".into(),
-        many => format!("{many} processes were there that could have done it"),
-    };
-    let text = format!(
-        "the {} was ended by nobody knows whom; {text}",
-        suspects.part
-    );
-    (
-        Tone::Plain,
-        text,
-        suspects.who.iter().map(suspect).collect(),
-    )
-}
-
-/// `bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh`.
-pub fn suspect(suspect: &Suspect) -> String {
-    let command = match suspect.cmdline.join(" ") {
-        line if line.is_empty() => line,
-        line => format!(": {line}"),
-    };
-    let text = format!("{}, {}{command}", seen(&suspect.seen), suspect.why);
-    one_line(&text, DETAIL_CHARS)
-}
-
-/// `claude (4711)`, or the pid alone.
-pub fn sender(signal: &Signal) -> String {
-    match &signal.comm {
-        Some(comm) => format!("{} ({})", one_line(comm, 40), signal.sender),
-        None => format!("pid {}", signal.sender),
     }
 }
 
-fn told_lost(lost: &Lost, successor: &str) -> String {
-    let mut parts = vec![format!("pid {}", lost.pid)];
-    if let Some(status) = &lost.status {
-        parts.push(status.to_string());
+fn dropped(answers: u32) -> String {
+    match answers {
+        0 => String::new(),
+        number => format!(", {} dropped meanwhile", count(number, "answer")),
     }
-    if lost.ended > 0 {
-        parts.push(format!("{} of the tree ended", lost.ended));
-    }
-    if lost.settled > 0 {
-        parts.push(format!(
-            "{} answered with an error",
-            count(lost.settled, "request")
-        ));
-    }
-    parts.push(match lost.successor {
-        Some(pid) => format!("{successor} {pid}"),
-        None => format!("no {successor}"),
-    });
-    parts.join(", ")
-}
-
-fn in_brackets(status: Option<Status>) -> String {
-    status.map_or_else(String::new, |status| format!(" ({status})"))
-}
-
-fn told_junk(junk: &Junk) -> String {
-    format!(
-        "{} on stdout so far that are no messages, the first: {}",
-        match junk.lines {
-            1 => "1 line".into(),
-            lines => format!("{lines} lines"),
-        },
-        one_line(&junk.sample, 60)
-    )
-}
-
-fn left(left: &[Seen]) -> Vec<String> {
-    left.iter()
-        .map(|process| detail("left", &seen(process)))
-        .collect()
 }
 
 /// `claude (4711)`.
@@ -631,21 +213,6 @@ pub fn seen(process: &Seen) -> String {
 
 fn detail(name: &str, text: &str) -> String {
     format!("{name}: {}", one_line(text, DETAIL_CHARS))
-}
-
-/// `1 request`, `2 requests`.
-pub fn count(number: u32, noun: &str) -> String {
-    match number {
-        1 => format!("1 {noun}"),
-        _ => format!("{number} {noun}s"),
-    }
-}
-
-fn memory_bytes(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        1024.. => memory(bytes / 1024),
-    }
 }
 
 #[cfg(test)]

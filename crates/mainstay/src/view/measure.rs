@@ -34,6 +34,14 @@ pub fn fine(ms: u64) -> String {
     }
 }
 
+/// `1 request`, `2 requests`.
+pub fn count(number: impl TryInto<u64>, noun: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
+}
+
 /// `1 process`, `2 processes`.
 pub fn processes(count: usize) -> String {
     match count {

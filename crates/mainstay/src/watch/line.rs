@@ -1,11 +1,10 @@
 //! One line of `mainstay watch`: what is said when a server comes or goes.
 
-use mainstay_core::event::{Seen, Status};
+use mainstay_core::event::{Seen, Status, signal_name};
 use mainstay_core::ids::Identity;
 use serde::Serialize;
 
 use super::look::{Candidate, Ours};
-use crate::trace::row::signal_name;
 use crate::view::measure::{fine, memory, one_line, span};
 use crate::view::paint::Tone;
 

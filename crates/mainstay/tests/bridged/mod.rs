@@ -87,15 +87,3 @@ pub fn owed(stage: &Stage) -> Vec<Value> {
     let shown = mainstay(stage, &["debts", "--json"]);
     serde_json::from_slice(&shown.stdout).unwrap()
 }
-
-/// The words of an answer that says what went wrong.
-pub fn trouble(answer: &Value) -> &str {
-    let text = if let Some(error) = answer.get("error") {
-        &error["message"]
-    } else {
-        assert_eq!(answer["result"]["isError"], true, "{answer}");
-        &answer["result"]["content"][0]["text"]
-    };
-    text.as_str()
-        .unwrap_or_else(|| panic!("no words: {answer}"))
-}

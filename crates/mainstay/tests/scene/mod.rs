@@ -218,18 +218,6 @@ pub fn answers(all: &[Value], id: i64) -> Vec<&Value> {
         .collect()
 }
 
-/// The words of an answer that says what went wrong: an error's message, or the text of a failed tool call.
-pub fn trouble(answer: &Value) -> &str {
-    let text = if let Some(error) = answer.get("error") {
-        &error["message"]
-    } else {
-        assert_eq!(answer["result"]["isError"], true, "{answer}");
-        &answer["result"]["content"][0]["text"]
-    };
-    text.as_str()
-        .unwrap_or_else(|| panic!("no words: {answer}"))
-}
-
 /// The structured content of a good answer.
 pub fn content(answer: &Value) -> &Value {
     let content = answer.pointer("/result/structuredContent");

@@ -15,6 +15,8 @@ use mainstay_core::ids::LinkId;
 use mainstay_core::tier::Tier;
 use mainstay_os::identity;
 
+pub mod keepers;
+
 /// A home directory, removed at the end.
 pub struct Home(PathBuf);
 

@@ -1,3 +1,5 @@
+use mainstay_core::event::{Part, Signal, Teardown};
+
 use super::*;
 use crate::samples;
 

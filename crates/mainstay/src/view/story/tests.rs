@@ -1,6 +1,8 @@
 use super::*;
 use crate::samples;
-use mainstay_core::event::{Cause, Lost, OutOfMemory, Relation, Signal, Start, Teardown, Traced};
+use mainstay_core::event::{
+    Cause, Exit, Lost, OutOfMemory, Relation, Seen, Signal, Start, Teardown, Traced,
+};
 use mainstay_core::ids::Identity;
 
 fn exit(change: impl FnOnce(&mut Exit)) -> What {

@@ -2,31 +2,6 @@
 
 use super::*;
 
-/// With a session open whose stream for what comes unasked is on its way; that exchange.
-fn listening(retry: Retry) -> (Play, ExchangeId) {
-    let mut play = Play::new(retry);
-    play.line(OPENING);
-    let opening = play.last();
-    play.head(opening, 200, Content::Json, Some("s1"));
-    play.body(opening, OPENED);
-    play.line(INITIALIZED);
-    play.accepted(play.last());
-    let listen = play.last();
-    assert_eq!(play.sending(listen).verb, Verb::Get);
-    play.said.clear();
-    (play, listen)
-}
-
-/// Answers our own `initialize` with this session; what follows it is the last exchange.
-fn greet(play: &mut Play, session: &str) {
-    let greet = play.last();
-    assert_eq!(play.method(greet), "initialize");
-    let id = String::from_utf8(look(&play.sending(greet).body).id.unwrap()).unwrap();
-    play.head(greet, 200, Content::Json, Some(session));
-    let answer = OPENED.replace("\"id\":0", &format!("\"id\":{id}"));
-    play.body(greet, &answer.replace("listChanged", "x"));
-}
-
 fn openings(play: &Play) -> usize {
     let bodies = play.sent.iter().map(|one| look(&one.body).method);
     bodies.filter(|method| method == "initialize").count()
@@ -42,7 +17,7 @@ fn deleted(play: &Play) -> Vec<&str> {
 #[test]
 fn a_server_that_knows_no_get_at_all_has_not_lost_the_session() {
     for status in [404, 400, 401, 501] {
-        let (mut play, listen) = listening(Retry::Safe);
+        let (mut play, listen) = Play::listening(Retry::Safe);
         play.status(listen, status, "Cannot GET /mcp");
         play.wait(600_000);
         assert_eq!(openings(&play), 1, "{status}");
@@ -60,7 +35,7 @@ fn a_stream_that_was_there_and_is_refused_later_means_a_lost_session() {
         (404, ""),
         (400, "Bad Request: No valid session ID provided"),
     ] {
-        let (mut play, listen) = listening(Retry::Safe);
+        let (mut play, listen) = Play::listening(Retry::Safe);
         play.stream(listen);
         play.give(Input::End(listen, End::Done));
         play.wait(limits::HTTP_RETRY_MS);
@@ -73,7 +48,7 @@ fn a_stream_that_was_there_and_is_refused_later_means_a_lost_session() {
 
 #[test]
 fn a_stream_that_ends_now_and_then_is_asked_for_again_soon() {
-    let (mut play, mut listen) = listening(Retry::Safe);
+    let (mut play, mut listen) = Play::listening(Retry::Safe);
     for _ in 0..20 {
         play.stream(listen);
         play.now = play.now.after_ms(30_000);
@@ -102,7 +77,7 @@ fn sessions_that_are_lost_at_once_are_not_opened_for_ever() {
     let mut turns = 0;
     while play.method(play.last()) == "initialize" && turns < 10 {
         turns += 1;
-        greet(&mut play, &format!("s{}", turns + 1));
+        play.greet(&format!("s{}", turns + 1));
         // The confirmation, the notification once more, the stream: refused, all of them.
         for _ in 0..4 {
             let open: Vec<ExchangeId> = play.sent.iter().map(|one| one.exchange).collect();
@@ -121,7 +96,7 @@ fn sessions_that_are_lost_at_once_are_not_opened_for_ever() {
     play.line(&call(1));
     for _ in 0..10 {
         if play.method(play.last()) == "initialize" {
-            greet(&mut play, "sx");
+            play.greet("sx");
         } else {
             play.status(play.last(), 404, "");
         }
@@ -148,7 +123,7 @@ fn requests_that_are_refused_together_open_one_session_and_keep_their_order() {
         play.status(*exchange, 404, "");
     }
     assert_eq!(openings(&play), 2);
-    greet(&mut play, "s2");
+    play.greet("s2");
     play.accepted(play.last());
     let again: Vec<String> = play
         .sent
@@ -173,7 +148,7 @@ fn a_400_that_may_mean_something_else_forgets_no_session() {
     play.status(play.last(), 400, body);
     assert_eq!(deleted(&play), ["s1"], "it may be there still");
     assert!(play.paid.is_empty());
-    greet(&mut play, "s2");
+    play.greet("s2");
     play.accepted(play.last());
     let again = play
         .sent
@@ -193,8 +168,7 @@ fn a_400_that_may_mean_something_else_forgets_no_session() {
 #[test]
 fn a_session_that_nobody_waits_for_is_written_down_before_it_is_closed() {
     let mut play = Play::new(Retry::Safe);
-    play.line(OPENING);
-    let first = play.last();
+    let first = play.ask(OPENING);
     play.line(&OPENING.replace("\"id\":0", "\"id\":1"));
     play.head(first, 200, Content::Json, Some("late"));
     assert_eq!(deleted(&play), ["late"]);
@@ -206,8 +180,7 @@ fn a_session_that_nobody_waits_for_is_written_down_before_it_is_closed() {
 #[test]
 fn a_refusal_that_opens_a_session_all_the_same_is_no_leak() {
     let mut play = Play::new(Retry::Safe);
-    play.line(OPENING);
-    let opening = play.last();
+    let opening = play.ask(OPENING);
     play.head(opening, 500, Content::Json, Some("odd"));
     play.body(opening, "");
     assert_eq!(deleted(&play), ["odd"]);
@@ -218,8 +191,7 @@ fn a_refusal_that_opens_a_session_all_the_same_is_no_leak() {
 fn an_event_id_that_cannot_be_sent_back_is_none() {
     for id in ["", "a\u{1}b", "\u{7f}"] {
         let mut play = Play::open(Retry::Never);
-        play.line(&call(1));
-        let first = play.last();
+        let first = play.ask(&call(1));
         play.stream(first);
         play.event(first, Some(id), "");
         play.give(Input::End(first, End::Done));
@@ -228,8 +200,7 @@ fn an_event_id_that_cannot_be_sent_back_is_none() {
         assert_eq!(play.said.len(), 1, "{id:?}");
     }
     let mut play = Play::open(Retry::Never);
-    play.line(&call(1));
-    let first = play.last();
+    let first = play.ask(&call(1));
     play.stream(first);
     play.event(first, Some("straße"), "");
     play.give(Input::End(first, End::Done));
@@ -244,8 +215,7 @@ fn an_event_id_that_cannot_be_sent_back_is_none() {
 fn a_resumption_that_is_refused_is_settled_by_the_rules() {
     for status in [400, 405, 410] {
         let mut play = Play::open(Retry::Safe);
-        play.line(&call(1));
-        let first = play.last();
+        let first = play.ask(&call(1));
         play.stream(first);
         play.event(first, Some("e1"), "");
         play.give(Input::End(first, End::Done));
@@ -258,8 +228,7 @@ fn a_resumption_that_is_refused_is_settled_by_the_rules() {
             play.said
         );
         // What only reads is sent again.
-        play.line(&list(2));
-        let first = play.last();
+        let first = play.ask(&list(2));
         play.stream(first);
         play.event(first, Some("e2"), "");
         play.give(Input::End(first, End::Done));
@@ -292,8 +261,7 @@ fn what_needs_no_answer_waits_before_it_is_sent_again() {
             .any(|text| text.contains("roots/list_changed"))
     );
     // A busy server is asked again when it said so.
-    play.line(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-    let busy = play.last();
+    let busy = play.ask(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     play.give(Input::Head(
         busy,
         Head {
@@ -312,12 +280,7 @@ fn what_needs_no_answer_waits_before_it_is_sent_again() {
 
 #[test]
 fn a_confirmation_that_rests_goes_before_everything_else() {
-    let mut play = Play::new(Retry::Safe);
-    play.line(OPENING);
-    let opening = play.last();
-    play.head(opening, 200, Content::Json, Some("s1"));
-    play.body(opening, OPENED);
-    play.line(INITIALIZED);
+    let mut play = Play::greeted(Retry::Safe);
     play.fails(play.last(), true);
     play.line(&call(1));
     play.wait(limits::HTTP_AGAIN_MS[0]);
@@ -353,8 +316,7 @@ fn nothing_new_goes_out_once_sessions_are_being_closed() {
 #[test]
 fn an_opening_of_which_nobody_knows_what_became_is_told() {
     let mut play = Play::new(Retry::Never);
-    play.line(OPENING);
-    let opening = play.last();
+    let opening = play.ask(OPENING);
     assert_eq!(play.openings, [opening]);
     play.fails(opening, false);
     assert_eq!(play.unknown, [opening]);
@@ -371,8 +333,7 @@ fn an_opening_of_which_nobody_knows_what_became_is_told() {
     assert!(play.openings.is_empty() && play.notes.len() == 1);
     // No head came before the end.
     let mut play = Play::new(Retry::Never);
-    play.line(OPENING);
-    let opening = play.last();
+    let opening = play.ask(OPENING);
     play.give(Input::Eof);
     play.wait(60_000);
     assert!(play.done);

@@ -1,0 +1,98 @@
+//! Every request has one answer, the server's or ours.
+
+use super::*;
+
+#[test]
+fn what_the_server_has_not_seen_is_tried_a_few_times() {
+    let mut play = Play::open(Retry::Never);
+    play.line(&call(1));
+    for _ in 0..=limits::HTTP_AGAIN_MS.len() {
+        assert!(play.said.is_empty());
+        play.fails(play.last(), true);
+        play.wait(1_000);
+    }
+    assert_eq!(play.said.len(), 1);
+    play.says(
+        0,
+        "cannot be reached: h: connection refused; tools/call was not sent",
+    );
+    play.line(&call(2));
+    play.fails(play.last(), true);
+    play.wait(1_000);
+    play.json(play.last(), &result(2));
+    assert_eq!(play.said[1..], [result(2)]);
+}
+
+#[test]
+fn refusals_are_told_with_the_servers_own_words_where_there_are_any() {
+    let mut play = Play::open(Retry::Safe);
+    play.line(&call(1));
+    play.status(play.last(), 401, "<html>secret</html>");
+    play.says(0, "HTTP 401 (unauthorized)");
+    assert!(!play.said[0].contains("secret"));
+    play.line(&call(2));
+    play.status(
+        play.last(),
+        400,
+        r#"{"error":{"code":-32602,"message":"no"}}"#,
+    );
+    assert_eq!(
+        play.said[1],
+        r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no"}}"#
+    );
+    let page = play.ask(&call(3));
+    play.head(page, 200, Content::Other("text/html".into()), None);
+    play.body(page, "<html>");
+    play.says(2, "`text/html` where JSON");
+    play.line(&call(4));
+    play.give(Input::End(play.last(), End::TooLong));
+    play.says(3, "more than 16 MiB");
+    let accepted = play.ask(&call(5));
+    play.accepted(accepted);
+    play.says(4, "without an answer");
+    play.line(&list(6));
+    play.status(play.last(), 503, "");
+    play.wait(1_000);
+    play.json(play.last(), &result(6));
+    assert_eq!(play.said[5], result(6), "a passing trouble is waited for");
+}
+
+#[test]
+fn only_the_first_answer_counts() {
+    let mut play = Play::open(Retry::Safe);
+    let request = play.ask(&call(1));
+    play.stream(request);
+    for id in [7, 1, 1] {
+        play.event(request, None, &result(id));
+    }
+    play.give(Input::End(request, End::Done));
+    assert_eq!(play.said, [result(1)]);
+    play.line(&call(2));
+    play.json(play.last(), &format!("[{},\n{}]", result(2), result(2)));
+    assert_eq!(play.said[1..], [result(2)]);
+}
+
+#[test]
+fn questions_of_the_server_reach_the_client_and_its_answers_the_server() {
+    let mut play = Play::open(Retry::Annotated);
+    let request = play.ask(&call(1));
+    play.stream(request);
+    let question = r#"{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage","params":{}}"#;
+    play.event(request, None, question);
+    assert_eq!(play.said, [question]);
+    let answer = play.ask(r#"{"jsonrpc":"2.0","id":5,"result":{"x":1}}"#);
+    assert_eq!(
+        play.sending(answer).body,
+        br#"{"jsonrpc":"2.0","id":5,"result":{"x":1}}"#
+    );
+    play.accepted(answer);
+    play.line(r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
+    assert_eq!(play.last(), answer, "nobody asks any more");
+}
+
+#[test]
+fn a_line_that_is_too_long_is_answered() {
+    let mut play = Play::open(Retry::Safe);
+    play.give(Input::LongLine(Some(b"7".to_vec()), "tools/call".into()));
+    play.says(0, "longer than 16 MiB");
+}

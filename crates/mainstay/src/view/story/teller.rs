@@ -1,0 +1,334 @@
+//! The verdict in plain words: what happened to the server, who did it, how things stood.
+
+use mainstay_core::event::{
+    Cause, Event, Exit, Lingering, Relation, Renewing, Seen, Standing, Status, Target, What,
+    signal_name,
+};
+use mainstay_core::verdict::{By, Rule, Sure, Verdict};
+
+use super::TEXT_CHARS;
+use super::scene::{in_flight, scene, since};
+use crate::view::measure::{count, fine, one_line};
+
+/// One death and what is known of it, to be told.
+pub(super) struct Teller<'a> {
+    pub(super) event: &'a Event,
+    pub(super) verdict: &'a Verdict,
+    pub(super) evidence: Vec<&'a Event>,
+}
+
+impl Teller<'_> {
+    pub(super) fn told(&self, exit: Option<&Exit>) -> String {
+        let server = one_line(&self.event.server, 64);
+        let what = self.what();
+        let Some(exit) = exit else {
+            return format!("{server} {what}.");
+        };
+        let standing = self.standing();
+        let after = since(standing, exit.uptime_ms);
+        let asks = match self.verdict.rule {
+            Rule::SignalByClient
+            | Rule::SignalByProcess
+            | Rule::SignalBySomebodyGone
+            | Rule::SignalByClaim
+            | Rule::SignalByTerminal
+            | Rule::SignalFromOutside
+            | Rule::ShimKilled
+            | Rule::ServerKilled
+            | Rule::OutOfMemory
+            | Rule::TracedSignal
+            | Rule::TracedKernel => true,
+            Rule::ClientClosed
+            | Rule::ClientEnded
+            | Rule::ClientDeaf
+            | Rule::ServerByItself
+            | Rule::ShimKilledWithClient
+            | Rule::KeeperKilled
+            | Rule::Asked
+            | Rule::Renewed
+            | Rule::Differs
+            | Rule::CannotStart
+            | Rule::LeaseEnded => false,
+        };
+        let kept = self.kept_before();
+        let scene = scene(asks, standing, in_flight(exit, standing));
+        format!("{server} {what} {after}. {scene}.{kept}")
+    }
+
+    /// How the link stood when the first thing happened that led to the death.
+    pub(super) fn standing(&self) -> Option<&Standing> {
+        self.evidence.iter().find_map(|event| event.what.standing())
+    }
+
+    /// An attempt on the shim that the server has survived, and whether the client came back.
+    pub(super) fn told_kept(&self, kept: &Lingering, client: &str, rest: &[Event]) -> String {
+        let server = one_line(&self.event.server, 64);
+        let what = self.what().replacen("was ended", "was to be ended", 1);
+        let standing = self.standing();
+        let after = since(standing, kept.uptime_ms);
+        let flight = match kept.in_flight {
+            0 => "nothing was in flight".into(),
+            number => format!("{} in flight got no answer", count(number, "request")),
+        };
+        let scene = scene(true, standing, flight);
+        let ms = fine(kept.ms);
+        let then = rest.iter().find_map(|event| {
+            if let What::Reattached(back) = &event.what {
+                let after = fine(back.after_ms);
+                let client = one_line(client, 40);
+                return Some(format!(
+                    "Kept warm for {ms}; {client} came back after {after} and went on with the same server."
+                ));
+            }
+            if let What::LingerEnded(ended) = &event.what {
+                return Some(format!("Kept warm for {}; {}.", fine(ended.after_ms), ended.why));
+            }
+            None
+        });
+        let then = then.unwrap_or_else(|| format!("It is kept warm for {ms}."));
+        format!("{server} {what} {after}. {scene}. {then}")
+    }
+
+    /// That the server was kept before it was ended.
+    fn kept_before(&self) -> String {
+        let kept = self.evidence.iter().find_map(|event| {
+            let What::LingerEnded(ended) = &event.what else {
+                return None;
+            };
+            let after = fine(ended.after_ms);
+            Some(format!(
+                " It had been kept warm for {after}; {}.",
+                ended.why
+            ))
+        });
+        kept.unwrap_or_default()
+    }
+
+    /// What happened to the server, up to "so long after its start".
+    fn what(&self) -> String {
+        let sure = self.verdict.sure;
+        let signal = self.verdict.signal.map_or("a signal".into(), signal_name);
+        match self.verdict.rule {
+            Rule::SignalByClient => {
+                format!(
+                    "was ended by {}",
+                    self.client(&format!(", {signal}, {sure}"))
+                )
+            }
+            Rule::SignalByProcess | Rule::SignalBySomebodyGone | Rule::SignalByClaim => {
+                self.by_sender(&signal)
+            }
+            Rule::SignalByTerminal => format!("was ended by the terminal ({signal}, {sure})"),
+            Rule::SignalFromOutside => {
+                format!("was ended by a process outside this container ({signal}, {sure})")
+            }
+            Rule::ClientClosed => format!(
+                "was ended because {} closed its stdin ({sure})",
+                self.client("")
+            ),
+            Rule::ClientEnded => {
+                let how = self.gone_status();
+                format!(
+                    "was ended because {} had ended{how} ({sure})",
+                    self.client("")
+                )
+            }
+            Rule::ClientDeaf => format!(
+                "was ended because {} stopped reading ({sure})",
+                self.client("")
+            ),
+            Rule::ServerByItself => match self.status() {
+                Some(Status::Code(code)) => format!("ended by itself (exit code {code}, {sure})"),
+                Some(status @ Status::Signal { .. }) => format!("crashed ({status}, {sure})"),
+                None => format!("ended by itself ({sure})"),
+            },
+            Rule::OutOfMemory => {
+                format!("was killed by the kernel because memory had run out (SIGKILL, {sure})")
+            }
+            Rule::ServerKilled => {
+                format!("was killed by another process ({signal}, sender unknown)")
+            }
+            Rule::TracedSignal | Rule::TracedKernel => self.traced(&signal),
+            Rule::ShimKilledWithClient => format!(
+                "was ended because the shim was killed together with {} ({signal}, {sure})",
+                self.client("")
+            ),
+            Rule::ShimKilled => format!(
+                "was ended because somebody killed the shim, the process that the client had started ({signal}, sender unknown)"
+            ),
+            Rule::KeeperKilled if sure == Sure::Certain => {
+                "was ended because mainstay's keeper failed, which is a mistake of mainstay".into()
+            }
+            Rule::KeeperKilled => {
+                format!(
+                    "was ended because somebody killed mainstay's keeper ({signal}, sender unknown)"
+                )
+            }
+            Rule::Asked => format!("was ended by `mainstay stop` ({sure})"),
+            Rule::LeaseEnded => format!("was ended because {} ({sure})", self.lease()),
+            Rule::Renewed => self.renewed(),
+            Rule::Differs => {
+                format!(
+                    "was ended by mainstay, because it could not go on with the session ({sure})"
+                )
+            }
+            Rule::CannotStart => {
+                let problem = self.problem();
+                format!("could not be started ({sure}){problem}")
+            }
+        }
+    }
+
+    fn problem(&self) -> String {
+        if let What::StartFailed(failed) = &self.event.what {
+            return format!(": {}", one_line(&failed.problem, TEXT_CHARS));
+        }
+        String::new()
+    }
+
+    /// `claude (pid 1480540, SIGTERM, certain)`.
+    fn client(&self, more: &str) -> String {
+        if let By::Client(Some(Seen { who, comm })) = &self.verdict.by {
+            return format!("{} (pid {who}{more})", one_line(comm, 40));
+        }
+        match more.trim_start_matches(", ") {
+            "" => "the client".into(),
+            more => format!("the client ({more})"),
+        }
+    }
+
+    fn by_sender(&self, signal: &str) -> String {
+        let sure = self.verdict.sure;
+        let By::Process {
+            pid,
+            comm,
+            uid,
+            relation,
+        } = &self.verdict.by
+        else {
+            return format!(
+                "was ended by {}",
+                self.client(&format!(", {signal}, {sure}"))
+            );
+        };
+        let relation = match relation {
+            Some(Relation::Other) | None => String::new(),
+            Some(other) => format!(", {other}"),
+        };
+        match (comm, self.verdict.rule) {
+            (_, Rule::SignalByClaim) => {
+                let name = comm
+                    .as_ref()
+                    .map_or(String::new(), |comm| format!(", {}", one_line(comm, 40)));
+                format!("was ended by whoever signed as pid {pid}{name} ({signal}, {sure})")
+            }
+            (Some(comm), _) => format!(
+                "was ended by {} (pid {pid}{relation}, {signal}, {sure})",
+                one_line(comm, 40)
+            ),
+            (None, _) => format!(
+                "was ended by pid {pid} of uid {uid}, which had ended before it could be seen ({signal}, {sure})"
+            ),
+        }
+    }
+
+    /// A signal that was seen while it was sent: by whom, and to whom of the link.
+    fn traced(&self, signal: &str) -> String {
+        let sure = self.verdict.sure;
+        let more = format!(", {signal}, {sure}");
+        let by = match &self.verdict.by {
+            By::Process { pid, comm, .. } => {
+                let name = comm.as_ref().map_or_else(
+                    || "a process that the kernel has no name for".into(),
+                    |comm| one_line(comm, 40),
+                );
+                format!("{name} (pid {pid}{more})")
+            }
+            By::Kernel => format!("the kernel itself ({signal}, {sure})"),
+            By::Client(_)
+            | By::Terminal
+            | By::Outside
+            | By::Server
+            | By::User
+            | By::Mainstay
+            | By::Nobody => self.client(&more),
+        };
+        let to = self.evidence.iter().find_map(|event| {
+            if let What::SignalTraced(traced) = &event.what {
+                return Some(traced.to);
+            }
+            None
+        });
+        let ended = self.status().map(|status| match status {
+            Status::Signal { .. } => "killed",
+            Status::Code(_) => "ended",
+        });
+        match to {
+            Some(Target::Shim) => format!(
+                "was ended because {by} killed the shim, the process that the client had started"
+            ),
+            Some(Target::Keeper) => format!("was ended because {by} killed mainstay's keeper"),
+            Some(Target::Server | Target::Tree | Target::Guard | Target::Client) | None => {
+                format!("was {} by {by}", ended.unwrap_or("ended"))
+            }
+        }
+    }
+
+    fn renewed(&self) -> String {
+        let sure = self.verdict.sure;
+        let why = self.evidence.iter().find_map(|event| {
+            if let What::Teardown(told) = &event.what
+                && let Cause::Renewal(why) = &told.cause
+            {
+                return Some(why);
+            }
+            if let What::Renewal(told) = &event.what {
+                return Some(&told.why);
+            }
+            None
+        });
+        match why {
+            Some(Renewing::Idle { ms }) => {
+                format!(
+                    "was put to rest by mainstay: nobody had needed it for {} ({sure})",
+                    fine(*ms)
+                )
+            }
+            Some(Renewing::Asked) => format!("was replaced by `mainstay restart` ({sure})"),
+            Some(why) => format!(
+                "was replaced by mainstay: {} ({sure})",
+                one_line(&why.to_string(), TEXT_CHARS)
+            ),
+            None => format!("was replaced by mainstay ({sure})"),
+        }
+    }
+
+    fn lease(&self) -> String {
+        let ended = self.evidence.iter().find_map(|event| {
+            if let What::Teardown(told) = &event.what
+                && let Cause::LeaseEnded(ended) = &told.cause
+            {
+                return Some(one_line(&ended.to_string(), TEXT_CHARS));
+            }
+            None
+        });
+        ended.unwrap_or_else(|| "its lease is over".into())
+    }
+
+    fn gone_status(&self) -> String {
+        let status = self.evidence.iter().find_map(|event| {
+            if let What::Gone(gone) = &event.what {
+                return gone.status;
+            }
+            None
+        });
+        status.map_or_else(String::new, |status| format!(": {status}"))
+    }
+
+    fn status(&self) -> Option<Status> {
+        if let What::Exit(exit) = &self.event.what {
+            return Some(exit.status);
+        }
+        None
+    }
+}
