@@ -24,15 +24,15 @@ On 2026-11-16, each through \`mainstay run --\`:
 | the same of Codex | its terminal interface gives servers to a daemon (\`codex app-server\`), which is their client and stays; it let go of them a minute later, and 0 were left |
 | terminal interface of Copilot CLI 1.0.102, opencode 1.18.33 | both servers connected, 0 left after Ctrl-C; no prompt was got into them from a script |
 | Hermes 0.19.0 (PyPI, on Python SDK 1): a session, a server killed, the client killed | the call after it is answered; 0 left. A watchdog of its own stands in between, so \`mainstay ps\` calls it \`python3\` |
-| mcporter 0.12.3: \`list\`, \`call\`; mcp-cli 2.0.0 of wong2: \`call-tool\`; fastmcp 4.1.2: \`list --command\` | as bare; 0 left |
+| mcporter 0.12.3: \`list\`, \`call\`; mcp-cli 2.0.0 of wong2: \`call-tool\`; fastmcp 4.1.2: \`list --command\` | they list and call; 0 left |
 
 ## Not tried
 
 | client | why |
 |---|---|
 | Amp, Auggie | sessions need an account; their \`mcp list\` prints the config and connects to nothing |
-| Crush, Kilo Code CLI | the npm package has no program for this platform in it and fetches it from somewhere else |
-| Goose | neither npm nor PyPI has it |
+| Crush, Kilo Code CLI | the program is not in the npm package: Crush fetches it from elsewhere, and Kilo's package for this platform was not to be had |
+| Goose | neither npm nor PyPI has a present version |
 | Claude Desktop, VS Code, Cursor, Windsurf, Zed, JetBrains, Kiro, Warp, LM Studio | desktop programs that no package registry has |
 | macOS, Windows | mainstay is for Linux so far |
 
@@ -42,8 +42,8 @@ On 2026-11-16, each through \`mainstay run --\`:
 node crates/testkit/interop/clients.mjs
 \`\`\`
 
-It needs Rust, Node 20, Python 3 and the npm registry, takes about 2 GB under \`target/interop\`, and five minutes. Everything is installed first; then the clients run in a network
-namespace with nothing but loopback, each in a HOME of its own. Words choose: \`clients.mjs gemini codex\`. CI plays Gemini CLI, the smallest.
+It needs Rust, Node 20, Python 3 and the npm registry, takes 2 GB under \`target/interop\`, and six minutes. Everything is installed first; then the clients run in a network
+namespace with nothing but loopback, each in a HOME of its own. Words choose: \`clients.mjs gemini codex\`. CI plays Gemini CLI, which is installed in seconds (100 MB).
 \`MAINSTAY_UNDER_TEST=/path/to/mainstay\` takes an installed binary.
 
 | what | where, in \`crates/testkit/interop/products\` |

@@ -11,10 +11,11 @@ export function write(results) {
   process.stdout.write('docs/clients.md is written\n');
 }
 
-/** What bare clients do is theirs and changes; what was tried must be what the page says. */
+/** What bare clients do is theirs and changes; which clients were played, and the notes, must be as the page has them. */
 export function check(results) {
   const text = readFileSync(PAGE_OF_CLIENTS, 'utf8');
   const missing = results.map(({ product }) => named(product)).filter((client) => !text.includes(`| ${client} |`));
+  if (!text.endsWith(NOTES)) missing.push('the notes of products/notes.mjs');
   if (missing.length === 0) return;
   process.stdout.write(`docs/clients.md does not have ${missing.join(', ')}; write it with: node crates/testkit/interop/clients.mjs --bless\n`);
   process.exitCode = 1;
