@@ -182,16 +182,18 @@ pub fn known(signature: &Signature) -> Option<&'static Profile> {
 }
 
 /// A client under its own name where the short name of its process does not tell it: `Gemini CLI` instead of `node`.
-pub fn called(client: Seen) -> Seen {
-    let comm = name(&Signature::at(client.who.pid, &client.comm));
-    Seen { comm, ..client }
+pub fn called(mut client: Seen) -> Seen {
+    client.comm = name(Signature::at(client.who.pid, &client.comm));
+    client
 }
 
-fn name(signature: &Signature) -> String {
-    let comm = &signature.comm;
-    let silent = |profile: &&'static Profile| !profile.name.to_lowercase().contains(comm.as_str());
-    let known = known(signature).filter(silent);
-    known.map_or_else(|| comm.clone(), |profile| profile.name.into())
+fn name(signature: Signature) -> String {
+    let known = known(&signature).map(|profile| profile.name);
+    let tells = |name: &str| name.to_lowercase().contains(&signature.comm);
+    match known.filter(|name| !tells(name)) {
+        Some(name) => name.into(),
+        None => signature.comm,
+    }
 }
 
 /// The profile of a client that is called so: by its whole name or by its first word, however it is written.
@@ -344,7 +346,7 @@ mod tests {
                 exe: None,
                 argv: cmdline.split_whitespace().map(Into::into).collect(),
             };
-            assert_eq!(super::name(&signature), name, "{cmdline}");
+            assert_eq!(super::name(signature), name, "{cmdline}");
         }
     }
 
