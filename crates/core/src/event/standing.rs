@@ -129,7 +129,7 @@ const WORDS: [&str; 8] = [
     "kill", "pkill", "cleanup", "cleaner", "reap", "watchdog", "prune", "sweep",
 ];
 
-/// Whether a process speaks of ending others, by its short name and its arguments.
+/// Whether a process speaks of ending others, by its short name and its arguments. One without arguments is the kernel's own (`watchdogd`).
 pub fn speaks_of_ending(comm: &str, cmdline: &[String]) -> bool {
     let speaks = |word: &str| {
         let parts = word.split(|c: char| !c.is_ascii_alphanumeric());
@@ -137,7 +137,8 @@ pub fn speaks_of_ending(comm: &str, cmdline: &[String]) -> bool {
             .map(str::to_ascii_lowercase)
             .any(|part| WORDS.iter().any(|start| part.starts_with(start)))
     };
-    PROGRAMS.contains(&comm) || speaks(comm) || cmdline.iter().any(|word| speaks(word))
+    !cmdline.is_empty()
+        && (PROGRAMS.contains(&comm) || speaks(comm) || cmdline.iter().any(|word| speaks(word)))
 }
 
 /// A pipe of a link came to its end.
@@ -203,6 +204,9 @@ mod tests {
         ] {
             let words: Vec<String> = line.split(' ').map(Into::into).collect();
             assert_eq!(speaks_of_ending(comm, &words), speaks, "{line}");
+        }
+        for kernels_own in ["watchdogd", "oom_reaper"] {
+            assert!(!speaks_of_ending(kernels_own, &[]), "{kernels_own}");
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::keeper::plan::Plan;
 use crate::keeper::recording;
 use crate::keeper::session::Session;
 use crate::paths::Paths;
+use crate::profile;
 use crate::report::{Report, plain};
 use crate::warm::{self, Meeting, Welcome};
 
@@ -155,9 +156,11 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
     };
     let parent =
         rustix::process::getppid().and_then(|pid| census::stat(pid.as_raw_nonzero().get()).ok());
-    let client = parent.as_ref().map(|stat| Seen {
-        who: stat.who(),
-        comm: stat.comm.clone(),
+    let client = parent.as_ref().map(|stat| {
+        profile::called(Seen {
+            who: stat.who(),
+            comm: stat.comm.clone(),
+        })
     });
     let detached = if verdict.reaps {
         Detached::Yes

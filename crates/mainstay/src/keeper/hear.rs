@@ -11,6 +11,7 @@ use mainstay_os::{holder, notice};
 use super::Keeper;
 use super::attribute::{self, Around};
 use super::watch::Death;
+use crate::profile;
 
 impl Keeper<'_> {
     pub(super) fn poll_signals(&mut self) -> bool {
@@ -137,7 +138,7 @@ impl Keeper<'_> {
         if let Some(to) = heir {
             self.client = Some(to.who);
             self.watcher.watch_client(to.who);
-            let status = death.status;
+            let (to, status) = (profile::called(to), death.status);
             self.tell(What::ClientMoved(ClientMoved { from, to, status }));
             return;
         }

@@ -15,6 +15,7 @@ use super::control::{self, Outcome};
 use super::end::run_to_its_end;
 use super::{Keeper, SIDE_GUARDS, server, session};
 use crate::container::{self, Container};
+use crate::profile;
 use crate::registry::card::{self, Card};
 use crate::registry::control::Answer;
 use crate::registry::entry::Entry;
@@ -297,7 +298,10 @@ impl Keeper<'_> {
             guard: seen(guard),
             keeper: seen(self.me.pid),
             server: server.and_then(|server| seen(server.who.pid)),
-            client: self.client.and_then(|client| seen(client.pid)),
+            client: self
+                .client
+                .and_then(|client| seen(client.pid))
+                .map(profile::called),
             tier: server.map(|server| server.tier),
             why_not: server.map_or_else(Vec::new, |server| server.why_not.clone()),
             leaf: server

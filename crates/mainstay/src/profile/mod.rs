@@ -19,6 +19,7 @@ mod zed;
 
 use std::os::fd::AsFd;
 
+use mainstay_core::event::Seen;
 use mainstay_core::ids::Identity;
 use mainstay_os::{census, holder};
 
@@ -180,6 +181,21 @@ pub fn known(signature: &Signature) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| (profile.is)(signature))
 }
 
+/// A client under its own name where the short name of its process does not tell it: `Gemini CLI` instead of `node`.
+pub fn called(mut client: Seen) -> Seen {
+    client.comm = name(Signature::at(client.who.pid, &client.comm));
+    client
+}
+
+fn name(signature: Signature) -> String {
+    let known = known(&signature).map(|profile| profile.name);
+    let tells = |name: &str| name.to_lowercase().contains(&signature.comm);
+    match known.filter(|name| !tells(name)) {
+        Some(name) => name.into(),
+        None => signature.comm,
+    }
+}
+
 /// The profile of a client that is called so: by its whole name or by its first word, however it is written.
 pub fn named(name: &str) -> Option<&'static Profile> {
     let plain = |text: &str| text.replace([' ', '-', '_'], "").to_lowercase();
@@ -306,6 +322,31 @@ mod tests {
             ),
         ] {
             assert_eq!(named(comm, exe, cmdline), Some(name), "{comm}: {cmdline}");
+        }
+    }
+
+    /// Its short name where that tells who it is, else its own.
+    #[test]
+    fn a_client_is_shown_under_a_name_that_tells() {
+        for (comm, cmdline, name) in [
+            ("claude", "/n/bin/claude mcp list", "claude"),
+            ("codex", "/n/bin/codex exec hello", "codex"),
+            ("node", "node /n/bin/gemini mcp list", "Gemini CLI"),
+            ("node", "node /n/bin/cn -p hello", "Continue CLI"),
+            (
+                "MainThread",
+                "/n/@github/copilot-linux-x64/copilot -p hello",
+                "Copilot CLI",
+            ),
+            ("node", "node /srv/client.js", "node"),
+            ("MainThread", "node /srv/client.js", "MainThread"),
+        ] {
+            let signature = Signature {
+                comm: comm.into(),
+                exe: None,
+                argv: cmdline.split_whitespace().map(Into::into).collect(),
+            };
+            assert_eq!(super::name(signature), name, "{cmdline}");
         }
     }
 

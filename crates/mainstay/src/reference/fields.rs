@@ -13,7 +13,7 @@ pub const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("why_not", "why no stronger one: tier and reason"),
             (
                 "client",
-                "the client (pid, start, comm), if it could be seen",
+                "the client (pid, start, comm), if it could be seen; comm is the client's own name (`Gemini CLI`) where its process is only called `node` or the like",
             ),
             (
                 "detached",

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const HERE = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -12,6 +12,7 @@ const TARGET = resolve(process.env.CARGO_TARGET_DIR ?? join(REPOSITORY, 'target'
 const ROOM = join(TARGET, 'interop');
 // Inspector needs it; whoever has an older Node gets this one from npm.
 const NODE_OF_INSPECTOR = 22;
+const EVERYTHING = '@modelcontextprotocol/server-everything/dist/index.js';
 
 /** Paths of everything that is played with. All parts are installed at the same time: most of it is waiting. */
 export async function install() {
@@ -21,23 +22,16 @@ export async function install() {
     environment('python1'),
     environment('python2'),
     programs('rmcp', ['--manifest-path', join(HERE, 'rmcp/Cargo.toml'), '--target-dir', join(ROOM, 'rmcp')]),
-    process.env.MAINSTAY_UNDER_TEST ?? programs('mainstay', ['--release', '-p', 'mainstay']).then((built) => built.mainstay),
+    underTest(),
   ]);
-  const failed = parts.find((one) => one.status === 'rejected');
-  if (failed !== undefined) throw failed.reason;
-  const [npm, python1, python2, rmcp, mainstay] = parts.map((one) => one.value);
-  for (const scripts of ['clients', 'servers']) {
-    // Beside node_modules, because Node looks for packages where a script is.
-    cpSync(join(HERE, scripts), join(npm, scripts), { recursive: true });
-  }
+  const [npm, python1, python2, rmcp, mainstay] = values(parts);
   const modules = join(npm, 'node_modules');
-  const own = Number(process.versions.node.split('.')[0]) >= NODE_OF_INSPECTOR;
   return {
-    mainstay: resolve(mainstay),
+    mainstay,
     node: process.execPath,
-    nodeOfInspector: own ? process.execPath : join(modules, `node-linux-${process.arch}/bin/node`),
+    nodeOfInspector: newer(modules),
     inspector: join(modules, '.bin/mcp-inspector'),
-    everything: join(modules, '@modelcontextprotocol/server-everything/dist/index.js'),
+    everything: join(modules, EVERYTHING),
     script: (name) => join(npm, name),
     python1: join(python1, 'bin/python'),
     time: join(python1, 'bin/mcp-server-time'),
@@ -45,6 +39,28 @@ export async function install() {
     rmcpClient: rmcp.client,
     rmcpServer: rmcp.server,
   };
+}
+
+/** Paths of what clients.mjs plays with: these of products/cast.mjs, and their servers. */
+export async function installProducts(products) {
+  const [npm, mainstay, ...rooms] = values(await Promise.allSettled([packages(), underTest(), ...products.map(product)]));
+  const modules = join(npm, 'node_modules');
+  const node = newer(modules);
+  for (const [place, { scripts = [] }] of products.entries()) {
+    for (const script of scripts) await run(dirname(join(rooms[place], 'node_modules', script)), node, join(rooms[place], 'node_modules', script));
+  }
+  return {
+    mainstay,
+    node,
+    everything: join(modules, EVERYTHING),
+    clingy: join(npm, 'servers/clingy.mjs'),
+    modules: (product) => join(rooms[products.indexOf(product)], 'node_modules'),
+  };
+}
+
+/** The version of a product that its lock file names. */
+export function versionOf({ id, package: name }) {
+  return JSON.parse(readFileSync(join(HERE, 'products', id, 'package.json'), 'utf8')).dependencies[name];
 }
 
 /** The versions that the lock files name, for the page. */
@@ -65,15 +81,46 @@ export function versions() {
   };
 }
 
-/** Where the repository's page is. */
+/** Where the repository's pages are. */
 export const PAGE = join(REPOSITORY, 'docs/interop.md');
+export const PAGE_OF_CLIENTS = join(REPOSITORY, 'docs/clients.md');
 
-function packages() {
-  const locks = ['package.json', 'package-lock.json', '.npmrc'];
-  return part('npm', [...locks, `node ${process.version}`], async (room) => {
-    for (const lock of locks) cpSync(join(HERE, lock), join(room, lock));
-    await run(room, 'npm', 'ci', '--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error');
+async function packages() {
+  const npm = await locked('npm', '.', 'ci');
+  for (const scripts of ['clients', 'servers']) {
+    // Beside node_modules, because Node looks for packages where a script is.
+    cpSync(join(HERE, scripts), join(npm, scripts), { recursive: true });
+  }
+  return npm;
+}
+
+function product({ id }) {
+  // Not `ci`, which wants programs for every platform in the lock file, also those that a registry does not have.
+  return locked(`product-${id}`, join('products', id), 'install');
+}
+
+// What the lock file in a directory of ours names.
+function locked(name, directory, way) {
+  const locks = ['package.json', 'package-lock.json', '.npmrc'].map((lock) => join(directory, lock));
+  return part(name, [...locks, `node ${process.version}`], async (room) => {
+    for (const lock of locks) cpSync(join(HERE, lock), join(room, basename(lock)));
+    await run(room, 'npm', way, '--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error');
   });
+}
+
+async function underTest() {
+  return resolve(process.env.MAINSTAY_UNDER_TEST ?? (await programs('mainstay', ['--release', '-p', 'mainstay'])).mainstay);
+}
+
+function newer(modules) {
+  const own = Number(process.versions.node.split('.')[0]) >= NODE_OF_INSPECTOR;
+  return own ? process.execPath : join(modules, `node-linux-${process.arch}/bin/node`);
+}
+
+function values(parts) {
+  const failed = parts.find((one) => one.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
+  return parts.map((one) => one.value);
 }
 
 function environment(name) {

@@ -1,0 +1,145 @@
+// What a client is tried with: its own command that lists servers, a session, a session in which a server is killed, and its own death. Each bare, for
+// comparison, and through mainstay, where everything must hold.
+
+import { mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { Model } from './model.mjs';
+import { Stage } from './stage.mjs';
+
+const ENDED_WITHIN_MS = 90_000;
+/** Our ladder takes 4 s with a server that ignores everything; a bare server that is still there after that long stays. */
+export const GONE_WITHIN_MS = { bare: 5_000, kept: 15_000 };
+const HEARD_OF_DEATH_MS = 500;
+const PROMPT = 'count twice, please';
+const SERVERS = 2;
+const ECHO = { tool: 'echo', input: { message: 'still there?' } };
+const TALLY = { tool: 'tally', input: {} };
+
+/** Everything with one client: what was seen, bare and through mainstay, and what did not hold. */
+export async function play(at, product) {
+  const faults = [];
+  const seen = {};
+  for (const [act, what] of Object.entries({ list: listed, session, death, kill })) {
+    if (act === 'list' && product.list === undefined) continue;
+    const [bare, kept] = await Promise.all([what(at, product, 'bare'), what(at, product, 'kept')]);
+    seen[act] = { bare, kept };
+    faults.push(...broken(act, bare, kept).map((fault) => `${act}: ${fault}`));
+  }
+  const called = seen.session.kept.called;
+  if (called.length !== 1) faults.push(`session: the client is called ${called} in mainstay ps`);
+  return { product, seen, faults, called: called.join() };
+}
+
+// What a client sees through mainstay is what it sees bare, but for what mainstay mends.
+function broken(act, bare, kept) {
+  const faults = [...kept.faults];
+  if (kept.left.length > 0) faults.push(`left: ${kept.left.map(({ pid, command }) => `${pid} ${command}`).join('\n')}`);
+  if (act === 'list' && !(bare.well === SERVERS && kept.well === SERVERS)) faults.push(`well: ${bare.well} bare, ${kept.well} through mainstay\n${kept.said}`);
+  if (act === 'session' && !same(bare.results, kept.results)) faults.push(`bare ${JSON.stringify(bare.results)}\nkept ${JSON.stringify(kept.results)}\n${kept.said}`);
+  if (act === 'session' && !says(kept.results, ['Echo: still there?', 'tally 1', 'tally 2'])) faults.push(`the tools' answers: ${JSON.stringify(kept.results)}\n${kept.said}`);
+  // A new server counts from the beginning.
+  if (act === 'death' && !says(kept.results, ['tally 1', 'tally 1'])) faults.push(`after the death: ${JSON.stringify(kept.results)}\n${kept.said}`);
+  if (act !== 'kill' && bare.code !== kept.code) faults.push(`exit code ${bare.code} bare, ${kept.code} through mainstay`);
+  return faults;
+}
+
+async function listed(at, product, way) {
+  const scene = await Scene.set(at, product, way, []);
+  const { code, said } = await scene.run(product.list);
+  const { left, faults } = await scene.end(way);
+  return { code, said, well: said.match(product.lists)?.length ?? 0, left, faults };
+}
+
+function session(at, product, way) {
+  return converse(at, product, way, (scene) => [ECHO, { ...TALLY, before: () => scene.look() }, TALLY]);
+}
+
+function death(at, product, way) {
+  return converse(at, product, way, (scene) => [TALLY, { ...TALLY, before: () => scene.killServer() }]);
+}
+
+function kill(at, product, way) {
+  return converse(at, product, way, (scene) => [TALLY, { ...TALLY, before: () => scene.stage.kill() }]);
+}
+
+async function converse(at, product, way, script) {
+  const scene = await Scene.set(at, product, way, script);
+  const { code, said } = await scene.run(product.session(PROMPT, scene.stage.home));
+  const { left, faults } = await scene.end(way);
+  return { code, said, results: scene.model.results, called: scene.called, left, faults };
+}
+
+// One client with its two servers and its model.
+class Scene {
+  called = [];
+
+  static async set(at, product, way, script) {
+    const scene = new Scene();
+    scene.model = await new Model(typeof script === 'function' ? script(scene) : script).start();
+    const wrapped = way === 'kept' ? ['mainstay', 'run', '--'] : [];
+    const server = (name, words) => {
+      const [command, ...args] = [...wrapped, ...words];
+      return { name, command, args };
+    };
+    scene.stage = new Stage(at, product, scene.model.url, (home) => {
+      scene.pids = join(home, 'pids');
+      mkdirSync(scene.pids);
+      return [server('everything', ['node', at.everything, 'stdio']), server('clingy', ['node', at.clingy, scene.pids])];
+    });
+    await scene.stage.prepare();
+    return scene;
+  }
+
+  async run(args) {
+    const { child, ended } = this.stage.start(args);
+    const late = setTimeout(() => child.kill('SIGKILL'), ENDED_WITHIN_MS);
+    try {
+      return await ended;
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
+  // As what the client is known while it has its servers.
+  async look() {
+    const rows = JSON.parse(await this.stage.mainstay('ps', '--json'));
+    this.called = [...new Set(rows.map((row) => row.client?.comm))];
+  }
+
+  async killServer() {
+    for (const pid of readdirSync(this.pids)) process.kill(Number(pid), 'SIGKILL');
+    // A client that is told that its server died should have the time to do something about it.
+    await new Promise((next) => setTimeout(next, HEARD_OF_DEATH_MS));
+  }
+
+  // Who is left, and whether mainstay has told the whole life of each server.
+  async end(way) {
+    const left = await this.stage.left(GONE_WITHIN_MS[way]);
+    const faults = [];
+    if (way === 'kept') {
+      const events = lines(await this.stage.mainstay('events', '--json'));
+      const links = [...new Set(events.map(({ id }) => id))];
+      if (links.length !== SERVERS) faults.push(`${links.length} links in mainstay events`);
+      for (const id of links) {
+        const own = events.filter((event) => event.id === id);
+        const last = own.findLast(({ event }) => event === 'teardown');
+        if (own.find(({ event }) => event === 'start')?.client === null) faults.push(`${own[0].server}: no client in its start`);
+        if (last?.left.length !== 0) faults.push(`${own[0].server}: no teardown with 0 left: ${JSON.stringify(last)}`);
+      }
+    }
+    faults.push(...this.model.errors.map((error) => error.stack));
+    for (const { tool, offered } of this.model.missed) faults.push(`no tool ${tool} among ${offered}`);
+    await this.stage.clear();
+    this.model.stop();
+    return { left, faults };
+  }
+}
+
+const lines = (text) => text.trim().split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
+const says = (results, words) => results.length === words.length && words.every((word, place) => JSON.stringify(results[place]).includes(word));
+
+// Some clients tell how long a call took.
+function same(one, other) {
+  const timeless = (results) => JSON.stringify(results).replace(/Wall time: [\d.]+ seconds/g, '');
+  return timeless(one) === timeless(other);
+}

@@ -1,0 +1,71 @@
+// docs/clients.md: what was seen of each client. Written by `--bless`; else it must name the versions that were played.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import { PAGE_OF_CLIENTS, versionOf, versions } from '../suite/install.mjs';
+import { GONE_WITHIN_MS } from './acts.mjs';
+import { NOTES } from './notes.mjs';
+
+/** Writes the page. */
+export function write(results) {
+  writeFileSync(PAGE_OF_CLIENTS, page(results));
+  process.stdout.write('docs/clients.md is written\n');
+}
+
+/** What bare clients do is theirs and changes; which clients were played, and the notes, must be as the page has them. */
+export function check(results) {
+  const text = readFileSync(PAGE_OF_CLIENTS, 'utf8');
+  const missing = results.map(({ product }) => named(product)).filter((client) => !text.includes(`| ${client} |`));
+  if (!text.endsWith(NOTES)) missing.push('the notes of products/notes.mjs');
+  if (missing.length === 0) return;
+  process.stdout.write(`docs/clients.md does not have ${missing.join(', ')}; write it with: node crates/testkit/interop/clients.mjs --bless\n`);
+  process.exitCode = 1;
+}
+
+const named = (product) => `${product.title} ${versionOf(product)}`;
+
+function page(results) {
+  const played = new Date().toISOString().slice(0, 10);
+  return `<!-- Generated: \`node crates/testkit/interop/clients.mjs --bless\`. -->
+
+# The clients that people use
+
+${results.length} clients as npm has them, played on ${played} on Linux, x86-64: complete sessions, with no account and no network. The model is a stand-in on
+loopback that asks for tool calls. Each client has two servers in its own config file, written as the [README](../README.md#use-it-in-your-client) says:
+server-everything ${versions().everything}, and \`clingy\`, which does what many do: it ignores the end of its stdin, and has a child in a session of its own.
+
+Each play was made bare and with \`mainstay run --\` before the command. **With it, of every client in the table:**
+
+- its own command for servers, where it has one that connects, says of both what it says when they are bare;
+- a session is the same: what the tools answer, and the exit code;
+- **0 processes are left** after that command, after its exit, and after SIGKILL of the client in the middle of a session;
+- a server that gets SIGKILL between two calls is not missed: **the next call is answered**, by the next generation;
+- \`mainstay ps\` says which client it is, and \`mainstay events\` has each server's start and its teardown with 0 left.
+
+**Without it**, this was seen. Left: processes of the two servers (three in all) that were still there ${GONE_WITHIN_MS.bare / 1000} s later.
+
+| client | in \`mainstay ps\` | its command for servers | left after that | left after its exit | left after its SIGKILL | the call after a server's SIGKILL |
+|---|---|---|---|---|---|---|
+${results.map(row).join('\n')}
+
+${NOTES}`;
+}
+
+function row({ product, seen, called }) {
+  const { list, session, death, kill } = seen;
+  const command = product.list === undefined ? 'none that connects' : `\`${product.program} ${product.list.join(' ')}\``;
+  const cells = [named(product), `\`${called}\``, command, list?.bare.left.length ?? '', session.bare.left.length, kill.bare.left.length, after(death.bare)];
+  return `| ${cells.join(' | ')} |`;
+}
+
+// What the client made of it by itself.
+function after({ results: [, second] }) {
+  if (second === undefined) return 'was not made: its tools are gone';
+  const text = words(second).replace(/Wall time: [\d.]+ seconds|Output:/g, '').trim();
+  return text.includes('tally 1') ? 'answered by a server that it starts itself' : `fails: ${text.length > 60 ? `${text.slice(0, 60)}…` : text}`.replaceAll('|', '\\|').replaceAll('\n', ' ');
+}
+
+// All texts of a result, however it is wrapped.
+function words(value) {
+  if (typeof value !== 'object' || value === null) return String(value);
+  return Object.entries(value).filter(([key]) => key !== 'type').map(([, one]) => words(one)).join(' ');
+}
