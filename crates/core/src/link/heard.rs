@@ -11,6 +11,7 @@ use crate::message::frame::{Frame, Id, Kind};
 use crate::message::inflight::Tracked;
 use crate::message::lists::Which;
 use crate::message::{batch, settle, token};
+use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -322,11 +323,12 @@ impl Link<'_> {
                 if let Some(request) = self.again.line(id) {
                     let request = envelope::without_progress(request);
                     self.keepsakes.put(Kept::Level, b"", &request);
+                    self.supersede(id, method, None);
                 }
             }
             Tracked::Subscribe => {
                 if let Some(request) = self.again.line(id)
-                    && let Some(uri) = envelope::uri(request)
+                    && let Some(uri) = envelope::uri(request).map(Cow::into_owned)
                 {
                     if envelope::method(request).as_deref() == Some("resources/subscribe") {
                         let request = envelope::without_progress(request);
@@ -335,6 +337,7 @@ impl Link<'_> {
                     } else {
                         self.keepsakes.remove(Kept::Subscription, uri.as_bytes());
                     }
+                    self.supersede(id, method, Some(&uri));
                 }
             }
             Tracked::List => {
@@ -350,6 +353,14 @@ impl Link<'_> {
             | Tracked::Listen
             | Tracked::Task => {}
         }
+    }
+
+    /// Of several wishes for the same, the last one that was asked lasts, whichever is answered last.
+    fn supersede(&mut self, id: &[u8], method: Tracked, uri: Option<&str>) {
+        self.again.supersede(id, |older| {
+            Tracked::of(&envelope::method(older).unwrap_or_default()) == method
+                && envelope::uri(older).as_deref() == uri
+        });
     }
 }
 

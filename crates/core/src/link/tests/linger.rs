@@ -300,3 +300,24 @@ fn news_for_a_listening_request_come_under_its_own_id() {
     };
     assert_eq!(String::from_utf8_lossy(&line).trim_end(), news("2"));
 }
+
+#[test]
+fn the_opening_that_the_record_answered_is_forgotten_with_who_was_asked() {
+    let remembered = kept().link.remembered().unwrap().clone();
+    let mut world = World::up();
+    world.link.recall(remembered);
+    world.client(INITIALIZE);
+    assert_eq!(world.wait(), Reason::Instant);
+    world.link.written();
+    world.client(INITIALIZED);
+    world.dies_and_returns("1");
+    world.drain();
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.client(&INITIALIZE.replace("\"id\":1", "\"id\":0"));
+    world.client(INITIALIZED);
+    world.client(&call("1"));
+    world.drain();
+    // The id of the opening that the dead server never answered.
+    assert_eq!(world.server(&answer("1")), Route::Forward);
+}
