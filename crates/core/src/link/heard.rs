@@ -214,7 +214,7 @@ impl Link<'_> {
         }
         // It grants something else than before: the listening ends, so that the client notices.
         let (id, result) = (id.to_vec(), settle::listening_ends(id));
-        let label = self.orphans.label_of(&id);
+        let label = self.orphans.unlabel(&id);
         self.push(Output::ToClient(result));
         self.push(Output::ToServer(settle::cancel(
             label.as_deref().unwrap_or(&id),
@@ -234,11 +234,11 @@ impl Link<'_> {
             self.own_answer(now, frame, id, line);
             return Route::Drop;
         }
-        if let Some(own) = self.orphans.close(id) {
-            return self.answered_label(now, frame, &own, line);
-        }
-        if self.orphans.answered(id) {
-            return Route::Drop;
+        if !self.orphans.is_empty() {
+            return match self.orphans.close(id) {
+                Some(own) => self.answered_label(now, frame, &own, line),
+                None => Route::Drop,
+            };
         }
         self.answered_own(now, frame, line)
     }
@@ -248,7 +248,6 @@ impl Link<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
-        self.orphans.done(id);
         if self
             .instant_id
             .as_ref()
@@ -274,10 +273,10 @@ impl Link<'_> {
             return Route::Instead;
         }
         let Some(entry) = self.inflight.answered(id) else {
-            return if self.orphans.had_others() {
-                Route::Drop
-            } else {
+            return if self.orphans.is_empty() {
                 Route::Forward
+            } else {
+                Route::Drop
             };
         };
         self.on_way.answer = true;
