@@ -390,7 +390,7 @@ fn long_lines_are_told_apart_too() {
     world.drain();
     let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
     let batch = format!(
-        r#"[{},{}]"#,
+        "[{},{}]",
         ask(2, "ping"),
         ask(3, "ping").replace('}', &format!(r#","params":{{"a":"{fill}"}}}}"#))
     );
@@ -414,7 +414,7 @@ fn long_lines_are_told_apart_too() {
     assert_eq!(routed(&mut world, &answer("2")), Route::Drop);
     assert_eq!(routed(&mut world, &answer("\"ms:re:1\"")), Route::Gather);
     let answers = format!(
-        r#"[{},{}]"#,
+        "[{},{}]",
         answer("\"ms:re:2\"").replace("{}", &format!(r#"{{"a":"{fill}"}}"#)),
         answer("\"ms:re:1\"")
     );
