@@ -326,8 +326,8 @@ pub const SHIM_STAYS_MS: u64 = 400;
 pub const HANDOVER_MS: u64 = 5_000;
 /// Connections that a lingering keeper listens to at once.
 pub const DOOR_PEERS: usize = 16;
-/// Requests taken back unanswered that are remembered, in case their client is gone and their answers come.
-pub const CANCELLED_MAX: usize = 256;
+/// Progress tokens of a client that came back that are known by their labels; the oldest goes.
+pub const PROGRESS_MAX: usize = 4_096;
 
 /// A line up to this size goes on whole; a longer one is forwarded as it comes.
 pub const WHOLE_LINE_BYTES: usize = 64 * 1024;

@@ -96,7 +96,7 @@ pub struct Link<'a> {
     changed: Option<String>,
     /// What an earlier session of this configuration saw.
     remembered: Remembered,
-    /// The client's `initialize` that the record has answered, until the server itself does.
+    /// The client's `initialize` that the record has answered, until the generation that was asked does, or is gone.
     instant_id: Option<Token>,
     /// The client was shown lists that no server of this session has shown.
     lists_from_record: bool,

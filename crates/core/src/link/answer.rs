@@ -177,7 +177,7 @@ impl Link<'_> {
             let again = match (frame.kind, frame.id, frame.method.as_deref()) {
                 (Kind::Request, Id::Token(id), Some(method)) if !Own::is(id) => {
                     // What a client that is gone had asked is nobody's wish any more.
-                    (own.is_some() || !self.orphans.is(id))
+                    (own.is_some() || self.orphans.is_empty())
                         && self.untouched(id, Tracked::of(method))
                 }
                 // That one is said again with the opening.

@@ -1,7 +1,7 @@
-//! The requests of a client that came back, told apart from those that an earlier one left unanswered.
+//! The requests of a client that came back, told apart from those of an earlier one.
 //!
-//! Nothing here is done as long as there are no such orphans. One that bears an orphan's id goes under a label of ours
-//! and its answer comes back under its own; progress likewise.
+//! Nothing here is done for the first client of a generation. Each request of a later one goes under a label of ours and
+//! its answer comes back under its own id; progress likewise.
 
 use alloc::vec::Vec;
 
@@ -17,27 +17,18 @@ impl Link<'_> {
         if self.orphans.is_empty() {
             return Route::Forward;
         }
-        let mut told: Option<Vec<u8>> = None;
-        if let Some(label) = self.orphans.label(id) {
-            let Some(new) = envelope::with_id(line, &label) else {
-                // Two ids, or none that can be found: it would be taken for another.
-                self.orphans.close(&label);
-                return self.not_understood(id);
-            };
-            told = Some(new);
+        let label = self.orphans.label(id);
+        let Some(mut told) = envelope::with_id(line, &label) else {
+            // Two ids, or none that can be found: it would be taken for another.
+            self.orphans.close(&label);
+            return self.not_understood(id);
+        };
+        if let Some(token) = envelope::progress_token(line) {
+            let label = self.orphans.progress_label(token);
+            told = envelope::with_progress_token(&told, &label).unwrap_or(told);
         }
-        if let Some(token) = envelope::progress_token(line)
-            && let Some(label) = self.orphans.progress_label(token, id)
-        {
-            told = envelope::with_progress_token(told.as_deref().unwrap_or(line), &label).or(told);
-        }
-        match told {
-            Some(line) => {
-                self.push(Output::ToServer(line));
-                Route::Instead
-            }
-            None => Route::Forward,
-        }
+        self.push(Output::ToServer(told));
+        Route::Instead
     }
 
     /// A request that cannot be told apart from an orphan is answered by us.
@@ -51,22 +42,20 @@ impl Link<'_> {
 
     /// The client takes a request back: under the name that the server knows.
     pub(super) fn cancels(&mut self, line: &[u8]) -> Route {
-        let label = cancelled_id(line).and_then(|id| self.orphans.label_of(id));
+        let label = cancelled_id(line).and_then(|id| self.orphans.unlabel(id));
         if self.client_cancels(line) {
             return Route::Drop;
         }
-        let orphan = cancelled_id(line).is_some_and(|id| self.orphans.is(id));
-        match label {
-            Some(label) => match envelope::with_request_id(line, &label) {
-                Some(line) => {
-                    self.push(Output::ToServer(line));
-                    Route::Instead
-                }
-                None => Route::Drop,
-            },
-            // Its own is answered already, and the orphan is not its to take back.
-            None if orphan => Route::Drop,
-            None => Route::Forward,
+        if self.orphans.is_empty() {
+            return Route::Forward;
+        }
+        // Without a label its own is answered already, and an orphan is not its to take back.
+        match label.and_then(|label| envelope::with_request_id(line, &label)) {
+            Some(line) => {
+                self.push(Output::ToServer(line));
+                Route::Instead
+            }
+            None => Route::Drop,
         }
     }
 
@@ -101,29 +90,25 @@ impl Link<'_> {
         let Some(token) = envelope::reported_token(line) else {
             return Route::Forward;
         };
-        let Some(own) = self.orphans.progress(token) else {
-            let foreign = self.orphans.is_foreign_progress(token) || !self.again.may_progress(line);
-            return if foreign { Route::Drop } else { Route::Forward };
-        };
-        let Some(line) = envelope::with_progress(line, own) else {
-            return Route::Drop;
-        };
-        if self.again.may_progress(&line) {
-            self.push(Output::ToClient(line));
-            return Route::Instead;
+        let own = self.orphans.progress(token);
+        match own.and_then(|own| envelope::with_progress(line, own)) {
+            Some(line) if self.again.may_progress(&line) => {
+                self.push(Output::ToClient(line));
+                Route::Instead
+            }
+            Some(_) | None => Route::Drop,
         }
-        Route::Drop
     }
 
-    /// News for a listening request while there are orphans: one that went under a label gets the client's own id back, and
-    /// an orphan's reach nobody. `None`: they belong to no such request.
+    /// News for a listening request while there are orphans: this client's get its own id back, and an orphan's reach nobody.
+    /// `None`: they belong to no such request.
     pub(super) fn news_apart(&mut self, frame: &Frame<'_>, line: &[u8]) -> Option<Route> {
         if self.orphans.is_empty() {
             return None;
         }
         let subscription = envelope::subscription(line)?;
         let Some(own) = self.orphans.own(subscription) else {
-            return self.orphans.is(subscription).then_some(Route::Drop);
+            return Some(Route::Drop);
         };
         let line = envelope::with_subscription(line, own)?;
         Some(match self.notified_own(frame, &line) {
@@ -140,18 +125,11 @@ impl Link<'_> {
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
             return None;
         };
-        let label = self.orphans.own(id);
-        let token = envelope::progress_token(line).and_then(|token| self.orphans.progress(token));
-        if label.is_none() && token.is_none() {
-            return None;
-        }
-        let own = label.unwrap_or(id).to_vec();
+        let own = self.orphans.own(id)?.to_vec();
         let line = envelope::with_id(line, &own)?;
-        let line = match token {
-            Some(token) => envelope::with_progress_token(&line, token)?,
-            None => line,
-        };
-        Some((own, line))
+        let token = envelope::progress_token(&line).and_then(|token| self.orphans.progress(token));
+        let told = token.and_then(|token| envelope::with_progress_token(&line, token));
+        Some((own, told.unwrap_or(line)))
     }
 
     /// The members of a batch of the client's go on one by one.

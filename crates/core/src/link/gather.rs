@@ -23,10 +23,11 @@ impl Link<'_> {
                     let answer = frame
                         .is_none_or(|frame| matches!(frame.kind, Kind::Response | Kind::Error));
                     let request = frame.is_none_or(|frame| frame.kind == Kind::Request);
+                    let apart = request || frame.is_some_and(|frame| frame.kind == Kind::Batch);
                     if request && self.inflight.room() == 0 {
                         // Once its beginning is gone it could not wait for a place any more.
                         Route::Hold
-                    } else if labelled && answer || request && !self.orphans.is_empty() {
+                    } else if labelled && answer || apart && !self.orphans.is_empty() {
                         self.gather()
                     } else {
                         Route::Forward
@@ -66,13 +67,14 @@ impl Link<'_> {
         }
         match frame {
             Some(frame) if matches!(frame.kind, Kind::Response | Kind::Error) => match frame.id {
-                Id::Token(id) if self.orphans.own(id).is_some() => self.gather(),
-                Id::Token(id) if self.orphans.is(id) => Route::Drop,
+                Id::Token(id) if Own::is(id) || self.orphans.own(id).is_some() => self.gather(),
+                Id::Token(_) if !self.orphans.is_empty() => Route::Drop,
                 Id::Token(id) if self.inflight.is_settled(id) => Route::Drop,
-                Id::Token(id) if Own::is(id) || self.must_see(id) => self.gather(),
+                Id::Token(id) if self.must_see(id) => self.gather(),
                 Id::Absent | Id::Null | Id::Token(_) | Id::TooLong => Route::Forward,
             },
             Some(frame) if frame.kind == Kind::Request && self.head.generation > 1 => self.gather(),
+            Some(frame) if !self.orphans.is_empty() && told_apart(frame) => self.gather(),
             None if self.must_see_any() => self.gather(),
             Some(_) | None => Route::Forward,
         }
@@ -165,4 +167,9 @@ impl Link<'_> {
                 .iter()
                 .any(|(_, entry)| entry.method.teaches())
     }
+}
+
+/// Whether a line of the server's that is no answer has to be told apart from an orphan's.
+fn told_apart(frame: &Frame<'_>) -> bool {
+    frame.kind == Kind::Batch || frame.method.as_deref() == Some("notifications/progress")
 }

@@ -11,6 +11,7 @@ use crate::message::frame::{Frame, Id, Kind};
 use crate::message::inflight::Tracked;
 use crate::message::lists::Which;
 use crate::message::{batch, settle, token};
+use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -211,7 +212,7 @@ impl Link<'_> {
         }
         // It grants something else than before: the listening ends, so that the client notices.
         let (id, result) = (id.to_vec(), settle::listening_ends(id));
-        let label = self.orphans.label_of(&id);
+        let label = self.orphans.unlabel(&id);
         self.push(Output::ToClient(result));
         self.push(Output::ToServer(settle::cancel(
             label.as_deref().unwrap_or(&id),
@@ -231,11 +232,11 @@ impl Link<'_> {
             self.own_answer(now, frame, id, line);
             return Route::Drop;
         }
-        if let Some(own) = self.orphans.close(id) {
-            return self.answered_label(now, frame, &own, line);
-        }
-        if self.orphans.answered(id) {
-            return Route::Drop;
+        if !self.orphans.is_empty() {
+            return match self.orphans.close(id) {
+                Some(own) => self.answered_label(now, frame, &own, line),
+                None => Route::Drop,
+            };
         }
         self.answered_own(now, frame, line)
     }
@@ -245,7 +246,6 @@ impl Link<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
-        self.orphans.done(id);
         if self
             .instant_id
             .as_ref()
@@ -271,10 +271,10 @@ impl Link<'_> {
             return Route::Instead;
         }
         let Some(entry) = self.inflight.answered(id) else {
-            return if self.orphans.had_others() {
-                Route::Drop
-            } else {
+            return if self.orphans.is_empty() {
                 Route::Forward
+            } else {
+                Route::Drop
             };
         };
         self.on_way.answer = true;
@@ -320,11 +320,12 @@ impl Link<'_> {
                 if let Some(request) = self.again.line(id) {
                     let request = envelope::without_progress(request);
                     self.keepsakes.put(Kept::Level, b"", &request);
+                    self.supersede(id, method, None);
                 }
             }
             Tracked::Subscribe => {
                 if let Some(request) = self.again.line(id)
-                    && let Some(uri) = envelope::uri(request)
+                    && let Some(uri) = envelope::uri(request).map(Cow::into_owned)
                 {
                     if envelope::method(request).as_deref() == Some("resources/subscribe") {
                         let request = envelope::without_progress(request);
@@ -333,6 +334,7 @@ impl Link<'_> {
                     } else {
                         self.keepsakes.remove(Kept::Subscription, uri.as_bytes());
                     }
+                    self.supersede(id, method, Some(&uri));
                 }
             }
             Tracked::List => {
@@ -348,6 +350,14 @@ impl Link<'_> {
             | Tracked::Listen
             | Tracked::Task => {}
         }
+    }
+
+    /// Of several wishes for the same, the last one that was asked lasts, whichever is answered last.
+    fn supersede(&mut self, id: &[u8], method: Tracked, uri: Option<&str>) {
+        self.again.supersede(id, |older| {
+            Tracked::of(&envelope::method(older).unwrap_or_default()) == method
+                && envelope::uri(older).as_deref() == uri
+        });
     }
 }
 

@@ -488,15 +488,13 @@ impl Link<'_> {
                 &because.why(&self.about),
             );
             let request = entry.method.word().into();
-            let label = self.orphans.label_of(&id);
+            let label = self.orphans.unlabel(&id);
             let known = label.as_deref().unwrap_or(&id);
             self.push(Output::ToClient(answer));
             self.push(Output::ToServer(settle::cancel(
                 known,
                 "the call deadline has passed",
             )));
-            // Its place in the table may be needed; that it may be answered late is known all the same.
-            self.orphans.cancelled(known);
             self.inflight.settle(&id);
             self.again.forget(&id);
             self.tell(What::CallDeadline(CallDeadline { request, ms }));

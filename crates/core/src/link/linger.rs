@@ -184,20 +184,16 @@ impl Link<'_> {
     /// Nobody waits any more for what is in flight, in either direction.
     fn orphan_all(&mut self) {
         for (id, method, generation) in self.in_flight_now() {
-            if generation != HELD {
-                if method.listens() {
-                    let known = self.orphans.label_of(&id);
-                    let known = known.as_deref().unwrap_or(&id);
-                    self.push(Output::ToServer(settle::cancel(known, AWAY)));
-                }
-                self.orphans.add(&id);
+            if generation != HELD && method.listens() {
+                let label = self.orphans.unlabel(&id);
+                let known = label.as_deref().unwrap_or(&id);
+                self.push(Output::ToServer(settle::cancel(known, AWAY)));
             }
             self.inflight.close(&id);
             self.again.forget(&id);
         }
-        for id in self.inflight.take_settled_ids() {
-            self.orphans.add(&id);
-        }
+        // A late answer to one of them is an orphan's, too.
+        self.inflight.forget_settled(self.head.generation);
         self.orphans.client_gone();
         self.held.clear();
         self.held_bytes = 0;
@@ -395,7 +391,6 @@ impl Link<'_> {
             self.own_answer(now, frame, id, line);
             return;
         }
-        self.orphans.answered(id);
         if let Attachment::Away(away) = &mut self.attachment {
             away.dropped = away.dropped.saturating_add(1);
         }

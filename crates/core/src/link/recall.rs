@@ -28,10 +28,14 @@ impl Link<'_> {
         Some(entry.after_ms(self.limits.instant_opening_ms))
     }
 
-    /// The oldest request in flight that the record can answer, and when it was asked.
+    /// The oldest request in flight that the record can answer, and when it was asked. What waits within us is no server's
+    /// slowness: it goes to the next one, which would answer it a second time.
     fn recallable(&self) -> Option<(Token, Moment)> {
         let mut all = self.inflight.iter();
         all.find_map(|(id, entry)| {
+            if entry.generation == HELD {
+                return None;
+            }
             let known = match entry.method {
                 Tracked::Initialize => self.recalled_opening().is_some(),
                 Tracked::Discover => self.remembered.discover().is_some(),

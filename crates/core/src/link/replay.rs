@@ -42,6 +42,8 @@ impl Link<'_> {
         // They lived in the memory of the last one.
         self.tasks = Tasks::default();
         self.orphans.forget();
+        // Nor will it answer the client's opening under the client's id: this one is asked under ours.
+        self.instant_id = None;
         let on_trial = trial.is_some();
         self.life = Life::Up(Up {
             since: now,

@@ -202,8 +202,6 @@ impl Link<'_> {
         let held = entry.is_some_and(|entry| entry.generation == HELD);
         if held {
             self.let_go(id);
-        } else if entry.is_some() {
-            self.orphans.cancelled(id);
         }
         held
     }

@@ -18,11 +18,15 @@ pub struct Again {
     lines: BTreeMap<Vec<u8>, Kept>,
     bytes: usize,
     bytes_most: usize,
+    /// Lines kept so far.
+    count: u64,
 }
 
 #[derive(Debug)]
 struct Kept {
     line: Vec<u8>,
+    /// Its place in the order of asking.
+    nth: u64,
     sent: u8,
     progress: Option<Progress>,
 }
@@ -51,6 +55,7 @@ impl Again {
             lines: BTreeMap::new(),
             bytes: 0,
             bytes_most,
+            count: 0,
         }
     }
 
@@ -71,8 +76,10 @@ impl Again {
             last: f64::NEG_INFINITY,
         });
         self.bytes += line.len();
+        self.count += 1;
         let kept = Kept {
             line: line.to_vec(),
+            nth: self.count,
             sent: 1,
             progress,
         };
@@ -91,6 +98,22 @@ impl Again {
         if let Some(kept) = self.lines.remove(&*token::plain(id)) {
             self.bytes -= kept.line.len();
         }
+    }
+
+    /// What this request asked for has been granted and lasts: older ones that wish for the `same` count no more, in whatever
+    /// order the answers come, and no later server may hear of them.
+    pub fn supersede(&mut self, id: &[u8], same: impl Fn(&[u8]) -> bool) {
+        let Some(nth) = self.lines.get(&*token::plain(id)).map(|kept| kept.nth) else {
+            return;
+        };
+        let bytes = &mut self.bytes;
+        self.lines.retain(|_, kept| {
+            let over = kept.nth < nth && same(&kept.line);
+            if over {
+                *bytes -= kept.line.len();
+            }
+            !over
+        });
     }
 
     /// The server that it was sent to has not read it.
@@ -165,6 +188,24 @@ mod tests {
         assert_eq!(
             (again.fate(b"1"), again.resend(b"1")),
             (Fate::NotKept, None)
+        );
+    }
+
+    #[test]
+    fn an_older_wish_for_the_same_is_forgotten() {
+        let mut again = Again::new(100);
+        for (id, line) in [(b"1", b"a"), (b"2", b"b"), (b"3", b"a"), (b"4", b"a")] {
+            again.keep(id, line);
+        }
+        // Sent again, it is as old as before.
+        again.keep(b"1", b"a");
+        again.supersede(b"3", |line| line == b"a");
+        assert_eq!((again.line(b"1"), again.bytes), (None, 3));
+        assert!(
+            [b"2", b"3", b"4"]
+                .map(|id| again.line(id))
+                .iter()
+                .all(Option::is_some)
         );
     }
 

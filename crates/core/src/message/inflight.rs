@@ -259,24 +259,6 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         }
     }
 
-    /// Forgets those that we answered ourselves and that the server may still answer; their ids.
-    pub fn take_settled_ids(&mut self) -> Vec<Token> {
-        self.written();
-        let mut ids = Vec::new();
-        if self.settled == 0 {
-            return ids;
-        }
-        for slot in 0..self.order.len() as u32 {
-            let Some((State::Settled, id, _)) = self.slots.as_ref()[slot as usize].read() else {
-                continue;
-            };
-            ids.extend(Token::new(id));
-            self.settled -= 1;
-            self.release(slot);
-        }
-        ids
-    }
-
     /// How many wait.
     pub fn len(&self) -> usize {
         self.open

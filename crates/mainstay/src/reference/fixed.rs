@@ -121,8 +121,8 @@ pub fn fixed() -> Vec<(&'static str, String)> {
             limits::DOOR_PEERS.to_string(),
         ),
         (
-            "Requests taken back unanswered that are remembered for the case that their client goes",
-            limits::CANCELLED_MAX.to_string(),
+            "Progress tokens of a client that came back that are known by their labels",
+            limits::PROGRESS_MAX.to_string(),
         ),
         (
             "Time a process that is on its way out has until its status is called unknown",

@@ -8,6 +8,8 @@ use super::{Told, outside, run as tell};
 
 /// Stories between two words about how far it has come.
 const WORD_EVERY: u64 = 10_000;
+/// Seeds that are named for each promise that was broken.
+const NAMED_MAX: usize = 8;
 
 const USAGE: &str = "usage: sim [--from N] --seeds COUNT [--keep-going] | sim --seed N [--trace]";
 
@@ -72,7 +74,7 @@ fn one(seed: u64, trace: bool) -> ExitCode {
 
 fn many(wish: &Wish) -> ExitCode {
     let mut all = Told::default();
-    let mut failures: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let mut failures: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for seed in wish.from..wish.from + wish.seeds {
         super::now_telling(seed);
         match tell(seed, false) {
@@ -88,7 +90,7 @@ fn many(wish: &Wish) -> ExitCode {
                 }
                 let what = failure.what.split(": ").next().unwrap_or_default();
                 let kind = what.replace(|c: char| c.is_ascii_digit(), "");
-                failures.entry(kind).or_insert((seed, 0)).1 += 1;
+                failures.entry(kind).or_default().push(seed);
             }
         }
         if (seed + 1 - wish.from).is_multiple_of(WORD_EVERY) {
@@ -100,8 +102,9 @@ fn many(wish: &Wish) -> ExitCode {
             ));
         }
     }
-    for (what, (seed, times)) in &failures {
-        say(&format!("{times:>8} × {what} (first: seed {seed})"));
+    for (what, seeds) in &failures {
+        let (times, named) = (seeds.len(), &seeds[..seeds.len().min(NAMED_MAX)]);
+        say(&format!("{times:>8} × {what} (seeds {named:?})"));
     }
     if failures.is_empty() {
         say(&format!("{} seeds hold: {all:?}", wish.seeds));

@@ -58,6 +58,47 @@ fn level_and_subscriptions_come_back_before_the_clients_traffic() {
 }
 
 #[test]
+fn of_two_wishes_for_the_same_the_one_that_was_asked_last_lasts() {
+    let mut world = World::met(Limits::default(), safe());
+    let level = |id: u32, level: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"logging/setLevel","params":{{"level":"{level}"}}}}"#
+        )
+    };
+    let wish = |id: u32, verb: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/{verb}","params":{{"uri":"a:1"}}}}"#
+        )
+    };
+    for line in [
+        level(2, "error"),
+        wish(3, "subscribe"),
+        wish(4, "read"),
+        level(5, "debug"),
+        wish(6, "unsubscribe"),
+        level(7, "info"),
+        level(8, "alert"),
+    ] {
+        world.client(&line);
+    }
+    // The later ones are answered first; of those that are never answered, 2 is older than what lasts, and 8 is not.
+    for id in ["7", "5", "6", "3"] {
+        assert_eq!(world.server(&answer(id)), Route::Forward);
+    }
+    assert_eq!(world.dies_and_returns("1")[0], "error for 2");
+    let replayed = level(7, "info").replace(":7", ":\"ms:own:2\"");
+    assert_eq!(
+        world.drain(),
+        [INITIALIZED.into(), replayed].map(|line: String| format!("to server {line}"))
+    );
+    world.server(&answer("\"ms:own:2\""));
+    assert_eq!(
+        world.drain()[..2],
+        [wish(4, "read"), level(8, "alert")].map(|line| format!("to server {line}"))
+    );
+}
+
+#[test]
 fn a_request_that_kills_two_generations_is_not_sent_a_third_time() {
     let mut world = World::met(Limits::default(), safe());
     world.client(&ask(2, "resources/read"));
@@ -419,6 +460,30 @@ fn a_slow_server_is_opened_from_the_record_and_compared_later() {
     assert_eq!(sent[0], format!("to server {INITIALIZED}"));
     assert_eq!(sent[1], format!("to server {}", call(3, "a")));
     assert!(sent[2].contains("tools/list"), "{sent:?}");
+    assert_eq!(world.server(&answer("3")), Route::Forward);
+}
+
+#[test]
+fn the_record_leaves_alone_what_no_server_was_asked() {
+    let mut first = World::up();
+    first.client(&ask(1, "server/discover"));
+    first.server(&answer("1"));
+    let remembered = first.link.remembered().unwrap().clone();
+
+    let mut world = World::up();
+    world.link.recall(remembered);
+    world.client(&call(2, "x"));
+    world.input(Input::Renew(Renewing::Asked));
+    assert_eq!(world.client(&ask(3, "server/discover")), Route::Drop);
+    world.drain();
+    // It waits for the next server, which answers it: once.
+    assert_eq!(world.wait(), Reason::Drained);
+    assert_eq!(world.drain(), ["close stdin"]);
+    world.exits(Status::Code(0), true);
+    world.empty();
+    world.input(Input::Started);
+    let discover = format!("to server {}", ask(3, "server/discover"));
+    assert!(world.drain().contains(&discover));
     assert_eq!(world.server(&answer("3")), Route::Forward);
 }
 

@@ -83,8 +83,13 @@ fn a_client_that_comes_back_is_told_what_the_server_had_said() {
     assert_eq!(world.client(INITIALIZED), Route::Instead);
     assert_eq!(world.drain(), [""; 0]);
     assert_eq!(world.client(INITIALIZED), Route::Forward, "only once");
-    assert_eq!(world.client(&call("2")), Route::Forward);
-    assert_eq!(world.server(&answer("2")), Route::Forward);
+    assert_eq!(world.client(&call("2")), Route::Instead);
+    assert_eq!(
+        world.drain(),
+        [format!("to server {}", call("\"ms:re:1\""))]
+    );
+    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Instead);
+    assert_eq!(world.drain(), ["result for 2"]);
 }
 
 #[test]
@@ -131,12 +136,10 @@ fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered(
     world.client(INITIALIZE);
     world.client(INITIALIZED);
     world.drain();
-    // The orphans' ids go under labels, any other as it is.
     for (id, label) in [("2", "\"ms:re:1\""), ("3", "\"ms:re:2\"")] {
         assert_eq!(world.client(&call(id)), Route::Instead);
         assert_eq!(world.drain(), [format!("to server {}", call(label))]);
     }
-    assert_eq!(world.client(&call("4")), Route::Forward);
     // Late, and twice: nobody's.
     assert_eq!(world.server(&answer("3")), Route::Drop);
     assert_eq!(world.server(&answer("2")), Route::Drop);
@@ -154,7 +157,66 @@ fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered(
         [format!("to server {}", cancel("\"ms:re:1\""))]
     );
     assert_eq!(world.client(&cancel("3")), Route::Drop, "not the orphan");
+    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Drop);
+    // The next generation has served nobody before.
+    world.dies_and_returns("1");
+    world.drain();
+    assert_eq!(world.client(&call("4")), Route::Forward);
     assert_eq!(world.server(&answer("4")), Route::Forward);
+}
+
+#[test]
+fn a_second_answer_to_what_an_earlier_client_asked_is_nobodys() {
+    let deadline = Limits {
+        call_deadline_ms: 700,
+        ..Limits::default()
+    };
+    let mut world = World::met(deadline, Policy::default());
+    world.client(&call("2"));
+    assert_eq!(world.server(&answer("2")), Route::Forward);
+    // One that we have answered, and one that was taken back.
+    world.client(&call("3"));
+    assert_eq!(world.wait(), Reason::Deadline);
+    world.client(&call("4"));
+    world
+        .client(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#);
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.client(INITIALIZE);
+    world.client(INITIALIZED);
+    for id in ["2", "3", "4"] {
+        world.client(&call(id));
+    }
+    world.drain();
+    for (id, own) in [
+        ("2", "\"ms:re:1\""),
+        ("3", "\"ms:re:2\""),
+        ("4", "\"ms:re:3\""),
+    ] {
+        assert_eq!(world.server(&answer(id)), Route::Drop);
+        assert_eq!(world.server(&answer(own)), Route::Instead);
+        assert_eq!(world.drain(), [format!("result for {id}")]);
+    }
+}
+
+#[test]
+fn what_a_client_that_came_back_waits_for_in_vain_leaves_no_label() {
+    let deadline = Limits {
+        call_deadline_ms: 700,
+        ..Limits::default()
+    };
+    let mut world = World::met(deadline, Policy::default());
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.client(INITIALIZE);
+    world.client(&call("2"));
+    world.drain();
+    assert_eq!(world.wait(), Reason::Deadline);
+    let told = world.drain();
+    assert_eq!(told[0], "result for 2");
+    assert!(told[1].contains("\"requestId\":\"ms:re:1\""), "{told:?}");
+    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Drop);
+    assert_eq!(world.drain(), [""; 0]);
 }
 
 #[test]
@@ -182,10 +244,11 @@ fn progress_is_told_apart_too() {
     assert_eq!(world.server(&reports("2")), Route::Drop, "the orphan's");
     assert_eq!(world.server(&reports("\"ms:pt:2\"")), Route::Instead);
     assert_eq!(world.drain(), ["to client notifications/progress"]);
-    assert_eq!(world.server(&answer("2")), Route::Drop);
-    // Nobody else can report now: tokens go as they are.
-    assert_eq!(world.client(&asks("3", "3")), Route::Forward);
-    assert_eq!(world.server(&reports("3")), Route::Forward);
+    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Instead);
+    assert_eq!(world.drain(), ["result for 2"]);
+    // A task reports on after the answer.
+    assert_eq!(world.server(&reports("\"ms:pt:2\"")), Route::Instead);
+    assert_eq!(world.drain(), ["to client notifications/progress"]);
 }
 
 #[test]
@@ -198,19 +261,14 @@ fn a_batch_and_its_answers_are_told_apart_by_their_members() {
     world.drain();
     let batch = format!("[{},{}]", ask(2, "ping"), ask(3, "ping"));
     assert_eq!(world.client(&batch), Route::Instead);
-    let asked = ask(2, "ping").replace("\"id\":2", "\"id\":\"ms:re:1\"");
-    assert_eq!(
-        world.drain(),
-        [
-            format!("to server {asked}"),
-            format!("to server {}", ask(3, "ping"))
-        ]
-    );
+    let asked = ["\"ms:re:1\"", "\"ms:re:2\""]
+        .map(|label| ask(0, "ping").replace("\"id\":0", &format!("\"id\":{label}")));
+    assert_eq!(world.drain(), asked.map(|line| format!("to server {line}")));
     let answers = format!(
         "[{},{},{}]",
         answer("2"),
         answer("\"ms:re:1\""),
-        answer("3")
+        answer("\"ms:re:2\"")
     );
     assert_eq!(world.server(&answers), Route::Instead);
     assert_eq!(world.drain(), ["result for 2", "result for 3"]);
@@ -299,4 +357,70 @@ fn news_for_a_listening_request_come_under_its_own_id() {
         panic!("nothing for the client");
     };
     assert_eq!(String::from_utf8_lossy(&line).trim_end(), news("2"));
+}
+
+#[test]
+fn the_opening_that_the_record_answered_is_forgotten_with_who_was_asked() {
+    let remembered = kept().link.remembered().unwrap().clone();
+    let mut world = World::up();
+    world.link.recall(remembered);
+    world.client(INITIALIZE);
+    assert_eq!(world.wait(), Reason::Instant);
+    world.link.written();
+    world.client(INITIALIZED);
+    world.dies_and_returns("1");
+    world.drain();
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.client(&INITIALIZE.replace("\"id\":1", "\"id\":0"));
+    world.client(INITIALIZED);
+    world.client(&call("1"));
+    world.drain();
+    // The id of the opening that the dead server never answered.
+    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Instead);
+    assert_eq!(world.drain(), ["result for 1"]);
+}
+
+#[test]
+fn long_lines_are_told_apart_too() {
+    let mut world = kept();
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.client(INITIALIZE);
+    world.drain();
+    let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let batch = format!(
+        "[{},{}]",
+        ask(2, "ping"),
+        ask(3, "ping").replace('}', &format!(r#","params":{{"a":"{fill}"}}}}"#))
+    );
+    let routed = |world: &mut World, line: &str| {
+        let mut scanner = Scanner::new();
+        scanner.feed(line.as_bytes());
+        world.link.server_known(scanner.known().as_ref())
+    };
+    let gathered = |line: &str| {
+        let line = format!("{line}\n");
+        let mut scanner = Scanner::new();
+        scanner.feed(line.as_bytes());
+        (line, scanner)
+    };
+    let (line, scanner) = gathered(&batch);
+    assert_eq!(world.link.client_cut(Some(&scanner.frame())), Route::Gather);
+    world.link.gathered_piece(line.as_bytes());
+    let now = world.now();
+    world.link.gathered_from_client(now, &scanner.frame());
+    assert_eq!(world.drain().len(), 2);
+    assert_eq!(routed(&mut world, &answer("2")), Route::Drop);
+    assert_eq!(routed(&mut world, &answer("\"ms:re:1\"")), Route::Gather);
+    let answers = format!(
+        "[{},{}]",
+        answer("\"ms:re:2\"").replace("{}", &format!(r#"{{"a":"{fill}"}}"#)),
+        answer("\"ms:re:1\"")
+    );
+    assert_eq!(routed(&mut world, &answers), Route::Gather);
+    let (line, scanner) = gathered(&answers);
+    world.link.gathered_piece(line.as_bytes());
+    world.link.gathered_from_server(now, &scanner.frame());
+    assert_eq!(world.drain(), ["result for 3", "result for 2"]);
 }
