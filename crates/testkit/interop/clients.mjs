@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { play } from './products/acts.mjs';
 import { PRODUCTS } from './products/cast.mjs';
 import { check, write } from './products/page.mjs';
+import { clearAll } from './products/stage.mjs';
 import { installProducts } from './suite/install.mjs';
 
 const INSIDE = 'MAINSTAY_CLIENTS_INSIDE';
@@ -36,9 +37,11 @@ if (process.env[INSIDE] === undefined) {
 // One after the other: clients have deadlines for their servers, and a busy machine would be measured instead.
 async function playAll(at) {
   const results = [];
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => clearAll().then(() => process.exit(1)));
   for (const product of products) {
     const from = performance.now();
-    const result = await play(at, product);
+    const result = await play(at, product, bless).catch((error) => ({ product, faults: [error.stack] }));
+    await clearAll();
     say(`  ${result.faults.length === 0 ? 'ok    ' : 'BROKEN'}  ${product.title} (${((performance.now() - from) / 1000).toFixed(1)} s)`);
     for (const fault of result.faults) say(fault);
     results.push(result);

@@ -15,13 +15,14 @@ const SERVERS = 2;
 const ECHO = { tool: 'echo', input: { message: 'still there?' } };
 const TALLY = { tool: 'tally', input: {} };
 
-/** Everything with one client: what was seen, bare and through mainstay, and what did not hold. */
-export async function play(at, product) {
+/** Everything with one client: what was seen, bare and through mainstay, and what did not hold. `all`: also what only the page tells, of bare clients. */
+export async function play(at, product, all) {
   const faults = [];
   const seen = {};
   for (const [act, what] of Object.entries({ list: listed, session, death, kill })) {
     if (act === 'list' && product.list === undefined) continue;
-    const [bare, kept] = await Promise.all([what(at, product, 'bare'), what(at, product, 'kept')]);
+    const compared = all || act === 'list' || act === 'session';
+    const [bare, kept] = await Promise.all([compared ? what(at, product, 'bare', all) : undefined, what(at, product, 'kept', all)]);
     seen[act] = { bare, kept };
     faults.push(...broken(act, bare, kept).map((fault) => `${act}: ${fault}`));
   }
@@ -39,33 +40,34 @@ function broken(act, bare, kept) {
   if (act === 'session' && !says(kept.results, ['Echo: still there?', 'tally 1', 'tally 2'])) faults.push(`the tools' answers: ${JSON.stringify(kept.results)}\n${kept.said}`);
   // A new server counts from the beginning.
   if (act === 'death' && !says(kept.results, ['tally 1', 'tally 1'])) faults.push(`after the death: ${JSON.stringify(kept.results)}\n${kept.said}`);
-  if (act !== 'kill' && bare.code !== kept.code) faults.push(`exit code ${bare.code} bare, ${kept.code} through mainstay`);
+  if ((act === 'list' || act === 'session') && bare.code !== kept.code) faults.push(`exit code ${bare.code} bare, ${kept.code} through mainstay`);
+  if (act !== 'kill' && kept.code !== 0) faults.push(`exit code ${kept.code}\n${kept.said}`);
   return faults;
 }
 
-async function listed(at, product, way) {
+async function listed(at, product, way, all) {
   const scene = await Scene.set(at, product, way, []);
   const { code, said } = await scene.run(product.list);
-  const { left, faults } = await scene.end(way);
+  const { left, faults } = await scene.end(way, all);
   return { code, said, well: said.match(product.lists)?.length ?? 0, left, faults };
 }
 
-function session(at, product, way) {
-  return converse(at, product, way, (scene) => [ECHO, { ...TALLY, before: () => scene.look() }, TALLY]);
+function session(at, product, way, all) {
+  return converse(at, product, way, all, (scene) => [ECHO, { ...TALLY, before: () => scene.look() }, TALLY]);
 }
 
-function death(at, product, way) {
-  return converse(at, product, way, (scene) => [TALLY, { ...TALLY, before: () => scene.killServer() }]);
+function death(at, product, way, all) {
+  return converse(at, product, way, all, (scene) => [TALLY, { ...TALLY, before: () => scene.killServer() }]);
 }
 
-function kill(at, product, way) {
-  return converse(at, product, way, (scene) => [TALLY, { ...TALLY, before: () => scene.stage.kill() }]);
+function kill(at, product, way, all) {
+  return converse(at, product, way, all, (scene) => [TALLY, { ...TALLY, before: () => scene.stage.kill() }]);
 }
 
-async function converse(at, product, way, script) {
+async function converse(at, product, way, all, script) {
   const scene = await Scene.set(at, product, way, script);
   const { code, said } = await scene.run(product.session(PROMPT, scene.stage.home));
-  const { left, faults } = await scene.end(way);
+  const { left, faults } = await scene.end(way, all);
   return { code, said, results: scene.model.results, called: scene.called, left, faults };
 }
 
@@ -113,8 +115,8 @@ class Scene {
   }
 
   // Who is left, and whether mainstay has told the whole life of each server.
-  async end(way) {
-    const left = await this.stage.left(GONE_WITHIN_MS[way]);
+  async end(way, all) {
+    const left = await this.stage.left(way === 'kept' || all ? GONE_WITHIN_MS[way] : 0);
     const faults = [];
     if (way === 'kept') {
       const events = lines(await this.stage.mainstay('events', '--json'));

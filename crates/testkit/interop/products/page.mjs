@@ -32,6 +32,7 @@ function page(results) {
 ${results.length} clients as npm has them, played on ${played} on Linux, x86-64: complete sessions, with no account and no network. The model is a stand-in on
 loopback that asks for tool calls. Each client has two servers in its own config file, written as the [README](../README.md#use-it-in-your-client) says:
 server-everything ${versions().everything}, and \`clingy\`, which does what many do: it ignores the end of its stdin, and has a child in a session of its own.
+Beside that, configs have what makes a client work offline; Codex has \`required = true\`, because its first turn waits for no other server.
 
 Each play was made bare and with \`mainstay run --\` before the command. **With it, of every client in the table:**
 

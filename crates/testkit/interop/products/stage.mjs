@@ -9,6 +9,13 @@ import { dirname, join } from 'node:path';
 const LOOK_EVERY_MS = 50;
 const SAID_KEPT = 20_000;
 
+const open = new Set();
+
+/** Ends everybody who is on a stage, where a play was broken off. */
+export async function clearAll() {
+  for (const stage of open) await stage.clear();
+}
+
 export class Stage {
   #at;
   #product;
@@ -20,6 +27,7 @@ export class Stage {
     this.#product = product;
     this.#url = url;
     this.home = mkdtempSync(join(tmpdir(), `mainstay-${product.id}-`));
+    open.add(this);
     this.work = join(this.home, 'work');
     mkdirSync(this.work);
     for (const [name, text] of Object.entries(product.configure(servers(this.home), url))) {
@@ -95,6 +103,7 @@ export class Stage {
       await new Promise((next) => setTimeout(next, LOOK_EVERY_MS));
     }
     rmSync(this.home, { recursive: true, force: true, maxRetries: 5 });
+    open.delete(this);
   }
 
   #own = ({ command }) => command.includes(this.#at.modules(this.#product));
