@@ -74,13 +74,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Opens a session.
-    pub fn open(&mut self) -> io::Result<Session> {
+    /// Asks for a session.
+    pub fn greet(&mut self) -> io::Result<Session> {
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
         self.post(None, body)?;
         let answer = self.answer()?;
         let said: Value = serde_json::from_slice(answer.result()?)?;
-        let session = Session {
+        Ok(Session {
             name: answer
                 .session
                 .ok_or_else(|| io::Error::other("no session"))?,
@@ -88,7 +88,12 @@ impl Connection {
                 .as_str()
                 .ok_or_else(|| io::Error::other("no protocol version"))?
                 .into(),
-        };
+        })
+    }
+
+    /// Opens a session: asks for it, and confirms it.
+    pub fn open(&mut self) -> io::Result<Session> {
+        let session = self.greet()?;
         self.post(
             Some(&session),
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -98,6 +103,21 @@ impl Connection {
             return Err(io::Error::other(format!("initialized: status {status}")));
         }
         Ok(session)
+    }
+
+    /// Ends a session.
+    pub fn delete(&mut self, session: &Session) -> io::Result<()> {
+        let head = self.head("DELETE", &headers(session));
+        self.send(head.as_bytes())?;
+        self.answer()?.good().map(drop)
+    }
+
+    /// What stands there.
+    pub fn page(&mut self) -> io::Result<String> {
+        let head = self.head("GET", "");
+        self.send(head.as_bytes())?;
+        let answer = self.answer()?;
+        Ok(String::from_utf8_lossy(answer.good()?).into_owned())
     }
 
     /// Sends a message.
@@ -181,7 +201,16 @@ impl Connection {
 impl Answer {
     /// The message, if it is a result.
     pub fn result(&self) -> io::Result<&[u8]> {
-        if self.status == 200 && is_result(&self.body) {
+        self.if_so(is_result(&self.body))
+    }
+
+    /// What it brings, if the server says that all is well.
+    pub fn good(&self) -> io::Result<&[u8]> {
+        self.if_so(true)
+    }
+
+    fn if_so(&self, so: bool) -> io::Result<&[u8]> {
+        if self.status == 200 && so {
             return Ok(&self.body);
         }
         Err(io::Error::other(format!(

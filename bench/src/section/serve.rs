@@ -4,11 +4,12 @@ mod front;
 
 use std::io;
 
-use front::{Connection, Front};
+use front::Front;
 use mainstay_os::clock;
 
 use super::{Block, Part, Target};
 use crate::args::Effort;
+use crate::http::{Connection, call};
 use crate::lane::{Kind, Lane};
 use crate::place::Place;
 use crate::stats::{Series, mb, ms, us};
@@ -17,6 +18,9 @@ use crate::talk::Requests;
 
 /// Requests that are in flight at a time when it is about how many there are in a second.
 const AT_ONCE: usize = 16;
+
+/// The tool that is called.
+const TOOL: &str = "fill";
 
 /// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
@@ -63,13 +67,13 @@ fn round_trips(place: &Place<'_>, count: usize) -> io::Result<Vec<Block>> {
     }
     let front = Front::start(place, &[])?;
     let mut connection = front.connect()?;
-    let session = connection.open()?;
+    let session = connection.greet()?;
     let mut series = Series::default();
     let start = clock::now();
     for id in 0..count {
         let before = clock::now();
-        connection.send_call(&session, id)?;
-        connection.answer()?;
+        connection.post(Some(&session), &call(TOOL, id))?;
+        connection.answer()?.good()?;
         series.push(clock::now() - before);
     }
     let one = per_second(count, clock::now() - start);
@@ -79,13 +83,13 @@ fn round_trips(place: &Place<'_>, count: usize) -> io::Result<Vec<Block>> {
         .collect::<io::Result<Vec<Connection>>>()?;
     let start = clock::now();
     for (id, connection) in connections.iter_mut().enumerate() {
-        connection.send_call(&session, id)?;
+        connection.post(Some(&session), &call(TOOL, id))?;
     }
     for id in AT_ONCE..count + AT_ONCE {
         let connection = &mut connections[id % AT_ONCE];
-        connection.answer()?;
+        connection.answer()?.good()?;
         if id < count {
-            connection.send_call(&session, id)?;
+            connection.post(Some(&session), &call(TOOL, id))?;
         }
     }
     let many = per_second(count, clock::now() - start);
@@ -114,14 +118,14 @@ fn load(place: &Place<'_>, effort: Effort) -> io::Result<(Table, String, Target)
     let front = Front::start(place, &["--session-cap", "2000"])?;
     let mut connection = front.connect()?;
     // One session first, so that what is made once is there.
-    let first = connection.open()?;
+    let first = connection.greet()?;
     connection.delete(&first)?;
     front.settled(place, 0)?;
     let before = front.state()?;
     let start = clock::now();
     let mut sessions = Vec::new();
     for _ in 0..at_once {
-        sessions.push(connection.open()?);
+        sessions.push(connection.greet()?);
         place.step();
     }
     let opened = clock::now() - start;
@@ -129,8 +133,8 @@ fn load(place: &Place<'_>, effort: Effort) -> io::Result<(Table, String, Target)
     let mut slowest = Series::default();
     for session in &sessions {
         let start = clock::now();
-        connection.send_call(session, 1)?;
-        connection.answer()?;
+        connection.post(Some(session), &call(TOOL, 1))?;
+        connection.answer()?.good()?;
         slowest.push(clock::now() - start);
         place.step();
     }
@@ -141,11 +145,11 @@ fn load(place: &Place<'_>, effort: Effort) -> io::Result<(Table, String, Target)
     let emptied = front.state()?;
     let start = clock::now();
     for number in 0..in_a_row {
-        let session = connection.open()?;
+        let session = connection.greet()?;
         // Every third client vanishes in the middle of a request instead of saying goodbye; its session is ended by another.
         if number % 3 == 0 {
             let mut lost = front.connect()?;
-            lost.send_call(&session, 1)?;
+            lost.post(Some(&session), &call(TOOL, 1))?;
             drop(lost);
         }
         connection.delete(&session)?;

@@ -1,15 +1,16 @@
-//! A running `mainstay serve` and a client that does no more than it must.
+//! A running `mainstay serve`, and what it says of itself.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use mainstay_testkit::wait::{HANG_STOP, idle};
+use mainstay_testkit::wait::idle;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::http::{Connection, Endpoint};
 use crate::place::Place;
 use crate::role;
 
@@ -59,21 +60,19 @@ impl Front {
 
     /// A connection.
     pub fn connect(&self) -> io::Result<Connection> {
-        let socket = TcpStream::connect(self.address)?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(HANG_STOP))?;
-        Ok(Connection {
-            reader: BufReader::with_capacity(64 * 1024, socket),
+        self.at("/mcp")
+    }
+
+    fn at(&self, path: &str) -> io::Result<Connection> {
+        Connection::to(&Endpoint {
+            address: self.address,
+            path: path.into(),
         })
     }
 
     /// What it says of itself now.
     pub fn state(&self) -> io::Result<State> {
-        let mut connection = self.connect()?;
-        connection
-            .send(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-        let (_, body) = connection.answer()?;
-        let page = String::from_utf8_lossy(&body).into_owned();
+        let page = self.at("/metrics")?.page()?;
         let number = |name: &str| {
             let line = page
                 .lines()
@@ -106,74 +105,5 @@ impl Front {
             return Ok(());
         }
         Err(io::Error::other(format!("serve ended with {status}")))
-    }
-}
-
-/// One connection that is kept alive.
-pub struct Connection {
-    reader: BufReader<TcpStream>,
-}
-
-const POST: &str = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n";
-
-impl Connection {
-    /// Opens a session; its name.
-    pub fn open(&mut self) -> io::Result<String> {
-        let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
-        self.send(format!("{POST}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())?;
-        let (head, _) = self.answer()?;
-        let name = head
-            .lines()
-            .find_map(|line| line.strip_prefix("mcp-session-id: "));
-        name.map(String::from)
-            .ok_or_else(|| io::Error::other(format!("no session: {head}")))
-    }
-
-    /// Ends a session.
-    pub fn delete(&mut self, session: &str) -> io::Result<()> {
-        let head =
-            format!("DELETE /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-session-id: {session}\r\n\r\n");
-        self.send(head.as_bytes())?;
-        self.answer().map(drop)
-    }
-
-    /// Sends a call of 200 bytes.
-    pub fn send_call(&mut self, session: &str, id: usize) -> io::Result<()> {
-        let mut body = format!(
-            r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"fill","arguments":{{"size":200,"pad":""#,
-            1_000_000 + id
-        );
-        let pad = 200 - body.len() - 4;
-        body.extend(std::iter::repeat_n('x', pad));
-        body.push_str("\"}}}");
-        let head = format!(
-            "{POST}mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        self.send(head.as_bytes())
-    }
-
-    /// The next answer: head and body.
-    pub fn answer(&mut self) -> io::Result<(String, Vec<u8>)> {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if self.reader.read_line(&mut head)? == 0 {
-                return Err(io::Error::other("the front closed the connection"));
-            }
-        }
-        if !head.starts_with("HTTP/1.1 200") {
-            return Err(io::Error::other(head));
-        }
-        let length = head
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length: "));
-        let length: usize = length.and_then(|text| text.parse().ok()).unwrap_or(0);
-        let mut body = vec![0; length];
-        self.reader.read_exact(&mut body)?;
-        Ok((head, body))
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.reader.get_mut().write_all(bytes)
     }
 }

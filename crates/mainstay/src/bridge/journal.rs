@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use mainstay_core::event::{DebtGivenUp, SessionClosed, SessionOpened, What};
 use mainstay_core::http::bridge::{Closed, ExchangeId};
-use mainstay_core::ids::{Identity, LinkId};
-use mainstay_os::{clock, identity};
+use mainstay_core::ids::LinkId;
 
 use super::spec::Spec;
 use crate::debts::note::{Held, Note};
@@ -13,7 +12,6 @@ use crate::debts::pay::UNNAMED;
 use crate::debts::{Source, secret};
 use crate::http::target::Target;
 use crate::ledger::append::Ledger;
-use crate::ledger::time::rfc3339;
 use crate::paths::Paths;
 use crate::report::plain;
 
@@ -96,22 +94,11 @@ impl Journal {
     }
 
     fn written(&self, session: &str, version: Option<String>) -> Note {
-        let now = clock::wall_ms();
         Note {
-            v: 1,
-            server: self.server.clone(),
-            link: self.link,
-            url: self.url.clone(),
             url_secret: self.url_secret.clone(),
-            session: session.into(),
             version,
             headers: self.headers.clone(),
-            owner: identity::me().unwrap_or(Identity { pid: 0, start: 0 }),
-            boot: identity::realm()
-                .map(|realm| realm.boot)
-                .unwrap_or_default(),
-            since: rfc3339(now),
-            since_ms: now,
+            ..Note::of_ours(&self.server, self.link, self.url.clone(), session)
         }
     }
 

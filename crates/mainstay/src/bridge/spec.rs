@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use hyper::header::HeaderMap;
+use mainstay_core::http::headers;
 use serde::{Deserialize, Serialize};
 
 use crate::debts::Source;
@@ -25,11 +26,11 @@ const RESERVED: [&str; 17] = [
     "expect",
     "host",
     "keep-alive",
-    "last-event-id",
-    "mcp-method",
-    "mcp-name",
-    "mcp-protocol-version",
-    "mcp-session-id",
+    headers::LAST_EVENT,
+    headers::METHOD,
+    headers::NAME,
+    headers::VERSION,
+    headers::SESSION,
     "proxy-connection",
     "te",
     "trailer",
@@ -139,7 +140,7 @@ impl Spec {
     /// The first header that is not the user's to set, if there is one.
     pub fn reserved(&self) -> Option<&str> {
         let mut names = self.headers.iter().map(|header| header.name.as_str());
-        names.find(|name| RESERVED.contains(name) || name.starts_with("mcp-param-"))
+        names.find(|name| RESERVED.contains(name) || name.starts_with(headers::PARAM))
     }
 
     /// Where each came from.

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::limits;
+use mainstay_os::{clock, identity};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::secret::{Named, Source};
 use crate::http::target::Target;
+use crate::ledger::time::rfc3339;
 use crate::paths::{FILE_MODE, Paths};
 
 /// Files that are still being written begin with this.
@@ -56,6 +58,29 @@ pub struct Note {
     pub since: String,
     /// When, in milliseconds since 1970.
     pub since_ms: u64,
+}
+
+impl Note {
+    /// A session that this process has opened just now, or is about to.
+    pub fn of_ours(server: &str, link: LinkId, url: String, session: &str) -> Self {
+        let now = clock::wall_ms();
+        Self {
+            v: 1,
+            server: server.into(),
+            link,
+            url,
+            url_secret: None,
+            session: session.into(),
+            version: None,
+            headers: Vec::new(),
+            owner: identity::me().unwrap_or(Identity { pid: 0, start: 0 }),
+            boot: identity::realm()
+                .map(|realm| realm.boot)
+                .unwrap_or_default(),
+            since: rfc3339(now),
+            since_ms: now,
+        }
+    }
 }
 
 /// What became of the attempts to pay.

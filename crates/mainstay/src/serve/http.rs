@@ -14,6 +14,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode};
+use mainstay_core::http::headers::VERSION;
 use mainstay_core::limits::ID_BYTES;
 use mainstay_core::serve::door::Refused;
 use mainstay_core::serve::posted::{self, Kind, LEGACY, Posted, Unread};
@@ -25,8 +26,6 @@ use super::metrics::count;
 use super::page;
 use super::reply::{Refusal, Reply, SESSION_ID, text};
 use super::session::Session;
-
-const VERSION: &str = "mcp-protocol-version";
 
 /// Answers a request.
 pub async fn answer(front: Rc<Front>, request: Request<Incoming>) -> Reply {

@@ -7,13 +7,14 @@ use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
+use mainstay_core::http::headers;
 use mainstay_core::serve::sse::EventId;
 use mainstay_core::serve::words::{self, Code};
 
 use super::stream::{Body, Seat, Stream};
 
 /// The header that names a session.
-pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub const SESSION_ID: HeaderName = HeaderName::from_static(headers::SESSION);
 /// Asks a proxy not to hold events back.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 

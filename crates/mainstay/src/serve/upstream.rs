@@ -19,13 +19,14 @@ use hyper::header::{
 use hyper::{Method, Response, StatusCode};
 use mainstay_core::clock::Moment;
 use mainstay_core::http::bridge::close::is_paid;
-use mainstay_core::ids::{Identity, LinkId};
+use mainstay_core::http::headers;
+use mainstay_core::ids::LinkId;
 use mainstay_core::redact;
 use mainstay_core::serve::limits::{ENDED_KNOWN, PAY_TRIES, PAY_WAIT_MS};
 use mainstay_core::serve::posted::{Kind, Posted};
 use mainstay_core::serve::sse;
 use mainstay_core::serve::words::{self, Code};
-use mainstay_os::{clock, identity};
+use mainstay_os::clock;
 
 use super::bell::Slot;
 use super::front::Front;
@@ -35,12 +36,11 @@ use crate::debts::secret::Named;
 use crate::debts::{Held, Note, Source};
 use crate::http::client::{Answer, Client, Failure, Outgoing};
 use crate::http::target::Target;
-use crate::ledger::time::rfc3339;
 use crate::paths::Paths;
 use crate::report::{plain, talk};
 
 /// The header with the version that was agreed on.
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const VERSION: HeaderName = HeaderName::from_static(headers::VERSION);
 /// How much of an answer to DELETE is read.
 const PAID_BYTES: usize = 64 * 1024;
 
@@ -180,7 +180,6 @@ impl Upstream {
     }
 
     fn note(&self, server: &str, session: &str, headers: &HeaderMap) -> Note {
-        let now = clock::wall_ms();
         let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
         // Others are no secret, and nothing that its end would need.
         let secret = headers.keys().filter(|name| redact::speaks(name.as_str()));
@@ -189,20 +188,10 @@ impl Upstream {
             from: Source::Client,
         });
         Note {
-            v: 1,
-            server: server.into(),
-            link: self.link,
-            url: self.target.plain(),
             url_secret: self.target.has_secret().then_some(Source::Flag),
-            session: session.into(),
             version: text(VERSION.as_str()),
             headers: secret.collect(),
-            owner: identity::me().unwrap_or(Identity { pid: 0, start: 0 }),
-            boot: identity::realm()
-                .map(|realm| realm.boot)
-                .unwrap_or_default(),
-            since: rfc3339(now),
-            since_ms: now,
+            ..Note::of_ours(server, self.link, self.target.plain(), session)
         }
     }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderValue};
+use mainstay_core::http::headers::{LAST_EVENT, VERSION};
 use mainstay_core::message::envelope;
 use mainstay_core::serve::posted::{Kind, LEGACY, Posted};
 use mainstay_core::serve::sessions::Over;
@@ -16,9 +17,7 @@ use super::super::metrics::count;
 use super::super::reply::{Refusal, Reply, SESSION_ID, empty, events, json};
 use super::super::session::Session;
 use super::super::stream::{First, Seat, Stream};
-use super::{VERSION, accepts, bad, retired, room, session};
-
-const LAST_EVENT: &str = "last-event-id";
+use super::{accepts, bad, retired, room, session};
 
 /// A session that is not there, or not any more.
 pub fn unknown_session() -> Refusal {
