@@ -27,8 +27,28 @@ impl Link<'_> {
         self.inflight.answered_by_us(id);
         self.again.forget(id);
         if method.listens() {
-            self.keepsakes.remove(Kept::Listen, id);
-            self.keepsakes.remove(Kept::Acknowledged, id);
+            self.stop_listening(id);
+        }
+    }
+
+    /// Answers a request before the server does, which is up and may answer all the same: that is swallowed.
+    pub(super) fn answer_ahead(&mut self, id: &[u8], method: Tracked, because: &Because) {
+        let why = because.why(&self.about);
+        let answer = settle::answer(id, method, self.head.modern != 0, &why);
+        self.push(Output::ToClient(answer));
+        self.inflight.settle(id);
+        self.again.forget(id);
+        if method.listens() {
+            self.stop_listening(id);
+        }
+    }
+
+    /// The same for all that it was asked.
+    pub(super) fn answer_all_ahead(&mut self, because: &Because) {
+        for (id, method, generation) in self.in_flight_now() {
+            if generation != HELD {
+                self.answer_ahead(&id, method, because);
+            }
         }
     }
 
@@ -331,17 +351,7 @@ impl Link<'_> {
 
     pub(super) fn opening_silent(&mut self, ms: u64) {
         self.tell(What::OpeningSilent(OpeningSilent { ms }));
-        let because = Because::OpeningSilent { ms };
-        for (id, method, generation) in self.in_flight_now() {
-            if generation == HELD {
-                // It was not asked this one.
-                continue;
-            }
-            let why = because.why(&self.about);
-            let answer = settle::answer(&id, method, self.head.modern != 0, &why);
-            self.push(Output::ToClient(answer));
-            self.inflight.settle(&id);
-        }
+        self.answer_all_ahead(&Because::OpeningSilent { ms });
     }
 
     pub(super) fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {

@@ -481,22 +481,14 @@ impl Link<'_> {
                 self.answer(&id, entry.method, &because);
                 continue;
             }
-            let answer = settle::answer(
-                &id,
-                entry.method,
-                self.head.modern != 0,
-                &because.why(&self.about),
-            );
             let request = entry.method.word().into();
+            self.answer_ahead(&id, entry.method, &because);
             let label = self.orphans.unlabel(&id);
             let known = label.as_deref().unwrap_or(&id);
-            self.push(Output::ToClient(answer));
             self.push(Output::ToServer(settle::cancel(
                 known,
                 "the call deadline has passed",
             )));
-            self.inflight.settle(&id);
-            self.again.forget(&id);
             self.tell(What::CallDeadline(CallDeadline { request, ms }));
         }
     }

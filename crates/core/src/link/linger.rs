@@ -190,8 +190,8 @@ impl Link<'_> {
                 self.push(Output::ToServer(settle::cancel(known, AWAY)));
             }
             self.inflight.close(&id);
-            self.again.forget(&id);
         }
+        self.again.clear();
         // A late answer to one of them is an orphan's, too.
         self.inflight.forget_settled(self.head.generation);
         self.orphans.client_gone();

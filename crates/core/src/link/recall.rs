@@ -116,6 +116,7 @@ impl Link<'_> {
             }
             // The server's own answer is swallowed when it comes.
             self.inflight.settle(&id);
+            self.again.forget(&id);
         }
         self.push(Output::ToClient(line));
         self.tell(What::Instant(Instant {
@@ -178,6 +179,7 @@ impl Link<'_> {
         let Some(answer) = answer else { return false };
         // An entry of its own, so that a keeper that is killed right here is followed by one that answers.
         self.inflight.open(id, tracked, self.head.generation, now);
+        self.head.spoken = 1;
         match tracked {
             Tracked::Initialize => self.open_instantly(id, &answer),
             Tracked::List => {

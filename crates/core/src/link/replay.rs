@@ -173,6 +173,7 @@ impl Link<'_> {
     pub(super) fn end_differing(&mut self, now: Moment, what: String) {
         self.differs(what.clone());
         let because = Because::Differs { what };
+        self.answer_all_ahead(&because);
         self.settle_all(&because);
         self.stop(now, Cause::Differs);
         if let Life::Closing(closing) = &mut self.life {

@@ -100,6 +100,12 @@ impl Again {
         }
     }
 
+    /// Nobody waits for any of them.
+    pub fn clear(&mut self) {
+        self.lines.clear();
+        self.bytes = 0;
+    }
+
     /// What this request asked for has been granted and lasts: older ones that wish for the `same` count no more, in whatever
     /// order the answers come, and no later server may hear of them.
     pub fn supersede(&mut self, id: &[u8], same: impl Fn(&[u8]) -> bool) {

@@ -464,6 +464,65 @@ fn a_slow_server_is_opened_from_the_record_and_compared_later() {
 }
 
 #[test]
+fn what_was_asked_ahead_of_a_server_that_differs_has_one_answer() {
+    let first = World::met(Limits::default(), safe());
+    let mut world = World::up();
+    world.link.recall(first.link.remembered().unwrap().clone());
+    world.client(INITIALIZE);
+    world.client(&call(2, "x"));
+    assert_eq!(world.wait(), Reason::Instant);
+    world.client(&call(3, "x"));
+    world.drain();
+    assert_eq!(world.server(&greeting("1", "2")), Route::Instead);
+    let told = world.drain();
+    assert_eq!(told[..3], ["tell differs", "result for 2", "result for 3"]);
+    world.link.written();
+    assert_eq!(world.server(&answer("2")), Route::Drop, "too late");
+}
+
+#[test]
+fn a_request_that_the_record_answered_is_not_sent_again() {
+    let meta = r#","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    let list = ask(1, "tools/list").replace('}', meta);
+    let mut first = World::up();
+    first.client(&list);
+    first.server(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#);
+
+    let mut world = World::up();
+    world.link.recall(first.link.remembered().unwrap().clone());
+    world.client(&list);
+    assert_eq!(world.wait(), Reason::Instant);
+    assert_eq!(world.drain(), ["result for 1", "tell instant"]);
+    world.link.written();
+    // Another one under its id, which is nothing to be sent again, does not bring it back.
+    world.client(&ask(1, "vendor/odd").replace('}', meta));
+    world.exits(CRASH, true);
+    assert_eq!(world.drain()[0], "error for 1");
+}
+
+#[test]
+fn a_server_whose_opening_the_record_answered_is_one() {
+    let remembered = {
+        let first = World::met(Limits::default(), safe());
+        first.link.remembered().unwrap().clone()
+    };
+    let lazy = Policy {
+        lazy: true,
+        ..safe()
+    };
+    let mut first = World::with(Limits::default(), lazy, memory(), None);
+    first.link.recall(remembered);
+    assert_eq!(first.client(INITIALIZE), Route::Instead);
+    // Killed before that was written: its successor asks a server, and that one's death is a death.
+    let mut next = World::with(Limits::default(), lazy, snapshot(&first), Some(lost()));
+    next.input(Input::Started);
+    next.drain();
+    next.exits(CRASH, true);
+    next.empty();
+    assert!(next.drain().contains(&"spawn".into()));
+}
+
+#[test]
 fn the_record_leaves_alone_what_no_server_was_asked() {
     let mut first = World::up();
     first.client(&ask(1, "server/discover"));
