@@ -22,10 +22,15 @@ if (bless && wanted.length > 0) throw new Error('--bless writes the page of all 
 const products = PRODUCTS.filter(({ id }) => wanted.length === 0 || wanted.includes(id));
 
 if (process.env[INSIDE] === undefined) {
-  say('installing');
-  const at = await installProducts(products);
   // A network of their own, with loopback and nothing else: whatever clients would like to tell somebody, they tell nobody.
   const enter = ['--net', ...(process.getuid() === 0 ? [] : ['--map-root-user']), '--', 'python3', '-c', LOOPBACK_UP];
+  const refused = spawnSync('unshare', [...enter, process.execPath, '--version'], { encoding: 'utf8' });
+  if (refused.status !== 0) {
+    say(`not played: this machine gives nobody a network of his own (${refused.error?.message ?? refused.stderr.trim()})`);
+    process.exit(bless ? 1 : 0);
+  }
+  say('installing');
+  const at = await installProducts(products);
   const env = { ...process.env, MAINSTAY_UNDER_TEST: at.mainstay, [INSIDE]: 'yes' };
   const { status, error } = spawnSync('unshare', [...enter, process.execPath, ...process.argv.slice(1)], { stdio: 'inherit', env });
   if (error !== undefined) throw error;
