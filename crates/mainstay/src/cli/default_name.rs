@@ -288,7 +288,8 @@ fn image(words: &[&str]) -> Option<String> {
 fn shell(words: &[&str], depth: u32) -> Option<String> {
     let (&word, after) = words.split_first()?;
     if word.starts_with('-') && word.ends_with('c') {
-        let text = after.first()?;
+        // In `2>&1` the sign ends no command.
+        let text = after.first()?.replace(">&", ">");
         // The last command of a list is the one that stays.
         let last = text
             .rsplit(['\n', ';', '&'])
@@ -306,7 +307,7 @@ fn shell(words: &[&str], depth: u32) -> Option<String> {
 fn behind_prefix(words: &[&str], depth: u32) -> Option<String> {
     let start = words
         .iter()
-        .position(|word| !word.starts_with('-') && !word.contains('=') && *word != "exec")?;
+        .position(|word| !word.starts_with('-') && !word.contains(['=', '>']) && *word != "exec")?;
     Some(subject(&words[start..], depth + 1))
 }
 
@@ -471,6 +472,8 @@ mod tests {
             "playwright-mcp"
         );
         assert_eq!(of(&words("TOKEN=1 weather --stdio")), "weather");
+        assert_eq!(of(&words("cd /x; weather --stdio 2>&1 >&2")), "weather");
+        assert_eq!(of(&words("exec 2>>log weather")), "weather");
         assert_eq!(of(&words("")), "sh");
     }
 
