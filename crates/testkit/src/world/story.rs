@@ -237,6 +237,10 @@ impl Story {
         if up != known {
             let temper = self.temper.clone();
             self.server = up.map(|generation| Server::new(generation, &temper, &mut self.outside));
+            // Nobody dawdles any more once all is calm, also who comes then.
+            if let (Some(server), false) = (&mut self.server, self.phase == Phase::Busy) {
+                server.read_most = 65_536;
+            }
             self.outside.manners = chance::manners(&mut self.outside.dice);
             if let Some(generation) = up {
                 let ms = self.outside.dice.delay_ms(1_500);
