@@ -43,7 +43,7 @@ fn an_answer_that_comes_late() {
         .iter()
         .find(|said| said["params"]["name"] == "pid")
         .unwrap();
-    assert_eq!(pid["id"], "ms:re:1", "it went under a label");
+    assert_eq!(pid["id"], 1_500_000_001, "it went under a label");
     // Long enough for the orphan's answer: it reaches nobody.
     assert_eq!(
         scene.call("sleep", &json!({"ms": 2_000})).get("error"),

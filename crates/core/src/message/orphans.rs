@@ -3,7 +3,8 @@
 //! A client that comes back counts its ids from the beginning again, and the server may answer what an earlier one asked: late,
 //! although that was taken back, or a second time. Which of the old ids are still to come cannot be known, so from the
 //! second client of a generation on every request goes under a label of ours, and its answer gets the client's own bytes
-//! back. The same for progress tokens. This module knows tokens, not messages.
+//! back. The same for progress tokens. A number goes under a number, for servers that know no other ids. This module
+//! knows tokens, not messages.
 //!
 //! Invariants:
 //! - What comes under another name than a label of this client's is an earlier one's, be it late, twice or never.
@@ -19,6 +20,8 @@ use crate::limits::{IN_FLIGHT_MAX, PROGRESS_MAX};
 
 const ID_PREFIX: &str = "\"ms:re:";
 const PROGRESS_PREFIX: &str = "\"ms:pt:";
+/// Numbers of ours begin here: where no client counts to, and with room for half a billion in 32 bits.
+const NUMBERS_FROM: u64 = 1_500_000_000;
 
 /// Whether one generation was asked anything for clients that are gone, and what it knows the present one's requests by.
 #[derive(Clone, Debug, Default)]
@@ -58,14 +61,14 @@ impl Orphans {
     pub fn label(&mut self, id: &[u8]) -> Vec<u8> {
         self.count += 1;
         give(&mut self.ids, self.count, id, IN_FLIGHT_MAX);
-        format!("{ID_PREFIX}{}\"", self.count).into_bytes()
+        label(ID_PREFIX, self.count, id)
     }
 
     /// The label under which a progress token goes.
     pub fn progress_label(&mut self, token: &[u8]) -> Vec<u8> {
         self.count += 1;
         give(&mut self.tokens, self.count, token, PROGRESS_MAX);
-        format!("{PROGRESS_PREFIX}{}\"", self.count).into_bytes()
+        label(PROGRESS_PREFIX, self.count, token)
     }
 
     /// The label under which the server knows this client's request, which is waited for no longer.
@@ -73,24 +76,24 @@ impl Orphans {
         let mut all = self.ids.iter();
         let (&n, _) = all.find(|(_, own)| token::same(own, id))?;
         self.ids.remove(&n);
-        Some(format!("{ID_PREFIX}{n}\"").into_bytes())
+        Some(label(ID_PREFIX, n, id))
     }
 
     /// The client's own id behind a label.
     pub fn own(&self, label: &[u8]) -> Option<&[u8]> {
-        let n = number(label, ID_PREFIX)?;
+        let n = number(&self.ids, label, ID_PREFIX)?;
         self.ids.get(&n).map(Vec::as_slice)
     }
 
     /// The same, for an answer that has come: each is expected once.
     pub fn close(&mut self, label: &[u8]) -> Option<Vec<u8>> {
-        let n = number(label, ID_PREFIX)?;
+        let n = number(&self.ids, label, ID_PREFIX)?;
         self.ids.remove(&n)
     }
 
     /// The client's own progress token behind a label.
     pub fn progress(&self, label: &[u8]) -> Option<&[u8]> {
-        let n = number(label, PROGRESS_PREFIX)?;
+        let n = number(&self.tokens, label, PROGRESS_PREFIX)?;
         self.tokens.get(&n).map(Vec::as_slice)
     }
 }
@@ -102,9 +105,25 @@ fn give(all: &mut BTreeMap<u64, Vec<u8>>, n: u64, own: &[u8], most: usize) {
     all.insert(n, own.to_vec());
 }
 
-fn number(label: &[u8], prefix: &str) -> Option<u64> {
-    let digits = label.strip_prefix(prefix.as_bytes())?.strip_suffix(b"\"")?;
-    core::str::from_utf8(digits).ok()?.parse().ok()
+/// What goes in the place of a token: a number for a number, a string for a string.
+fn label(prefix: &str, n: u64, own: &[u8]) -> Vec<u8> {
+    if own.first() == Some(&b'"') {
+        format!("{prefix}{n}\"").into_bytes()
+    } else {
+        format!("{}", NUMBERS_FROM + n).into_bytes()
+    }
+}
+
+/// The number of a label that was given.
+fn number(given: &BTreeMap<u64, Vec<u8>>, label_as_written: &[u8], prefix: &str) -> Option<u64> {
+    let plain = token::plain(label_as_written);
+    let text = core::str::from_utf8(&plain).ok()?;
+    let n = match text.strip_prefix(prefix) {
+        Some(rest) => rest.strip_suffix('"')?.parse().ok()?,
+        None => text.parse::<u64>().ok()?.checked_sub(NUMBERS_FROM)?,
+    };
+    let own = given.get(&n)?;
+    (*label(prefix, n, own) == *plain).then_some(n)
 }
 
 #[cfg(test)]
@@ -125,9 +144,13 @@ mod tests {
         let (label, other) = (orphans.label(b"3.0"), orphans.label(br#""a\/b""#));
         assert_eq!(
             (&label[..], &other[..]),
-            (&br#""ms:re:1""#[..], &br#""ms:re:2""#[..])
+            (&b"1500000001"[..], &br#""ms:re:2""#[..])
         );
         assert_eq!(orphans.own(&label), Some(&b"3.0"[..]));
+        assert_eq!(orphans.own(b"1500000001.0"), Some(&b"3.0"[..]));
+        for foreign in [&b"\"ms:re:1\""[..], b"1500000002", b"1500000000", b"1"] {
+            assert_eq!(orphans.own(foreign), None, "another form is another's");
+        }
         assert_eq!(orphans.close(&label), Some(b"3.0".to_vec()));
         assert_eq!((orphans.close(&label), orphans.own(&label)), (None, None));
         assert_eq!(orphans.unlabel(br#""a/b""#), Some(other.clone()));
@@ -154,7 +177,7 @@ mod tests {
         assert!(orphans.is_empty());
         assert_eq!(
             orphans.label(b"1"),
-            br#""ms:re:3""#,
+            b"1500000003",
             "not even to the next generation"
         );
     }

@@ -84,11 +84,8 @@ fn a_client_that_comes_back_is_told_what_the_server_had_said() {
     assert_eq!(world.drain(), [""; 0]);
     assert_eq!(world.client(INITIALIZED), Route::Forward, "only once");
     assert_eq!(world.client(&call("2")), Route::Instead);
-    assert_eq!(
-        world.drain(),
-        [format!("to server {}", call("\"ms:re:1\""))]
-    );
-    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Instead);
+    assert_eq!(world.drain(), [format!("to server {}", call("1500000001"))]);
+    assert_eq!(world.server(&answer("1500000001")), Route::Instead);
     assert_eq!(world.drain(), ["result for 2"]);
 }
 
@@ -136,16 +133,16 @@ fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered(
     world.client(INITIALIZE);
     world.client(INITIALIZED);
     world.drain();
-    for (id, label) in [("2", "\"ms:re:1\""), ("3", "\"ms:re:2\"")] {
+    for (id, label) in [("2", "1500000001"), ("3", "1500000002")] {
         assert_eq!(world.client(&call(id)), Route::Instead);
         assert_eq!(world.drain(), [format!("to server {}", call(label))]);
     }
     // Late, and twice: nobody's.
     assert_eq!(world.server(&answer("3")), Route::Drop);
     assert_eq!(world.server(&answer("2")), Route::Drop);
-    assert_eq!(world.server(&answer("\"ms:re:2\"")), Route::Instead);
+    assert_eq!(world.server(&answer("1500000002")), Route::Instead);
     assert_eq!(world.drain(), ["result for 3"]);
-    assert_eq!(world.server(&answer("\"ms:re:2\"")), Route::Drop);
+    assert_eq!(world.server(&answer("1500000002")), Route::Drop);
     let cancel = |id: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
@@ -154,10 +151,10 @@ fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered(
     assert_eq!(world.client(&cancel("2")), Route::Instead);
     assert_eq!(
         world.drain(),
-        [format!("to server {}", cancel("\"ms:re:1\""))]
+        [format!("to server {}", cancel("1500000001"))]
     );
     assert_eq!(world.client(&cancel("3")), Route::Drop, "not the orphan");
-    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Drop);
+    assert_eq!(world.server(&answer("1500000001")), Route::Drop);
     // The next generation has served nobody before.
     world.dies_and_returns("1");
     world.drain();
@@ -189,9 +186,9 @@ fn a_second_answer_to_what_an_earlier_client_asked_is_nobodys() {
     }
     world.drain();
     for (id, own) in [
-        ("2", "\"ms:re:1\""),
-        ("3", "\"ms:re:2\""),
-        ("4", "\"ms:re:3\""),
+        ("2", "1500000001"),
+        ("3", "1500000002"),
+        ("4", "1500000003"),
     ] {
         assert_eq!(world.server(&answer(id)), Route::Drop);
         assert_eq!(world.server(&answer(own)), Route::Instead);
@@ -214,8 +211,8 @@ fn what_a_client_that_came_back_waits_for_in_vain_leaves_no_label() {
     assert_eq!(world.wait(), Reason::Deadline);
     let told = world.drain();
     assert_eq!(told[0], "result for 2");
-    assert!(told[1].contains("\"requestId\":\"ms:re:1\""), "{told:?}");
-    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Drop);
+    assert!(told[1].contains("\"requestId\":1500000001"), "{told:?}");
+    assert_eq!(world.server(&answer("1500000001")), Route::Drop);
     assert_eq!(world.drain(), [""; 0]);
 }
 
@@ -239,15 +236,15 @@ fn progress_is_told_apart_too() {
     world.client(INITIALIZED);
     world.drain();
     assert_eq!(world.client(&asks("2", "2")), Route::Instead);
-    let labelled = asks("\"ms:re:1\"", "\"ms:pt:2\"");
+    let labelled = asks("1500000001", "1500000002");
     assert_eq!(world.drain(), [format!("to server {labelled}")]);
     assert_eq!(world.server(&reports("2")), Route::Drop, "the orphan's");
-    assert_eq!(world.server(&reports("\"ms:pt:2\"")), Route::Instead);
+    assert_eq!(world.server(&reports("1500000002")), Route::Instead);
     assert_eq!(world.drain(), ["to client notifications/progress"]);
-    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Instead);
+    assert_eq!(world.server(&answer("1500000001")), Route::Instead);
     assert_eq!(world.drain(), ["result for 2"]);
     // A task reports on after the answer.
-    assert_eq!(world.server(&reports("\"ms:pt:2\"")), Route::Instead);
+    assert_eq!(world.server(&reports("1500000002")), Route::Instead);
     assert_eq!(world.drain(), ["to client notifications/progress"]);
 }
 
@@ -261,14 +258,14 @@ fn a_batch_and_its_answers_are_told_apart_by_their_members() {
     world.drain();
     let batch = format!("[{},{}]", ask(2, "ping"), ask(3, "ping"));
     assert_eq!(world.client(&batch), Route::Instead);
-    let asked = ["\"ms:re:1\"", "\"ms:re:2\""]
+    let asked = ["1500000001", "1500000002"]
         .map(|label| ask(0, "ping").replace("\"id\":0", &format!("\"id\":{label}")));
     assert_eq!(world.drain(), asked.map(|line| format!("to server {line}")));
     let answers = format!(
         "[{},{},{}]",
         answer("2"),
-        answer("\"ms:re:1\""),
-        answer("\"ms:re:2\"")
+        answer("1500000001"),
+        answer("1500000002")
     );
     assert_eq!(world.server(&answers), Route::Instead);
     assert_eq!(world.drain(), ["result for 2", "result for 3"]);
@@ -349,10 +346,10 @@ fn news_for_a_listening_request_come_under_its_own_id() {
     assert_eq!(world.client(&listen("2")), Route::Instead);
     assert_eq!(
         world.drain(),
-        [format!("to server {}", listen("\"ms:re:1\""))]
+        [format!("to server {}", listen("1500000001"))]
     );
     assert_eq!(world.server(&news("2")), Route::Drop, "the orphan's");
-    assert_eq!(world.server(&news("\"ms:re:1\"")), Route::Instead);
+    assert_eq!(world.server(&news("1500000001")), Route::Instead);
     let Some(Output::ToClient(line)) = world.link.next() else {
         panic!("nothing for the client");
     };
@@ -377,7 +374,7 @@ fn the_opening_that_the_record_answered_is_forgotten_with_who_was_asked() {
     world.client(&call("1"));
     world.drain();
     // The id of the opening that the dead server never answered.
-    assert_eq!(world.server(&answer("\"ms:re:1\"")), Route::Instead);
+    assert_eq!(world.server(&answer("1500000001")), Route::Instead);
     assert_eq!(world.drain(), ["result for 1"]);
 }
 
@@ -412,11 +409,11 @@ fn long_lines_are_told_apart_too() {
     world.link.gathered_from_client(now, &scanner.frame());
     assert_eq!(world.drain().len(), 2);
     assert_eq!(routed(&mut world, &answer("2")), Route::Drop);
-    assert_eq!(routed(&mut world, &answer("\"ms:re:1\"")), Route::Gather);
+    assert_eq!(routed(&mut world, &answer("1500000001")), Route::Gather);
     let answers = format!(
         "[{},{}]",
-        answer("\"ms:re:2\"").replace("{}", &format!(r#"{{"a":"{fill}"}}"#)),
-        answer("\"ms:re:1\"")
+        answer("1500000002").replace("{}", &format!(r#"{{"a":"{fill}"}}"#)),
+        answer("1500000001")
     );
     assert_eq!(routed(&mut world, &answers), Route::Gather);
     let (line, scanner) = gathered(&answers);

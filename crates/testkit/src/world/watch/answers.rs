@@ -164,7 +164,7 @@ impl Watch {
             return Ok(());
         }
         // One that bears the id of such a request goes by another name.
-        let labelled = id.starts_with("\"ms:re:");
+        let labelled = id.starts_with("\"ms:re:") || id.starts_with("1500");
         let mut all = self.requests.iter_mut();
         let found = all.find(|(key, request)| {
             if labelled {
