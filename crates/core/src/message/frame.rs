@@ -3,8 +3,8 @@
 //! A [`Scanner`] is fed bytes in pieces of any size and says where lines end and what each one is: its kind, its id
 //! token, its method. It looks at the top-level keys `id`, `method`, `result` and `error` and at nothing else; as soon
 //! as it has seen enough it only looks for the newline. A line that lies there whole and is written as most peers write
-//! needs no scanner: [`Frame::at_a_glance`]. It does not validate: a line that it calls a request may be
-//! broken further on, and its reader will say so. It knows nothing of directions, eras, or what a method means.
+//! needs no scanner: [`Frame::at_a_glance`]. Nothing is validated: a line that is called a request may be broken further
+//! on, and its reader will say so. Nothing is known of directions, eras, or what a method means.
 //!
 //! Invariants:
 //! - A `\n` always ends a line (valid JSON has none inside), whatever else the bytes are.

@@ -126,6 +126,9 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             }
             Some((slot, State::Answered)) => {
                 self.stop_settling(slot);
+                // The answer that is on its way is no longer this slot's, whoever has it when that is written.
+                self.unwritten.retain(|&other| other != slot);
+                self.unwritten_ours.retain(|&other| other != slot);
                 (slot, Opened::New)
             }
             None => {

@@ -105,6 +105,23 @@ fn a_slot_that_was_freed_is_taken_before_a_new_one() {
 }
 
 #[test]
+fn an_answer_on_its_way_to_a_reused_id_frees_nobody_elses_slot() {
+    let mut table = table(4);
+    table.open(b"1", Tracked::Other, 1, NOW);
+    table.answered(b"1");
+    table.open(b"1", Tracked::Other, 1, NOW);
+    table.close(b"1");
+    // The same slot, with an answer that goes another way.
+    table.open(b"2", Tracked::Other, 1, NOW);
+    table.answered_by_us(b"2");
+    table.delivered();
+    let successor = Inflight::new(table.slots().to_vec());
+    assert_eq!(ids(&successor), ["2"], "its answer was not written yet");
+    table.written();
+    assert!(Inflight::new(table.slots().to_vec()).is_empty());
+}
+
+#[test]
 fn draining_goes_in_the_order_of_opening() {
     let mut table = table(8);
     for id in ["3", "1", "2"] {
