@@ -29,6 +29,8 @@ pub const ENDED: &str = "ended.json";
 pub const NEW: &str = ".new-";
 /// Directories that are being removed begin with this.
 pub const GONE: &str = ".gone-";
+/// How often a directory is emptied into which somebody writes meanwhile.
+const REMOVALS: usize = 8;
 
 /// A lease's directory.
 #[derive(Debug)]
@@ -198,6 +200,8 @@ impl Place {
         }
         fs::remove_file(&new).ok();
         match linked {
+            // Its own mark has gone before us.
+            Ok(()) if self.going() => Ok(None),
             Ok(()) => Ok(Some(Lock { _file: file })),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(error),
@@ -262,8 +266,21 @@ impl Place {
         let (pid, inode) = (std::process::id(), there.ino());
         let gone = parent.join(format!("{GONE}{pid}-{inode}"));
         fs::rename(&self.path, &gone)?;
-        fs::remove_dir_all(gone)?;
+        // The name is free. What stays (a sweep may be at it, or somebody may still be writing into it) goes with a sweep.
+        let mut tries = 0..REMOVALS;
+        while tries.next().is_some()
+            && let Err(error) = fs::remove_dir_all(&gone)
+            && error.kind() == io::ErrorKind::DirectoryNotEmpty
+        {}
         Ok(true)
+    }
+
+    /// Whether it is being removed: its name was taken from it.
+    fn going(&self) -> bool {
+        fs::read_link(self.base()).is_ok_and(|path| {
+            let name = path.file_name().unwrap_or_default();
+            name.as_encoded_bytes().starts_with(GONE.as_bytes())
+        })
     }
 }
 

@@ -4,16 +4,19 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use mainstay_core::event::What;
 use mainstay_core::ids::{Identity, LinkId, Realm};
 use mainstay_core::lease::{Over, Term};
 use mainstay_core::limits::LEASES_MAX;
 use mainstay_os::identity;
 
 use super::member::{Member, Outcome, Tenant, Visit};
-use super::place::{ENDED, TERM};
+use super::place::{ENDED, GONE, TERM};
 use super::tidy::tidy;
 use super::*;
+use crate::ledger::read::{Filter, all};
 use crate::paths::Paths;
 use crate::scratch::Scratch;
 
@@ -124,6 +127,52 @@ fn whoever_stays_keeps_the_directory_and_a_later_lease_is_another() {
     late.remove().unwrap();
     assert_eq!(fresh.state(&here()), State::Open(term));
     assert_eq!(late.term(), None);
+}
+
+#[test]
+fn whoever_sweeps_meanwhile_disturbs_nobody_who_closes() {
+    const ROUNDS: usize = 400;
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    tidy(&paths);
+                }
+            });
+        }
+        // A panic here must not leave the others at it for ever.
+        let closed = std::panic::catch_unwind(|| {
+            for _ in 0..ROUNDS {
+                open(&paths, "job", &Wish::default()).unwrap();
+                assert_eq!(shut(&paths, "job").was, Was::Open);
+            }
+        });
+        done.store(true, Ordering::Relaxed);
+        closed.unwrap();
+    });
+    let (events, _) = all(&paths, Filter::default()).unwrap();
+    let ends = events
+        .iter()
+        .filter(|event| matches!(event.what, What::LeaseEnded(_)));
+    assert_eq!(ends.count(), ROUNDS, "each one is told once");
+    tidy(&paths);
+    assert_eq!(entries(&paths.lease()), [""; 0]);
+}
+
+#[test]
+fn a_mark_in_a_directory_that_goes_is_no_end() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let (place, _) = opened(&paths, "job");
+    let late = Place::find(&paths, "job").unwrap().unwrap();
+    drop(place.end(&Over::Removed).unwrap());
+    let gone = paths.lease().join(format!("{GONE}1-1"));
+    fs::rename(paths.lease().join("job"), &gone).unwrap();
+    fs::remove_file(gone.join(ENDED)).unwrap();
+    assert!(late.end(&Over::Closed { by: None }).unwrap().is_none());
 }
 
 #[test]
