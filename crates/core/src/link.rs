@@ -21,6 +21,7 @@ mod recall;
 mod replay;
 mod route;
 mod state;
+mod steady;
 #[cfg(test)]
 mod tests;
 

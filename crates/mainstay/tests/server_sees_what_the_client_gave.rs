@@ -106,6 +106,18 @@ fn umask_and_descriptors() {
     }
 }
 
+/// A keeper waits for its turn; the server is scheduled as its client was.
+#[test]
+fn turns_on_a_processor() {
+    const USUAL: u32 = 0;
+    const BATCH: u32 = 3;
+    let stage = Stage::new();
+    let given = given(&stage, Carrier::Pipes, stage.unruly::<&str>(&[]), &[]);
+    assert_eq!(given["policy"], USUAL);
+    assert_eq!(given["policy_of_the_parent"], BATCH);
+    stage.census.assert_empty();
+}
+
 #[test]
 fn signals_are_as_on_the_first_day() {
     let stage = Stage::new();

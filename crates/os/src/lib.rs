@@ -4,7 +4,8 @@
 //! knows processes, signals, descriptors and cgroups; it knows nothing of MCP.
 //!
 //! Invariants: a process is pid *and* start time; it is signalled through a pidfd after its start time was read
-//! again; a child never inherits a descriptor, signal mask or signal disposition of ours.
+//! again; a child never inherits a descriptor, signal mask, signal disposition or
+//! scheduling policy of ours.
 
 pub mod adopter;
 pub mod assume;
@@ -37,4 +38,5 @@ pub mod tier;
 pub mod title;
 pub mod tracefs;
 pub mod tree;
+pub mod turn;
 pub mod watch_files;

@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use crate::lend;
+use crate::{lend, turn};
 
 /// Forks; the child runs `role` and exits with its result. The parent gets the child's pid.
 pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
@@ -16,7 +16,10 @@ pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
     // go on using the heap and everything else that it inherits.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => leave(role()),
+        0 => {
+            turn::as_usual();
+            leave(role())
+        }
         pid => Ok(pid),
     }
 }
@@ -40,8 +43,11 @@ pub fn start_detached<R: FnOnce() -> u8>(mut role: R) -> io::Result<()> {
 extern "C" fn hand_over<R: FnOnce() -> u8>(role: *mut c_void) -> ! {
     // SAFETY: one thread, as for any fork of ours; the child has a copy of the role, which it never drops but by calling it.
     match unsafe { libc::fork() } {
-        // SAFETY: the caller gave us a role of this type.
-        0 => leave(unsafe { role.cast::<R>().read() }()),
+        0 => {
+            turn::as_usual();
+            // SAFETY: the caller gave us a role of this type.
+            leave(unsafe { role.cast::<R>().read() }())
+        }
         -1 => leave(
             io::Error::last_os_error()
                 .raw_os_error()

@@ -165,6 +165,22 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         Some(entry)
     }
 
+    /// The same for a request of this sort and no other; whether one waited.
+    #[inline]
+    pub fn answered_if(&mut self, id: &[u8], method: Tracked) -> bool {
+        let Some(slot) = self.slot_of(id) else {
+            return false;
+        };
+        let found = &mut self.slots.as_mut()[slot as usize];
+        if !found.waits_for(method) {
+            return false;
+        }
+        found.answered();
+        self.unlink(slot);
+        self.unwritten.push(slot);
+        true
+    }
+
     /// An answer of our own is on its way to the client: the entry stays until [`Inflight::written`].
     pub fn answered_by_us(&mut self, id: &[u8]) -> Option<Entry> {
         let (slot, entry) = self.take_answer(id)?;

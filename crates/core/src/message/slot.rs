@@ -222,6 +222,12 @@ impl Slot {
         self.id.get(..usize::from(len)).unwrap_or_default()
     }
 
+    /// Whether an entry that is known to be one waits for the answer to a request of this sort.
+    pub(super) fn waits_for(&self, wanted: Tracked) -> bool {
+        let [state, method, _, _] = self.head.load(Ordering::Acquire).to_le_bytes();
+        state == STATE_OPEN && method == wanted as u8
+    }
+
     /// What the slot holds; none if it is free or its bytes make no entry.
     pub(super) fn read(&self) -> Option<(State, &[u8], Entry)> {
         let [state, method, len, seal] = self.head.load(Ordering::Acquire).to_le_bytes();

@@ -10,7 +10,7 @@ use mainstay_core::link::{Input, Link, Route};
 use mainstay_os::identity;
 
 use super::port::Port;
-use super::pump::Show;
+use super::pump::{Show, Way};
 use super::tap::Frames;
 use super::{Keeper, STEPS, TO_CLIENT_BYTES};
 
@@ -44,7 +44,11 @@ impl Keeper<'_> {
             } = self;
             // Our own lines wait for the end of the line that is on its way, and nothing new is routed before them.
             if to_client.is_empty() || down.mid_line() {
-                step |= down.route(|show| route_down(link, frames, *now, show));
+                step |= down.route(&mut Down {
+                    link,
+                    frames,
+                    now: *now,
+                });
             }
             // What the link wants in the place of a line goes out before the lines that follow it.
             if self.link.has_output() {
@@ -69,7 +73,11 @@ impl Keeper<'_> {
                 now,
                 ..
             } = self;
-            down.finish(|show| route_down(link, frames, *now, show));
+            down.finish(&mut Down {
+                link,
+                frames,
+                now: *now,
+            });
             self.write_client();
             self.tell_pipe_end(Pipe::ServerStdout);
             // Its stdin is about to be closed, and with it goes what it has not read.
@@ -151,10 +159,18 @@ impl Keeper<'_> {
             } = self;
             let turn = to_server.is_empty() || up.mid_line();
             if turn && to_client.len() < TO_CLIENT_BYTES {
-                step |= up.route(|show| route_up(link, frames, *now, show));
+                step |= up.route(&mut Up {
+                    link,
+                    frames,
+                    now: *now,
+                });
             }
             if turn && up.ended() && self.client_in.is_some() {
-                up.finish(|show| route_up(link, frames, *now, show));
+                up.finish(&mut Up {
+                    link,
+                    frames,
+                    now: *now,
+                });
             }
             // At once: whoever takes over must not take the rest of a line for a line.
             let within = self.up.within_a_line();
@@ -268,75 +284,121 @@ impl Keeper<'_> {
     }
 }
 
-fn route_down(link: &mut Link<'_>, frames: &mut Frames, now: Moment, show: Show<'_>) -> Route {
-    const FROM: Side = Side::Server;
-    let generation = link.generation();
-    match show {
-        Show::Line(frame, bytes) => {
-            let route = link.server_line(now, frame, bytes);
-            frames.line(now, FROM, frame, bytes, route, generation);
-            route
+/// Lines of the server's.
+struct Down<'a, 'l> {
+    link: &'a mut Link<'l>,
+    frames: &'a mut Frames,
+    now: Moment,
+}
+
+impl Way for Down<'_, '_> {
+    fn pass(&mut self, lines: &[u8]) -> usize {
+        let Self { link, frames, now } = self;
+        if frames.watched() {
+            return 0;
         }
-        Show::Cut(frame, bytes) => {
-            frames.long_begins(FROM, bytes);
-            link.server_known(frame)
-        }
-        Show::Known(_) => Route::Forward,
-        Show::CutEnd(frame) => {
-            frames.long_ends(now, FROM, frame, true, generation);
-            link.server_line(now, frame, b"")
-        }
-        Show::Piece(piece) => {
-            link.gathered_piece(piece);
-            Route::Gather
-        }
-        Show::GatherEnd(frame) => {
-            frames.long_ends(now, FROM, frame, false, generation);
-            link.gathered_from_server(now, frame);
-            Route::Instead
-        }
-        // Junk, or an answer that the client must not see: the link knows which.
-        Show::DropEnd(frame) => {
-            frames.long_ends(now, FROM, frame, false, generation);
-            link.server_line(now, frame, b"(a long line)")
+        link.results(*now, lines, |frame| {
+            frames.passed(*now, Side::Server, frame);
+        })
+    }
+
+    fn decide(&mut self, show: Show<'_>) -> Route {
+        const FROM: Side = Side::Server;
+        let generation = self.link.generation();
+        match show {
+            Show::Line(frame, bytes) => {
+                let route = self.link.server_line(self.now, frame, bytes);
+                self.frames
+                    .line(self.now, FROM, frame, bytes, route, generation);
+                route
+            }
+            Show::Cut(frame, bytes) => {
+                self.frames.long_begins(FROM, bytes);
+                self.link.server_known(frame)
+            }
+            Show::Known(_) => Route::Forward,
+            Show::CutEnd(frame) => {
+                self.frames
+                    .long_ends(self.now, FROM, frame, true, generation);
+                self.link.server_line(self.now, frame, b"")
+            }
+            Show::Piece(piece) => {
+                self.link.gathered_piece(piece);
+                Route::Gather
+            }
+            Show::GatherEnd(frame) => {
+                self.frames
+                    .long_ends(self.now, FROM, frame, false, generation);
+                self.link.gathered_from_server(self.now, frame);
+                Route::Instead
+            }
+            // Junk, or an answer that the client must not see: the link knows which.
+            Show::DropEnd(frame) => {
+                self.frames
+                    .long_ends(self.now, FROM, frame, false, generation);
+                self.link.server_line(self.now, frame, b"(a long line)")
+            }
         }
     }
 }
 
-fn route_up(link: &mut Link<'_>, frames: &mut Frames, now: Moment, show: Show<'_>) -> Route {
-    const FROM: Side = Side::Client;
-    let generation = link.generation();
-    match show {
-        Show::Line(frame, bytes) => {
-            let route = link.client_line(now, frame, bytes);
-            frames.line(now, FROM, frame, bytes, route, generation);
-            route
+/// Lines of the client's.
+struct Up<'a, 'l> {
+    link: &'a mut Link<'l>,
+    frames: &'a mut Frames,
+    now: Moment,
+}
+
+impl Way for Up<'_, '_> {
+    fn pass(&mut self, lines: &[u8]) -> usize {
+        let Self { link, frames, now } = self;
+        if frames.watched() {
+            return 0;
         }
-        Show::Cut(frame, bytes) => {
-            frames.long_begins(FROM, bytes);
-            link.client_cut(frame)
-        }
-        Show::Known(frame) => {
-            link.client_known(now, frame);
-            Route::Forward
-        }
-        Show::CutEnd(frame) => {
-            frames.long_ends(now, FROM, frame, true, generation);
-            Route::Forward
-        }
-        Show::DropEnd(frame) => {
-            frames.long_ends(now, FROM, frame, false, generation);
-            link.client_lost(now, frame);
-            Route::Instead
-        }
-        Show::Piece(piece) => {
-            link.gathered_piece(piece);
-            Route::Gather
-        }
-        Show::GatherEnd(frame) => {
-            frames.long_ends(now, FROM, frame, false, generation);
-            link.gathered_from_client(now, frame);
-            Route::Instead
+        link.calls(*now, lines, |frame| {
+            frames.passed(*now, Side::Client, frame);
+        })
+    }
+
+    fn decide(&mut self, show: Show<'_>) -> Route {
+        const FROM: Side = Side::Client;
+        let generation = self.link.generation();
+        match show {
+            Show::Line(frame, bytes) => {
+                let route = self.link.client_line(self.now, frame, bytes);
+                self.frames
+                    .line(self.now, FROM, frame, bytes, route, generation);
+                route
+            }
+            Show::Cut(frame, bytes) => {
+                self.frames.long_begins(FROM, bytes);
+                self.link.client_cut(frame)
+            }
+            Show::Known(frame) => {
+                self.link.client_known(self.now, frame);
+                Route::Forward
+            }
+            Show::CutEnd(frame) => {
+                self.frames
+                    .long_ends(self.now, FROM, frame, true, generation);
+                Route::Forward
+            }
+            Show::DropEnd(frame) => {
+                self.frames
+                    .long_ends(self.now, FROM, frame, false, generation);
+                self.link.client_lost(self.now, frame);
+                Route::Instead
+            }
+            Show::Piece(piece) => {
+                self.link.gathered_piece(piece);
+                Route::Gather
+            }
+            Show::GatherEnd(frame) => {
+                self.frames
+                    .long_ends(self.now, FROM, frame, false, generation);
+                self.link.gathered_from_client(self.now, frame);
+                Route::Instead
+            }
         }
     }
 }

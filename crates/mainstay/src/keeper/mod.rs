@@ -69,6 +69,7 @@ const TO_CLIENT_BYTES: usize = 256 * 1024;
 /// Runs a keeper's life; the exit code of its process.
 pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     mainstay_os::signals::ignore_pipe();
+    mainstay_os::turn::wait_for_it();
     let Ok(mut keeper) = begin(plan, entry, keeping) else {
         return mainstay_os::guard::LOST;
     };

@@ -38,6 +38,15 @@ pub enum Show<'a> {
     GatherEnd(&'a Frame<'a>),
 }
 
+/// Whoever decides what becomes of the lines.
+pub trait Way {
+    /// How many bytes of lines at the start of these go on without a decision.
+    fn pass(&mut self, lines: &[u8]) -> usize;
+
+    /// What becomes of a line, or of a part of one.
+    fn decide(&mut self, show: Show<'_>) -> Route;
+}
+
 /// Where the bytes lie.
 pub enum Room {
     /// In this process.
@@ -193,13 +202,13 @@ impl Pump {
     }
 
     /// Shows every line that is there until one is held; whether anything moved.
-    pub fn route(&mut self, mut decide: impl FnMut(Show<'_>) -> Route) -> bool {
+    pub fn route(&mut self, way: &mut impl Way) -> bool {
         let before = (self.at, self.scanned);
         self.held = false;
         loop {
             if self.cut == Cut::No
                 && self.scanner.between_lines()
-                && let Some((line_end, route)) = self.usual_lines(&mut decide)
+                && let Some((line_end, route)) = self.usual_lines(way)
             {
                 if !self.line_goes(line_end, route) {
                     break;
@@ -209,21 +218,21 @@ impl Pump {
             let (scanned, end) = (self.scanned, self.at.end as usize);
             if scanned == end {
                 // A long line that was held may be wanted now.
-                self.part_of_a_line(&mut decide);
+                self.part_of_a_line(way);
                 break;
             }
             // The room and the scanner are apart, so that a line can be scanned where it lies.
             let Self { room, scanner, .. } = self;
             match scanner.feed(&room.bytes()[scanned..end]) {
                 Fed::Line { used } => {
-                    let route = self.whole_line(scanned + used, &mut decide);
+                    let route = self.whole_line(scanned + used, way);
                     if !self.line_goes(scanned + used, route) {
                         break;
                     }
                 }
                 Fed::Partial => {
                     self.scanned = end;
-                    self.part_of_a_line(&mut decide);
+                    self.part_of_a_line(way);
                     break;
                 }
             }
@@ -234,14 +243,14 @@ impl Pump {
 
     /// Lines that can be known at a glance and go on, one after another; where the first ends that does not go on, and what
     /// becomes of it.
-    fn usual_lines(&mut self, mut decide: impl FnMut(Show<'_>) -> Route) -> Option<(usize, Route)> {
+    fn usual_lines(&mut self, way: &mut impl Way) -> Option<(usize, Route)> {
         let lines = &self.room.bytes()[..self.at.end as usize];
-        let mut from = self.scanned;
+        let mut from = self.scanned + way.pass(&lines[self.scanned..]);
         let stopped = loop {
             let Some((frame, used)) = Frame::at_a_glance(&lines[from..]) else {
                 break None;
             };
-            match decide(Show::Line(&frame, &lines[from..from + used])) {
+            match way.decide(Show::Line(&frame, &lines[from..from + used])) {
                 Route::Forward => from += used,
                 route @ (Route::Drop | Route::Instead | Route::Gather | Route::Hold) => {
                     break Some((from + used, route));
@@ -254,7 +263,7 @@ impl Pump {
     }
 
     /// The source has ended: a last line without newline is shown if it is a whole message, and gets its newline.
-    pub fn finish(&mut self, decide: impl FnMut(Show<'_>) -> Route) {
+    pub fn finish(&mut self, way: &mut impl Way) {
         let (routed, end) = (self.at.routed as usize, self.at.end as usize);
         if self.cut != Cut::No || self.held || routed == end {
             return;
@@ -268,7 +277,7 @@ impl Pump {
         }
         buffer[end] = b'\n';
         self.at.end += 1;
-        self.route(decide);
+        self.route(way);
     }
 
     /// Writes what was routed, until nothing is left or the sink is full; how many bytes.
@@ -351,27 +360,27 @@ impl Pump {
     }
 
     /// Shows the line that the scanner has found, which ends at `line_end`.
-    fn whole_line(&self, line_end: usize, decide: &mut dyn FnMut(Show<'_>) -> Route) -> Route {
+    fn whole_line(&self, line_end: usize, way: &mut impl Way) -> Route {
         let start = self.at.routed as usize;
         let frame = self.scanner.frame();
         match self.cut {
-            Cut::No => decide(Show::Line(&frame, &self.room.bytes()[start..line_end])),
+            Cut::No => way.decide(Show::Line(&frame, &self.room.bytes()[start..line_end])),
             Cut::Forward { known } => {
                 if !known {
-                    decide(Show::Known(&frame));
+                    way.decide(Show::Known(&frame));
                 }
-                decide(Show::CutEnd(&frame));
+                way.decide(Show::CutEnd(&frame));
                 Route::Forward
             }
             Cut::Drop { known } => {
                 if !known {
-                    decide(Show::DropEnd(&frame));
+                    way.decide(Show::DropEnd(&frame));
                 }
                 Route::Drop
             }
             Cut::Gather => {
-                decide(Show::Piece(&self.room.bytes()[start..line_end]));
-                decide(Show::GatherEnd(&frame));
+                way.decide(Show::Piece(&self.room.bytes()[start..line_end]));
+                way.decide(Show::GatherEnd(&frame));
                 Route::Instead
             }
         }
@@ -401,7 +410,7 @@ impl Pump {
     }
 
     /// All that is there is the beginning or the middle of a line.
-    fn part_of_a_line(&mut self, decide: &mut dyn FnMut(Show<'_>) -> Route) {
+    fn part_of_a_line(&mut self, way: &mut impl Way) {
         let (routed, end) = (self.at.routed as usize, self.at.end as usize);
         match self.cut {
             Cut::No if end - routed >= WHOLE_LINE_BYTES => {
@@ -411,10 +420,10 @@ impl Pump {
                 let route = if junk {
                     Route::Drop
                 } else {
-                    decide(Show::Cut(frame.as_ref(), &self.room.bytes()[routed..end]))
+                    way.decide(Show::Cut(frame.as_ref(), &self.room.bytes()[routed..end]))
                 };
                 if let (Some(frame), Route::Forward) = (&frame, route) {
-                    decide(Show::Known(frame));
+                    way.decide(Show::Known(frame));
                 }
                 match route {
                     Route::Forward => {
@@ -427,7 +436,7 @@ impl Pump {
                     }
                     Route::Gather => {
                         self.cut = Cut::Gather;
-                        decide(Show::Piece(&self.room.bytes()[routed..end]));
+                        way.decide(Show::Piece(&self.room.bytes()[routed..end]));
                         self.remove(end);
                     }
                     // Nothing is forwarded; the full buffer makes the source wait.
@@ -437,14 +446,14 @@ impl Pump {
             Cut::No => {}
             Cut::Forward { known } => {
                 if let (false, Some(frame)) = (known, self.scanner.known()) {
-                    decide(Show::Known(&frame));
+                    way.decide(Show::Known(&frame));
                     self.cut = Cut::Forward { known: true };
                 }
                 self.at.routed = self.at.end;
             }
             Cut::Drop { .. } => self.remove(end),
             Cut::Gather => {
-                decide(Show::Piece(&self.room.bytes()[routed..end]));
+                way.decide(Show::Piece(&self.room.bytes()[routed..end]));
                 self.remove(end);
             }
         }

@@ -97,6 +97,17 @@ impl Frames {
         frames
     }
 
+    /// Whether somebody watches.
+    pub fn watched(&self) -> bool {
+        self.watched
+    }
+
+    /// A whole line from one side goes to the other one, and nobody watches.
+    #[inline]
+    pub fn passed(&mut self, now: Moment, from: Side, frame: &Frame<'_>) {
+        self.recent.note(now, from, other(from), frame);
+    }
+
     /// A whole line from one side was routed. What is held is shown again.
     #[inline]
     pub fn line(

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{Plan, SpawnError, Stage};
-use crate::made_up;
+use crate::{made_up, turn};
 
 /// Where a command without a slash is looked for if the environment has no PATH (as execvp does).
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
@@ -179,6 +179,7 @@ fn prepare(
             }
         }
         libc::setsid();
+        turn::as_usual();
         default_signals();
         raise_oom_score(&image.oom_score_adj);
 

@@ -257,8 +257,18 @@ fn surroundings() -> io::Result<Value> {
         "blocked": field("SigBlk"),
         "ignored": field("SigIgn"),
         "fds": open_fds().into_iter().map(|(fd, what)| json!([fd, what])).collect::<Vec<_>>(),
+        "policy": policy(stat.pid),
+        "policy_of_the_parent": policy(stat.ppid),
         "oom_score_adj": fs::read_to_string("/proc/self/oom_score_adj")?.trim(),
     }))
+}
+
+/// The number of a process's scheduling policy.
+fn policy(pid: i32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The 41st field; the name, which may have spaces in it, is the second.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(38)?.parse().ok()
 }
 
 fn crash(signal: Option<i64>, code: u64) -> ! {

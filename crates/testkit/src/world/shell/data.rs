@@ -236,6 +236,8 @@ fn route_down(link: &mut Link<'_>, outside: &mut Outside, show: Show<'_>) -> Res
     outside.step()?;
     let now = outside.now;
     let route = match show {
+        // One by one, so that a keeper can be killed between any two.
+        Show::Line(_, bytes) if link.results(now, bytes, |_| ()) > 0 => Route::Forward,
         Show::Line(frame, bytes) => link.server_line(now, frame, bytes),
         Show::Cut(frame) => link.server_known(frame),
         Show::Known(_) => Route::Forward,
@@ -258,6 +260,7 @@ fn route_up(link: &mut Link<'_>, outside: &mut Outside, show: Show<'_>) -> Resul
     outside.step()?;
     let now = outside.now;
     let route = match show {
+        Show::Line(_, bytes) if link.calls(now, bytes, |_| ()) > 0 => Route::Forward,
         Show::Line(frame, bytes) => link.client_line(now, frame, bytes),
         Show::Cut(frame) => link.client_cut(frame),
         Show::Known(frame) => {
