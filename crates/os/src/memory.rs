@@ -1,10 +1,25 @@
-//! Giving memory back that holds nothing any more: a link is idle most of its life.
+//! Buffers of whole pages, and giving memory back that holds nothing any more: a link is idle most of its life.
 
+use std::{io, ptr, slice};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::thread::gettid;
 
 const PAGE: usize = 4096;
 /// How much of the stack below us is looked at.
 const STACK_REACH: usize = 64 * PAGE;
+
+/// A buffer for the rest of this process's life. What was not touched yet costs nothing; and the kernel copies to and from
+/// whole pages faster than to where the heap happens to have room.
+pub fn buffer(bytes: usize) -> io::Result<&'static mut [u8]> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing; it is zero, nobody else knows it, and
+    // it is never undone.
+    unsafe {
+        let start = mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE)?;
+        Ok(slice::from_raw_parts_mut(start.cast(), bytes))
+    }
+}
 
 /// Gives back what is free in the heap, and what deeper calls have left on the stack: before a fork, so that it is not
 /// copied, and when a role has nothing else to do.
@@ -61,6 +76,17 @@ fn release(bytes: &mut [u8], advice: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_buffer_begins_with_a_page_and_is_ours() {
+        let buffer = buffer(2 * PAGE).unwrap();
+        assert_eq!(buffer.as_ptr().align_offset(PAGE), 0);
+        assert!(buffer.iter().all(|&b| b == 0));
+        buffer.fill(7);
+        give_back(buffer);
+        assert!(buffer.iter().all(|&b| b == 0));
+        assert!(super::buffer(usize::MAX / 2).is_err(), "too much is told");
+    }
 
     #[test]
     fn whole_pages_are_emptied_and_nothing_else() {

@@ -233,7 +233,7 @@ impl<'p> Keeper<'p> {
                 limits.stderr_tail_bytes,
             ),
             up: Pump::recorded(parts.inbox, mid_line),
-            down: Pump::own(),
+            down: Pump::own()?,
             to_client: VecDeque::new(),
             ours_torn: false,
             to_server: VecDeque::new(),

@@ -50,7 +50,7 @@ pub trait Way {
 /// Where the bytes lie.
 pub enum Room {
     /// In this process.
-    Own(Box<[u8]>),
+    Own(&'static mut [u8]),
     /// In the record, which outlives this process.
     Recorded(Inbox),
 }
@@ -90,8 +90,8 @@ pub struct Pump {
 
 impl Pump {
     /// An empty pump with a buffer of its own.
-    pub fn own() -> Self {
-        Self::over(Room::Own(vec![0; 2 * WHOLE_LINE_BYTES].into_boxed_slice()))
+    pub fn own() -> io::Result<Self> {
+        Ok(Self::over(Room::Own(memory::buffer(2 * WHOLE_LINE_BYTES)?)))
     }
 
     /// A pump over the record: what a killed keeper had read and not yet routed is still there. `mid_line`: the
