@@ -71,10 +71,10 @@ impl Tenancy {
         let descriptor = place.descriptor().map_err(|error| failed(&error))?;
         // Where the kernel does not tell, looking must do.
         let notice = Notice::on(descriptor).ok();
-        let mut member = Member::enter(&place, tenant).map_err(|error| match error.kind() {
-            // It was removed since we found it.
-            std::io::ErrorKind::NotFound => unknown(),
-            _ => failed(&error),
+        let mut member = Member::enter(&place, tenant).map_err(|error| {
+            // It may have been removed since we found it.
+            let gone = error.kind() == std::io::ErrorKind::NotFound;
+            if gone { unknown() } else { failed(&error) }
         })?;
         let refused = match place.state(&here) {
             State::Open(term) if term.realm == here => {
