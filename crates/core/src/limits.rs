@@ -425,6 +425,8 @@ pub const RESTART_PATIENCE_MS: u64 = 75_000;
 pub const STOP_PATIENCE_MS: u64 = 10_000;
 /// How long a keeper may take to tell `doctor` how it is.
 pub const DOCTOR_PATIENCE_MS: u64 = 2_000;
+/// How long a successor waits for whoever looks at its link's directory, or takes it away.
+pub const ENTRY_BUSY_MS: u64 = 250;
 /// The longest name of a lease.
 pub const LEASE_NAME_CHARS: usize = 64;
 /// How long a lease lasts that was given neither a time nor an owner.

@@ -47,8 +47,9 @@ fn either_direction() {
     exchange(BIG);
     for (who, before) in ours.iter().zip(before) {
         let after = peak_kib(*who);
+        // The kernel adds up its counters only roughly: a second look may see less.
         assert!(
-            after - before < GROWTH_KIB,
+            after.saturating_sub(before) < GROWTH_KIB,
             "pid {who} grew from {before} to {after} KiB"
         );
     }

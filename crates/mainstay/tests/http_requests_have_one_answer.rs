@@ -156,7 +156,7 @@ fn a_redirect_to_somebody_else_is_told_and_nothing_goes_there() {
         play.http.next(
             "tools/call",
             Fault::Raw(format!(
-                "HTTP/1.1 {status} X\r\nlocation: {}\r\ncontent-length: 0\r\n\r\n",
+                "HTTP/1.1 {status} X\r\nlocation: {}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
                 elsewhere.url()
             )),
         );
@@ -297,7 +297,7 @@ fn every_misbehaviour_has_its_words() {
             "end of file before message length reached",
         ),
         (
-            Fault::Raw("HTTP/1.1 429 X\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n".into()),
+            Fault::Raw("HTTP/1.1 429 X\r\nretry-after: 3600\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".into()),
             "HTTP 429 (too many requests)",
         ),
     ] {
@@ -335,7 +335,10 @@ fn every_misbehaviour_has_its_words() {
         Fault::Drop,
         Fault::Break { with_id: false },
         Fault::Status(503, ""),
-        Fault::Raw("HTTP/1.1 429 X\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n".into()),
+        Fault::Raw(
+            "HTTP/1.1 429 X\r\nretry-after: 0\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+                .into(),
+        ),
     ] {
         play.http.next("tools/list", fault);
         assert!(play.ask("tools/list", &json!({}))["result"]["tools"].is_array());

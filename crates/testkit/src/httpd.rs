@@ -45,7 +45,8 @@ pub enum Fault {
     Twice,
     /// The stream ends without an answer.
     Silent,
-    /// These bytes, and the end of the connection; `$ID` is the id of the request.
+    /// These bytes, and the end of the connection; `$ID` is the id of the request. A whole answer should say `connection: close`,
+    /// else the client may send its next request before it sees the end.
     Raw(String),
 }
 

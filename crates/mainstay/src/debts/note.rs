@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::limits;
 use mainstay_os::{clock, identity};
+use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,10 @@ pub(super) const ENDING: &str = ".json";
 pub(super) const OPENING: &str = ".opening";
 /// What the file of a debt's attempts ends with.
 pub(super) const TRIED: &str = ".tried";
+/// How often a debt is tried to be claimed while others look at it.
+const VISITS_MOST: u32 = 100;
+/// Between two tries.
+const VISIT_NS: i64 = 1_000_000;
 /// The largest file that is read.
 const FILE_BYTES: u64 = 64 * 1024;
 
@@ -159,7 +164,9 @@ impl Held {
     /// Takes hold of a debt that nobody holds; none if somebody does, or if it is gone or cannot be read.
     pub fn claim(path: &Path) -> Option<Self> {
         let lock = open(path).ok()?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        if !hold(&lock) {
+            return None;
+        }
         // It may have been struck out, or written anew, before we had the lock.
         let (held, there) = (lock.metadata().ok()?, fs::metadata(path).ok()?);
         if (held.dev(), held.ino()) != (there.dev(), there.ino()) {
@@ -233,6 +240,25 @@ fn put(directory: &Path, name: &str, path: &Path, note: &Note) -> io::Result<Fil
         return Err(error);
     }
     Ok(file)
+}
+
+/// Takes the lock, unless an owner or a payer has it. Whoever only looks shares it, and is gone in an instant.
+fn hold(file: &File) -> bool {
+    for _ in 0..VISITS_MOST {
+        if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if flock(file, FlockOperation::NonBlockingLockShared).is_err() {
+            return false;
+        }
+        flock(file, FlockOperation::Unlock).ok();
+        let moment = Timespec {
+            tv_sec: 0,
+            tv_nsec: VISIT_NS,
+        };
+        poll(&mut [], Some(&moment)).ok();
+    }
+    false
 }
 
 /// Opens a file that may be a note: a plain file of ours, and nothing that could keep us waiting.

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::limits;
@@ -114,6 +116,31 @@ fn at_most_one_delete_is_under_way() {
         .filter(|one| one.verb == "DELETE")
         .count();
     assert_eq!(deletes, 3);
+}
+
+#[test]
+fn whoever_only_looks_keeps_no_payer_away() {
+    const ROUNDS: usize = 3_000;
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    owe(&paths, note("http://127.0.0.1:1/mcp", "session-1", 0));
+    let path = list(&paths)[0].path.clone();
+    let done = AtomicBool::new(false);
+    let all_there = Barrier::new(3);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                all_there.wait();
+                while !done.load(Ordering::Relaxed) {
+                    is_due(&paths);
+                }
+            });
+        }
+        all_there.wait();
+        let kept_away = (0..ROUNDS).filter(|_| Held::claim(&path).is_none()).count();
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(kept_away, 0);
+    });
 }
 
 #[test]

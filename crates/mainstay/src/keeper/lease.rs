@@ -58,19 +58,24 @@ impl Tenancy {
             hint: "`mainstay doctor` looks at the state directory".into(),
         };
         let here = identity::realm().map_err(|error| failed(&error))?;
-        let found = Place::find(paths, name).map_err(|error| failed(&error))?;
-        let Some(place) = found else {
+        let unknown = || {
             let report = not_open(name);
-            return Err(Refusal {
+            Refusal {
                 over: Over::Removed,
                 problem: report.problem(),
                 hint: report.advice().unwrap_or_default().into(),
-            });
+            }
         };
+        let found = Place::find(paths, name).map_err(|error| failed(&error))?;
+        let place = found.ok_or_else(unknown)?;
         let descriptor = place.descriptor().map_err(|error| failed(&error))?;
         // Where the kernel does not tell, looking must do.
         let notice = Notice::on(descriptor).ok();
-        let mut member = Member::enter(&place, tenant).map_err(|error| failed(&error))?;
+        let mut member = Member::enter(&place, tenant).map_err(|error| {
+            // It may have been removed since we found it.
+            let gone = error.kind() == std::io::ErrorKind::NotFound;
+            if gone { unknown() } else { failed(&error) }
+        })?;
         let refused = match place.state(&here) {
             State::Open(term) if term.realm == here => {
                 let owner = term.owner.as_ref();
@@ -183,20 +188,14 @@ impl Tenancy {
         None
     }
 
-    /// The last act. If somebody waits for what became of the server, that is left; else the last one to leave a lease that
-    /// is over takes its directory away.
+    /// The last act.
     fn leave(mut self, outcome: Outcome) {
         let over = self.over.take().or_else(|| self.place.mark());
         if over.is_none() {
             self.member.leave(&self.place);
             return;
         }
-        drop(self.member.tell(outcome));
-        if self.place.awaited() {
-            return;
-        }
-        self.member.leave(&self.place);
-        self.place.remove_if_empty();
+        self.member.finish(&self.place, outcome);
     }
 }
 

@@ -373,6 +373,7 @@ impl<'p> Keeper<'p> {
     pub(super) fn note_members(&mut self) {
         self.note_at = None;
         self.noted_at = self.now;
+        self.show_late();
         if let (Some(server), Some(entry)) = (&self.server, &self.entry) {
             let members: Vec<Identity> = server
                 .tree

@@ -151,6 +151,17 @@ impl Keeper<'_> {
         self.tell_guard();
     }
 
+    /// A link whose directory could not be had in time (a sweep was at it) is listed from now on.
+    pub(super) fn show_late(&mut self) {
+        if self.server.is_some() && self.entry.is_none() {
+            self.entry = Entry::try_take(&self.plan.paths, self.plan.id).ok();
+            if self.entry.is_some() {
+                self.write_card();
+                self.listen();
+            }
+        }
+    }
+
     /// The guard may go on to what can wait until a server runs, and holds the link's lock, too.
     fn tell_guard(&mut self) {
         if std::mem::replace(&mut self.upkeep.guard_told, true) {

@@ -74,6 +74,20 @@ impl Member {
         self.file.write_all(&text)
     }
 
+    /// The last act in a lease that is over. If somebody waits for what became of the server, that is left; else the last
+    /// one to leave takes the directory away.
+    pub fn finish(mut self, place: &Place, outcome: Outcome) {
+        drop(self.tell(outcome));
+        let _turn = place.turn();
+        if place.awaited() {
+            // From here on nobody is in it, for whoever has the next turn.
+            drop(self);
+            return;
+        }
+        self.leave(place);
+        place.remove_if_done();
+    }
+
     /// Leaves a lease that goes on.
     pub fn leave(self, place: &Place) {
         fs::remove_file(place.file(&self.tenant.id.to_string())).ok();
@@ -122,6 +136,11 @@ impl Visit {
             flock(&self.file, FlockOperation::Unlock).ok();
         }
         !free
+    }
+
+    /// Whether its keeper has said what became of its server, and is gone.
+    pub fn done(&self) -> bool {
+        !self.held() && self.tenant().is_some_and(|tenant| tenant.outcome.is_some())
     }
 
     /// Takes the file away.

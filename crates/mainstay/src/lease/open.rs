@@ -11,7 +11,7 @@ use mainstay_os::{clock, identity};
 use rustix::event::{Timespec, poll};
 
 use super::close::finish;
-use super::place::{Lock, Place, State, names};
+use super::place::{Place, State, names};
 use crate::exit::Exit;
 use crate::ledger::append::Ledger;
 use crate::ledger::time::rfc3339;
@@ -74,7 +74,11 @@ pub fn open(paths: &Paths, name: &str, wish: &Wish) -> Result<Opened, Report> {
             }
         };
         match place.state(&here) {
-            State::Open(term) => return again(&place, &term, wish, &here),
+            State::Open(term) => match again(&place, &term, wish, &here) {
+                // It was closed before it could be renewed: now it is over.
+                Err(report) if report.exit() == Exit::NotFound => wait_for_name(name, until)?,
+                result => return result,
+            },
             State::Over(..) => {
                 finish(paths, &place)?;
                 // Another one who closed it may have to leave before its directory goes.
@@ -166,7 +170,7 @@ pub fn renew(paths: &Paths, name: &str, ttl_ms: Option<u64>) -> Result<Term, Rep
 
 fn renew_in(place: &Place, ttl_ms: Option<u64>, here: &Realm) -> Result<Term, Report> {
     let name = place.name();
-    let _lock = lock(place).map_err(|error| trouble(name, &error))?;
+    let _lock = place.turn().map_err(|error| trouble(name, &error))?;
     let term = match place.state(here) {
         State::Open(term) => term,
         State::Over(_, over) => {
@@ -177,28 +181,17 @@ fn renew_in(place: &Place, ttl_ms: Option<u64>, here: &Realm) -> Result<Term, Re
         }
     };
     let term = term.renewed(clock::now(), ttl_ms);
-    place.agree(&term).map_err(|error| trouble(name, &error))?;
-    // Closing takes no lock.
+    // Closing takes no lock, and may take the directory away.
+    match place.agree(&term) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(not_open(name)),
+        result => result.map_err(|error| trouble(name, &error))?,
+    }
     match place.mark() {
         Some(over) => Err(Report::new(
             Exit::NotFound,
             format!("the lease `{name}` {over}"),
         )),
         None => Ok(term),
-    }
-}
-
-/// Waits for the lock for a while.
-fn lock(place: &Place) -> io::Result<Lock> {
-    let until = clock::now().after_ms(LEASE_BUSY_MS);
-    loop {
-        if let Some(lock) = place.try_lock()? {
-            return Ok(lock);
-        }
-        if clock::now() >= until {
-            return Err(io::Error::other("another command is changing it"));
-        }
-        nap();
     }
 }
 

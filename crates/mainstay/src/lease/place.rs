@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mainstay_core::ids::Realm;
 use mainstay_core::lease::{Around, Over, Term, name_trouble};
-use mainstay_core::limits::LEASE_FILE_BYTES;
+use mainstay_core::limits::{LEASE_BUSY_MS, LEASE_FILE_BYTES};
 use mainstay_os::{clock, identity};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::member::Visit;
+use super::open::nap;
 use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths, entries};
 
 /// What was agreed.
@@ -156,9 +157,12 @@ impl Place {
     /// Why it was marked as over, if it was.
     pub fn mark(&self) -> Option<Over> {
         let path = self.file(ENDED);
-        let there = path.symlink_metadata().is_ok();
-        // A mark is a mark, whatever is in it.
-        there.then(|| read(&path).unwrap_or(Over::Closed { by: None }))
+        if path.symlink_metadata().is_ok() {
+            // A mark is a mark, whatever is in it.
+            return Some(read(&path).unwrap_or(Over::Closed { by: None }));
+        }
+        // The files of one that is being removed go in any order: the mark may be the first.
+        self.going().then_some(Over::Removed)
     }
 
     /// How it is now.
@@ -225,22 +229,49 @@ impl Place {
         }
     }
 
+    /// The same, after waiting for another for a while. Those who leave a lease that is over do so one at a time.
+    pub fn turn(&self) -> io::Result<Lock> {
+        let until = clock::now().after_ms(LEASE_BUSY_MS);
+        loop {
+            if let Some(lock) = self.try_lock()? {
+                return Ok(lock);
+            }
+            if clock::now() >= until {
+                return Err(io::Error::other("another command is changing it"));
+            }
+            nap();
+        }
+    }
+
     /// While this lives, nobody removes the directory: somebody reads in it what became of its servers. Only after
     /// [`Self::end`].
     pub fn stay(&self) -> io::Result<Lock> {
-        let file = open_small(&self.file(ENDED))?;
-        flock(&file, FlockOperation::NonBlockingLockShared)?;
-        Ok(Lock { _file: file })
+        let until = clock::now().after_ms(LEASE_BUSY_MS);
+        loop {
+            let file = open_small(&self.file(ENDED))?;
+            match flock(&file, FlockOperation::NonBlockingLockShared) {
+                // Somebody looks whether anybody stays, or removes it at this moment.
+                Err(Errno::WOULDBLOCK) if clock::now() < until => nap(),
+                result => return Ok(result.map(|()| Lock { _file: file })?),
+            }
+        }
     }
 
     /// Removes the directory if nobody is in it or stays; else somebody of those does, or the next sweep.
     pub fn remove_if_empty(&self) {
-        if Visit::all(self).is_ok_and(|others| others.is_empty()) {
+        let _turn = self.turn();
+        self.remove_if_done();
+    }
+
+    /// The same, for somebody whose turn it is. Who was not waited for after all has left its file behind.
+    pub fn remove_if_done(&self) {
+        if Visit::all(self).is_ok_and(|others| others.iter().all(Visit::done)) {
             self.remove().ok();
         }
     }
 
-    /// Whether somebody stays, to read what became of its servers.
+    /// Whether somebody stays, to read what became of its servers. Only under [`Self::turn`]: two who ask at once would take
+    /// each other for somebody who stays.
     pub fn awaited(&self) -> bool {
         open_small(&self.file(ENDED))
             .is_ok_and(|mark| flock(&mark, FlockOperation::NonBlockingLockExclusive).is_err())

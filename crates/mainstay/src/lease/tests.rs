@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mainstay_core::event::What;
@@ -16,6 +17,7 @@ use super::member::{Member, Outcome, Tenant, Visit};
 use super::place::{ENDED, GONE, TERM};
 use super::tidy::tidy;
 use super::*;
+use crate::exit::Exit;
 use crate::ledger::read::{Filter, all};
 use crate::paths::Paths;
 use crate::scratch::Scratch;
@@ -173,6 +175,108 @@ fn a_mark_in_a_directory_that_goes_is_no_end() {
     fs::rename(paths.lease().join("job"), &gone).unwrap();
     fs::remove_file(gone.join(ENDED)).unwrap();
     assert!(late.end(&Over::Closed { by: None }).unwrap().is_none());
+}
+
+#[test]
+fn one_whose_mark_has_gone_first_is_not_open_again() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let (place, _) = opened(&paths, "job");
+    let late = Place::find(&paths, "job").unwrap().unwrap();
+    drop(place.end(&Over::Closed { by: None }).unwrap());
+    let gone = paths.lease().join(format!("{GONE}1-1"));
+    fs::rename(paths.lease().join("job"), &gone).unwrap();
+    fs::remove_file(gone.join(ENDED)).unwrap();
+    assert!(late.term().is_some(), "what was agreed is still there");
+    assert_eq!(late.mark(), Some(Over::Removed));
+    assert!(matches!(late.state(&here()), State::Over(_, Over::Removed)));
+}
+
+#[test]
+fn the_last_of_many_who_leave_at_once_takes_the_directory_away() {
+    const ROUNDS: usize = 50;
+    const MEMBERS: u32 = 4;
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    for round in 0..ROUNDS {
+        let (place, _) = opened(&paths, "job");
+        let members: Vec<Member> = (1..=MEMBERS)
+            .map(|id| Member::enter(&place, tenant(id)).unwrap())
+            .collect();
+        let first = Barrier::new(MEMBERS as usize + 1);
+        std::thread::scope(|scope| {
+            for member in members {
+                let place = Place::find(&paths, "job").unwrap().unwrap();
+                let first = &first;
+                scope.spawn(move || {
+                    first.wait();
+                    member.finish(&place, outcome());
+                });
+            }
+            // Whoever ends it stays only until that is written down.
+            let ended = place.end(&Over::Removed).unwrap();
+            first.wait();
+            drop(ended);
+            place.remove_if_empty();
+        });
+        assert_eq!(entries(&paths.lease()), [""; 0], "in round {round}");
+    }
+}
+
+#[test]
+fn whoever_closes_is_told_of_the_servers_though_others_look_whether_somebody_waits() {
+    const ROUNDS: usize = 5_000;
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let (place, _) = opened(&paths, "job");
+    drop(place.end(&Over::Removed).unwrap());
+    let done = AtomicBool::new(false);
+    let all_there = Barrier::new(3);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                all_there.wait();
+                while !done.load(Ordering::Relaxed) {
+                    place.awaited();
+                }
+            });
+        }
+        all_there.wait();
+        let refused = (0..ROUNDS).filter(|_| place.stay().is_err()).count();
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(refused, 0);
+    });
+}
+
+#[test]
+fn whoever_renews_or_opens_meanwhile_is_told_how_it_is() {
+    const ROUNDS: usize = 150;
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let wish = Wish {
+        owner: process(std::process::id() as i32),
+        ..Wish::default()
+    };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    shut(&paths, "job");
+                }
+            });
+        }
+        let told = std::panic::catch_unwind(|| {
+            for _ in 0..ROUNDS {
+                open(&paths, "job", &wish).unwrap();
+                if let Err(report) = renew(&paths, "job", None) {
+                    assert_eq!(report.exit(), Exit::NotFound, "{}", report.problem());
+                }
+            }
+        });
+        done.store(true, Ordering::Relaxed);
+        told.unwrap();
+    });
 }
 
 #[test]

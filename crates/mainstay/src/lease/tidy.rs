@@ -27,19 +27,23 @@ pub fn tidy(paths: &Paths) {
 
 /// Removes a lease's directory if it is over and nobody is in it; else the files of those who are dead with all of theirs.
 fn tidy_one(paths: &Paths, place: &Place) {
-    let (Ok(here), Ok(visits)) = (identity::realm(), Visit::all(place)) else {
+    let Ok(here) = identity::realm() else {
         return;
     };
     match place.state(&here) {
         State::Over(term, over) => {
-            let marked = end(paths, place, term.as_ref(), &over).is_ok();
-            if marked && !visits.iter().any(Visit::held) {
+            if end(paths, place, term.as_ref(), &over).is_err() {
+                return;
+            }
+            let _turn = place.turn();
+            // Not before it is marked: somebody may have shown itself until then, and gone on.
+            if Visit::all(place).is_ok_and(|visits| !visits.iter().any(Visit::held)) {
                 // Another one may be at it.
                 place.remove().ok();
             }
         }
         State::Open(term) if term.realm == here => {
-            for visit in visits {
+            for visit in Visit::all(place).unwrap_or_default() {
                 // The guard of a killed keeper starts the next one, which shows itself again.
                 let dead = !visit.held()
                     && visit

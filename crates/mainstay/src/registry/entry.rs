@@ -11,10 +11,14 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use mainstay_core::ids::{Identity, LinkId};
+use mainstay_core::limits::ENTRY_BUSY_MS;
+use mainstay_os::clock;
+use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 
 use super::card::Card;
+use super::list;
 use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths};
 
 /// The card's file name.
@@ -27,6 +31,8 @@ pub const SOCKET: &str = "control.sock";
 pub const LOCK: &str = "lock";
 /// Directories that are still being made begin with this.
 pub const NEW: &str = ".new-";
+/// Between two looks at somebody else's lock.
+const NAP_NS: i64 = 1_000_000;
 
 /// A link's directory with its lock. Dropping it closes this process's copy of the lock; the lock itself is free
 /// once every process that inherited it has closed it or is dead.
@@ -94,23 +100,35 @@ impl Entry {
         }
     }
 
-    /// The directory of a link whose last owners are dead, if it is there; else a new one.
+    /// The directory of a link whose last owners are dead, if it is there; else a new one. Whoever looks at it or takes it
+    /// away at this moment is waited for, but not for long.
     pub fn take(paths: &Paths, id: LinkId) -> io::Result<Self> {
+        let until = clock::now().after_ms(ENTRY_BUSY_MS);
+        loop {
+            match Self::try_take(paths, id) {
+                Err(error) if is_busy(&error) && clock::now() < until => nap(),
+                result => return result,
+            }
+        }
+    }
+
+    /// The same, without waiting for anybody.
+    pub fn try_take(paths: &Paths, id: LinkId) -> io::Result<Self> {
         let path = paths.run().join(id.to_string());
-        let Ok(lock) = OpenOptions::new().write(true).open(path.join(LOCK)) else {
-            return Self::create(paths, id);
-        };
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self {
-            directory: File::open(&path)?,
-            path,
-            lock,
-        })
+        match list::take(&path) {
+            Ok(Some(lock)) => Ok(Self {
+                directory: File::open(&path)?,
+                path,
+                lock,
+            }),
+            Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(_) => Self::create(paths, id),
+        }
     }
 
     /// The card as it was last written, with the members.
     pub fn read(&self) -> Option<Card> {
-        super::list::read_card(&self.path)
+        list::read_card(&self.path)
     }
 
     /// Another handle on the same directory and the same lock.
@@ -203,6 +221,26 @@ impl Entry {
     }
 }
 
+/// Somebody looks at a link's directory, makes it or takes it away: that is over soon.
+fn is_busy(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock
+            | io::ErrorKind::NotFound
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::DirectoryNotEmpty
+    )
+}
+
+/// Lets a moment pass: no descriptor tells when a lock is free.
+fn nap() {
+    let moment = Timespec {
+        tv_sec: 0,
+        tv_nsec: NAP_NS,
+    };
+    poll(&mut [], Some(&moment)).ok();
+}
+
 /// The path of the control socket through its directory's descriptor: a socket path has 108 bytes at most, a home
 /// directory may have more.
 pub(crate) fn socket_path(directory: &File) -> PathBuf {
@@ -213,8 +251,13 @@ pub(crate) fn socket_path(directory: &File) -> PathBuf {
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        if entry.file_name() != LOCK {
-            fs::remove_file(entry.path())?;
+        if entry.file_name() == LOCK {
+            continue;
+        }
+        match fs::remove_file(entry.path()) {
+            // It has been replaced meanwhile.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
         }
     }
     fs::remove_dir_all(path)

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use mainstay_core::ids::{Identity, LinkId};
@@ -84,6 +85,8 @@ pub(super) fn take(path: &Path) -> io::Result<Option<File>> {
 fn lock(path: &Path, how: FlockOperation) -> io::Result<Option<File>> {
     let file = OpenOptions::new().write(true).open(path.join(LOCK))?;
     match flock(&file, how) {
+        // Its directory was removed before we had the lock; by now another one may have the name.
+        Ok(()) if file.metadata()?.nlink() == 0 => Err(io::ErrorKind::NotFound.into()),
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),

@@ -3,9 +3,10 @@
 //! A directory is the memory of a debt (the tree), so it goes last: first the caller ends the processes, then it
 //! calls [`Dead::remove`]. Until then the dead link's lock is ours, and no other sweeper takes it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mainstay_core::ids::{Identity, LinkId, Realm, Tag};
@@ -13,10 +14,10 @@ use mainstay_core::limits::EVENTS_KEPT_DAYS;
 use mainstay_os::{clock, identity};
 
 use super::card::Card;
-use super::entry::{self, NEW};
+use super::entry::{self, LOCK, NEW};
 use super::list::{directories, read_card, take};
 use crate::ledger::time::DAY_MS;
-use crate::paths::Paths;
+use crate::paths::{FILE_MODE, Paths};
 
 /// A link whose owners are all dead.
 #[derive(Debug)]
@@ -30,8 +31,7 @@ pub struct Dead {
     /// The tree as last recorded, if its pids have their meaning here.
     pub members: Vec<Identity>,
     path: PathBuf,
-    /// None for a directory that lost its lock file.
-    _lock: Option<File>,
+    _lock: File,
 }
 
 impl Dead {
@@ -47,12 +47,8 @@ pub fn sweep_dead(paths: &Paths) -> io::Result<Vec<Dead>> {
     let here = identity::realm()?;
     let mut found = Vec::new();
     for (id, path) in directories(paths)? {
-        let lock = match take(&path) {
-            Ok(Some(lock)) => Some(lock),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && path.exists() => None,
-            // Alive, swept by somebody else meanwhile, or not ours to open.
-            Ok(None) | Err(_) => continue,
-        };
+        // Alive, swept by somebody else meanwhile, or not ours to open.
+        let Some(lock) = claim(&path) else { continue };
         let card = read_card(&path);
         let members = match &card {
             Some(card) => match judge(card, &here, &path) {
@@ -74,6 +70,22 @@ pub fn sweep_dead(paths: &Paths) -> io::Result<Vec<Dead>> {
     Ok(found)
 }
 
+/// The lock of a dead link. A directory that has lost its lock file gets a new one: a successor may be about to make the
+/// directory again, and what is taken away without a lock might be that one.
+fn claim(path: &Path) -> Option<File> {
+    match take(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        result => return result.ok().flatten(),
+    }
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(path.join(LOCK));
+    made.ok()?;
+    take(path).ok().flatten()
+}
+
 enum Judgement {
     /// Somebody of it may live.
     Spare,
@@ -83,7 +95,7 @@ enum Judgement {
     Elsewhere,
 }
 
-fn judge(card: &Card, here: &Realm, path: &std::path::Path) -> Judgement {
+fn judge(card: &Card, here: &Realm, path: &Path) -> Judgement {
     if card.realm == *here {
         // The lock is free, so guard and keeper should be dead; a living one is spared all the same.
         let own = [&card.guard, &card.keeper];
@@ -144,6 +156,7 @@ mod tests {
     use crate::registry::list::list;
     use crate::scratch::Scratch;
     use mainstay_core::event::Seen;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn gone() -> Identity {
         let me = identity::me().unwrap();
@@ -210,6 +223,64 @@ mod tests {
         let dead = sweep_dead(&paths).unwrap();
         assert_eq!(dead.len(), 1);
         assert_eq!(dead[0].members, []);
+    }
+
+    #[test]
+    fn whoever_looks_or_sweeps_meanwhile_keeps_no_successor_out() {
+        const ROUNDS: usize = 500;
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    list(&paths).unwrap();
+                }
+            });
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        for dead in sweep_dead(&paths).unwrap() {
+                            dead.remove().ok();
+                        }
+                    }
+                });
+            }
+            // A panic here must not leave the others at it for ever.
+            let taken = std::panic::catch_unwind(|| {
+                for round in 0..ROUNDS {
+                    let entry = Entry::take(&paths, LinkId(7)).unwrap();
+                    // Until a card is there, only the lock says that somebody lives.
+                    entry.members(&[gone()]).unwrap();
+                    let found = list(&paths).unwrap();
+                    assert_eq!(found.len(), 1, "in round {round}");
+                    assert!(found[0].alive, "in round {round}");
+                }
+            });
+            done.store(true, Ordering::Relaxed);
+            taken.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_lock_of_a_directory_that_is_gone_is_none() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        let entry = Entry::create(&paths, LinkId(7)).unwrap();
+        let lost = entry.path().to_owned();
+        fs::remove_file(lost.join(LOCK)).unwrap();
+        // Whoever finds it without a lock makes one, so that nobody else is at it.
+        let dead = sweep_dead(&paths).unwrap();
+        assert_eq!(dead.len(), 1);
+        assert_eq!(
+            Entry::try_take(&paths, LinkId(7)).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
+        for one in dead {
+            one.remove().unwrap();
+        }
+        assert!(!lost.exists());
+        Entry::try_take(&paths, LinkId(7)).unwrap();
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub const NEST: &str = "mainstay";
 /// Directories that a search for leaves looks at, at most.
 const SEARCH_MAX: usize = 4_096;
 
+/// How often a leaf is tried to be made while others remove the nest.
+const MAKE_TRIES: usize = 64;
+
 /// One tree's cgroup.
 #[derive(Debug)]
 pub struct Leaf {
@@ -43,11 +46,11 @@ impl Leaf {
         let own = own()?;
         let nest = own.join(NEST);
         let path = nest.join(tag.leaf());
-        // Whoever leaves last removes the nest, perhaps between our two steps: hence the second and third try.
+        // Whoever leaves last removes the nest, perhaps between our two steps, and another one after that: hence the tries.
         let mut made = Ok(());
-        for _ in 0..3 {
+        for _ in 0..MAKE_TRIES {
             made = make(&nest).and_then(|()| make(&path));
-            if !matches!(&made, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+            if !made.as_ref().is_err_and(is_going) {
                 break;
             }
         }
@@ -323,6 +326,11 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
     }
 }
 
+/// The cgroup above was being removed: it has no name any more, or no life.
+fn is_going(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
+}
+
 fn make(dir: &Path) -> io::Result<()> {
     match fs::create_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -418,6 +426,8 @@ fn unescape(field: &str) -> std::ffi::OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity;
+    use mainstay_core::ids::LinkId;
 
     const HYBRID: &str = "\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -468,6 +478,34 @@ mod tests {
             locate("", "/", &|_| true).unwrap_err(),
             "no cgroup2 is mounted".to_owned()
         );
+    }
+
+    #[test]
+    fn whoever_leaves_last_keeps_nobody_out() {
+        const ROUNDS: usize = 300;
+        // Of an owner that lives, so that no sweep takes them away.
+        let (realm, owner) = (identity::realm().unwrap(), identity::me().unwrap());
+        let tag = |link: u32| Tag {
+            realm: realm.clone(),
+            owner,
+            link: LinkId(link),
+        };
+        // Where this user may make none, there is nothing to see.
+        let Ok(first) = Leaf::create(&tag(0)) else {
+            return;
+        };
+        drop(first);
+        std::thread::scope(|scope| {
+            for link in 1..=3 {
+                let tag = tag(link);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let made = Leaf::create(&tag);
+                        assert!(made.is_ok(), "in round {round}: {made:?}");
+                    }
+                });
+            }
+        });
     }
 
     #[test]
