@@ -91,6 +91,8 @@ pub struct Link<'a> {
     held_since: Moment,
     /// A long line that we must see whole.
     gathered: Option<Vec<u8>>,
+    /// The long line from the client that is on its way, and of which the server sees nothing yet, is a request in flight.
+    opened_at_cut: bool,
     knows_probes: Knows,
     /// The change of a watched file that led to a generation which has not answered anything yet.
     changed: Option<String>,
@@ -162,6 +164,7 @@ impl<'a> Link<'a> {
             held_bytes: 0,
             held_since: Moment::default(),
             gathered: None,
+            opened_at_cut: false,
             knows_probes: Knows::Unknown,
             changed: None,
             remembered,

@@ -1,18 +1,51 @@
 //! Lines that are too long to be held: may they go on as they come, or must we see them whole?
 
 use super::own::Own;
+use super::route::HELD;
 use super::state::{Because, Life, Stage};
 use super::{Link, Output, Route};
 use crate::clock::Moment;
 use crate::limits::HELD_LINE_BYTES;
 use crate::message::frame::{Frame, Id, Kind};
-use crate::message::inflight::Tracked;
+use crate::message::inflight::{Opened, Tracked};
 use crate::message::token;
 use alloc::vec::Vec;
 
 impl Link<'_> {
     /// May a line from the client that is too long to be held go on? Not all of it may be known yet.
-    pub fn client_cut(&mut self, frame: Option<&Frame<'_>>) -> Route {
+    pub fn client_cut(&mut self, now: Moment, frame: Option<&Frame<'_>>) -> Route {
+        let route = self.cut_route(frame);
+        let abandoned = matches!(self.life, Life::Abandoned(_));
+        self.opened_at_cut = match (route, frame) {
+            (Route::Gather, Some(frame)) => self.open_at_cut(now, frame),
+            (Route::Drop, Some(frame)) if abandoned => self.open_at_cut(now, frame),
+            (Route::Forward | Route::Drop | Route::Instead | Route::Gather | Route::Hold, _) => {
+                false
+            }
+        };
+        route
+    }
+
+    /// The beginning of a request is gone while no server has seen any of it: a keeper that is killed before its end is
+    /// followed by one that answers it.
+    fn open_at_cut(&mut self, now: Moment, frame: &Frame<'_>) -> bool {
+        let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
+            return false;
+        };
+        let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
+        match self.inflight.open(id, tracked, HELD, now) {
+            Opened::New | Opened::Again => true,
+            Opened::Full | Opened::Untracked => false,
+        }
+    }
+
+    /// The long line is at its end: whether it has had its answer meanwhile.
+    pub(super) fn answered_since_cut(&mut self, frame: &Frame<'_>) -> bool {
+        core::mem::take(&mut self.opened_at_cut)
+            && matches!(frame.id, Id::Token(id) if self.inflight.get(id).is_none())
+    }
+
+    fn cut_route(&mut self, frame: Option<&Frame<'_>>) -> Route {
         if self.away() {
             return Route::Drop;
         }
@@ -110,6 +143,9 @@ impl Link<'_> {
     /// The end of a long line from the client that was gathered.
     pub fn gathered_from_client(&mut self, now: Moment, frame: &Frame<'_>) {
         let line = self.gathered.take().unwrap_or_default();
+        if self.answered_since_cut(frame) {
+            return;
+        }
         if line.len() > HELD_LINE_BYTES {
             self.client_too_long(now, frame);
             return;

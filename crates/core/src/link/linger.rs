@@ -147,6 +147,7 @@ impl Link<'_> {
         self.written();
         self.undo();
         self.gathered = None;
+        self.opened_at_cut = false;
         self.initialized_before = false;
         self.changed_in_replay.clear();
         self.lists = Lists::default();

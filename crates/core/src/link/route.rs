@@ -62,6 +62,9 @@ impl Link<'_> {
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
             return;
         };
+        if self.answered_since_cut(frame) {
+            return;
+        }
         if matches!(
             self.life,
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 mod life;
 mod linger;
+mod long;
 
 use super::*;
 use crate::event::{Cause, Rung, Status, Usage};

@@ -314,7 +314,7 @@ fn route_up(link: &mut Link<'_>, frames: &mut Frames, now: Moment, show: Show<'_
         }
         Show::Cut(frame, bytes) => {
             frames.long_begins(FROM, bytes);
-            link.client_cut(frame)
+            link.client_cut(now, frame)
         }
         Show::Known(frame) => {
             link.client_known(now, frame);

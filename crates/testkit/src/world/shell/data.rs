@@ -259,7 +259,7 @@ fn route_up(link: &mut Link<'_>, outside: &mut Outside, show: Show<'_>) -> Resul
     let now = outside.now;
     let route = match show {
         Show::Line(frame, bytes) => link.client_line(now, frame, bytes),
-        Show::Cut(frame) => link.client_cut(frame),
+        Show::Cut(frame) => link.client_cut(now, frame),
         Show::Known(frame) => {
             link.client_known(now, frame);
             Route::Forward
