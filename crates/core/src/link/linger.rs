@@ -287,7 +287,9 @@ impl Link<'_> {
         let (Attachment::Reopening, Id::Token(id)) = (&self.attachment, frame.id) else {
             return None;
         };
+        let full = self.inflight.room() == 0 && self.inflight.get(id).is_none();
         match Tracked::of(frame.method.as_deref().unwrap_or_default()) {
+            Tracked::Initialize | Tracked::Discover if full => return Some(Route::Hold),
             Tracked::Discover => {
                 let answer = settle::method_not_found(id, Tracked::Discover.word());
                 self.answer_with(now, id, Tracked::Discover, answer);
