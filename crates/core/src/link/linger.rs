@@ -146,8 +146,8 @@ impl Link<'_> {
         // What was on its way has gone nowhere, but the server is open, and that is what counts for the next client.
         self.written();
         self.undo();
-        self.gathered = None;
-        self.opened_at_cut = false;
+        self.client_gathered = None;
+        self.cut = None;
         self.initialized_before = false;
         self.changed_in_replay.clear();
         self.lists = Lists::default();

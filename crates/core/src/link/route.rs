@@ -62,7 +62,7 @@ impl Link<'_> {
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
             return;
         };
-        if self.answered_since_cut(frame) {
+        if self.answered_since_cut() {
             return;
         }
         if matches!(

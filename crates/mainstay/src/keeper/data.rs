@@ -287,7 +287,7 @@ fn route_down(link: &mut Link<'_>, frames: &mut Frames, now: Moment, show: Show<
             link.server_line(now, frame, b"")
         }
         Show::Piece(piece) => {
-            link.gathered_piece(piece);
+            link.server_piece(piece);
             Route::Gather
         }
         Show::GatherEnd(frame) => {
@@ -330,7 +330,7 @@ fn route_up(link: &mut Link<'_>, frames: &mut Frames, now: Moment, show: Show<'_
             Route::Instead
         }
         Show::Piece(piece) => {
-            link.gathered_piece(piece);
+            link.client_piece(piece);
             Route::Gather
         }
         Show::GatherEnd(frame) => {

@@ -408,7 +408,7 @@ fn long_lines_are_told_apart_too() {
         world.link.client_cut(now, Some(&scanner.frame())),
         Route::Gather
     );
-    world.link.gathered_piece(line.as_bytes());
+    world.link.client_piece(line.as_bytes());
     world.link.gathered_from_client(now, &scanner.frame());
     assert_eq!(world.drain().len(), 2);
     assert_eq!(routed(&mut world, &answer("2")), Route::Drop);
@@ -420,7 +420,7 @@ fn long_lines_are_told_apart_too() {
     );
     assert_eq!(routed(&mut world, &answers), Route::Gather);
     let (line, scanner) = gathered(&answers);
-    world.link.gathered_piece(line.as_bytes());
+    world.link.server_piece(line.as_bytes());
     world.link.gathered_from_server(now, &scanner.frame());
     assert_eq!(world.drain(), ["result for 3", "result for 2"]);
 }

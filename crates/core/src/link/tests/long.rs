@@ -33,9 +33,20 @@ impl World {
         let line = format!("{line}\n");
         let mut scanner = Scanner::new();
         scanner.feed(line.as_bytes());
-        self.link.gathered_piece(line.as_bytes());
+        self.link.client_piece(line.as_bytes());
         self.link.gathered_from_client(now, &scanner.frame());
     }
+}
+
+/// A link whose client came back, so that it is told apart from an earlier one.
+fn reattached() -> World {
+    let mut world = World::met(Limits::default(), Policy::default());
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.client(INITIALIZE);
+    world.link.written();
+    world.drain();
+    world
 }
 
 fn abandoned() -> World {
@@ -90,15 +101,6 @@ fn but_not_a_second_time_if_it_was_answered_in_between() {
 
 #[test]
 fn a_request_that_is_gathered_is_in_flight_from_its_beginning() {
-    let reattached = || {
-        let mut world = World::met(Limits::default(), Policy::default());
-        world.input(Input::Stop(Cause::ShimKilled));
-        world.input(Input::Reattached);
-        world.client(INITIALIZE);
-        world.link.written();
-        world.drain();
-        world
-    };
     let call = long_call(2);
     let mut killed = reattached();
     assert_eq!(killed.cut(&call), Route::Gather);
@@ -110,4 +112,28 @@ fn a_request_that_is_gathered_is_in_flight_from_its_beginning() {
     world.gathers(&call);
     assert!(world.drain()[0].contains("1500000001"));
     assert_eq!(world.link.in_flight(), 1);
+}
+
+#[test]
+fn two_long_lines_that_pass_each_other_are_two() {
+    let mut world = reattached();
+    world.client(&ask(2, "prompts/get"));
+    world.drain();
+    let now = world.now();
+    let fill = "y".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let line = answer("1500000001").replace("{}", &format!(r#"{{"a":"{fill}"}}"#)) + "\n";
+    let mut scanner = Scanner::new();
+    scanner.feed(line.as_bytes());
+    let frame = scanner.frame();
+    assert_eq!(world.link.server_known(Some(&frame)), Route::Gather);
+    let (begins, ends) = line.as_bytes().split_at(line.len() / 2);
+    world.link.server_piece(begins);
+    let call = long_call(3);
+    assert_eq!(world.cut(&call), Route::Gather);
+    world.link.server_piece(ends);
+    world.link.gathered_from_server(now, &frame);
+    assert_eq!(world.drain(), ["result for 2"]);
+    world.gathers(&call);
+    let told = call.replace("\"id\":3", "\"id\":1500000002");
+    assert_eq!(world.drain(), [format!("to server {told}")]);
 }

@@ -241,7 +241,7 @@ fn route_down(link: &mut Link<'_>, outside: &mut Outside, show: Show<'_>) -> Res
         Show::Known(_) => Route::Forward,
         Show::CutEnd(frame) => link.server_line(now, frame, b""),
         Show::Piece(piece) => {
-            link.gathered_piece(piece);
+            link.server_piece(piece);
             Route::Gather
         }
         Show::GatherEnd(frame) => {
@@ -270,7 +270,7 @@ fn route_up(link: &mut Link<'_>, outside: &mut Outside, show: Show<'_>) -> Resul
             Route::Instead
         }
         Show::Piece(piece) => {
-            link.gathered_piece(piece);
+            link.client_piece(piece);
             Route::Gather
         }
         Show::GatherEnd(frame) => {
