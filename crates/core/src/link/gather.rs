@@ -76,6 +76,7 @@ impl Link<'_> {
                 self.spawn(None);
                 Route::Hold
             }
+            Life::Abandoned(_) if self.inflight.room() == 0 && is_request(frame) => Route::Hold,
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => Route::Drop,
         }
     }
@@ -215,6 +216,10 @@ impl Link<'_> {
                 .iter()
                 .any(|(_, entry)| entry.method.teaches())
     }
+}
+
+fn is_request(frame: Option<&Frame<'_>>) -> bool {
+    frame.is_some_and(|frame| frame.kind == Kind::Request)
 }
 
 fn gather_piece(gathered: &mut Option<Vec<u8>>, piece: &[u8]) {

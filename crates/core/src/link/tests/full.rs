@@ -74,3 +74,24 @@ fn and_the_opening_of_a_client_that_came_back() {
     assert_eq!(world.client(INITIALIZE), Route::Instead);
     assert_eq!(world.drain(), ["result for 1"]);
 }
+
+#[test]
+fn and_a_long_request_to_an_abandoned_server_before_its_beginning_is_gone() {
+    let limits = Limits {
+        restart_budget: 1,
+        ..Limits::default()
+    };
+    let mut world = World::met(limits, Policy::default());
+    world.exits(CRASH, true);
+    world.empty();
+    fill(&mut world, SLOTS);
+    let line = ask(2, "tools/call");
+    let mut scanner = Scanner::new();
+    scanner.feed(line.as_bytes());
+    let now = world.now();
+    let frame = scanner.frame();
+    assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Hold);
+    world.link.written();
+    assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Drop);
+    assert_eq!(world.link.in_flight(), 1);
+}
