@@ -90,8 +90,12 @@ pub struct Link<'a> {
     held_bytes: usize,
     /// When the first of them came.
     held_since: Moment,
-    /// A long line that we must see whole.
-    gathered: Option<Vec<u8>>,
+    /// A long line from the client that we must see whole.
+    client_gathered: Option<Vec<u8>>,
+    /// The same from the server: both may be on their way at one time.
+    server_gathered: Option<Vec<u8>>,
+    /// The request in flight whose long line is on its way, and of which no server sees anything yet.
+    cut: Option<Token>,
     knows_probes: Knows,
     /// The change of a watched file that led to a generation which has not answered anything yet.
     changed: Option<String>,
@@ -162,7 +166,9 @@ impl<'a> Link<'a> {
             held: VecDeque::new(),
             held_bytes: 0,
             held_since: Moment::default(),
-            gathered: None,
+            client_gathered: None,
+            server_gathered: None,
+            cut: None,
             knows_probes: Knows::Unknown,
             changed: None,
             remembered,

@@ -1,18 +1,51 @@
 //! Lines that are too long to be held: may they go on as they come, or must we see them whole?
 
 use super::own::Own;
+use super::route::HELD;
 use super::state::{Because, Life, Stage};
 use super::{Link, Output, Route};
 use crate::clock::Moment;
 use crate::limits::HELD_LINE_BYTES;
 use crate::message::frame::{Frame, Id, Kind};
-use crate::message::inflight::Tracked;
+use crate::message::inflight::{Opened, Token, Tracked};
 use crate::message::token;
 use alloc::vec::Vec;
 
 impl Link<'_> {
     /// May a line from the client that is too long to be held go on? Not all of it may be known yet.
-    pub fn client_cut(&mut self, frame: Option<&Frame<'_>>) -> Route {
+    pub fn client_cut(&mut self, now: Moment, frame: Option<&Frame<'_>>) -> Route {
+        let route = self.cut_route(frame);
+        let abandoned = matches!(self.life, Life::Abandoned(_));
+        self.cut = match (route, frame) {
+            (Route::Gather, Some(frame)) => self.open_at_cut(now, frame),
+            (Route::Drop, Some(frame)) if abandoned => self.open_at_cut(now, frame),
+            (Route::Forward | Route::Drop | Route::Instead | Route::Gather | Route::Hold, _) => {
+                None
+            }
+        };
+        route
+    }
+
+    /// The beginning of a request is gone while no server has seen any of it: a keeper that is killed before its end is
+    /// followed by one that answers it.
+    fn open_at_cut(&mut self, now: Moment, frame: &Frame<'_>) -> Option<Token> {
+        let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
+            return None;
+        };
+        let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
+        match self.inflight.open(id, tracked, HELD, now) {
+            Opened::New | Opened::Again => Token::new(id),
+            Opened::Full | Opened::Untracked => None,
+        }
+    }
+
+    /// The long line is at its end: whether it has had its answer meanwhile.
+    pub(super) fn answered_since_cut(&mut self) -> bool {
+        let cut = self.cut.take();
+        cut.is_some_and(|id| self.inflight.get(&id).is_none())
+    }
+
+    fn cut_route(&mut self, frame: Option<&Frame<'_>>) -> Route {
         if self.away() {
             return Route::Drop;
         }
@@ -28,7 +61,7 @@ impl Link<'_> {
                         // Once its beginning is gone it could not wait for a place any more.
                         Route::Hold
                     } else if labelled && answer || apart && !self.orphans.is_empty() {
-                        self.gather()
+                        self.gather_from_client()
                     } else {
                         Route::Forward
                     }
@@ -43,6 +76,7 @@ impl Link<'_> {
                 self.spawn(None);
                 Route::Hold
             }
+            Life::Abandoned(_) if self.inflight.room() == 0 && is_request(frame) => Route::Hold,
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => Route::Drop,
         }
     }
@@ -67,31 +101,38 @@ impl Link<'_> {
         }
         match frame {
             Some(frame) if matches!(frame.kind, Kind::Response | Kind::Error) => match frame.id {
-                Id::Token(id) if Own::is(id) || self.orphans.own(id).is_some() => self.gather(),
+                Id::Token(id) if Own::is(id) || self.orphans.own(id).is_some() => {
+                    self.gather_from_server()
+                }
                 Id::Token(_) if !self.orphans.is_empty() => Route::Drop,
                 Id::Token(id) if self.inflight.is_settled(id) => Route::Drop,
-                Id::Token(id) if self.must_see(id) => self.gather(),
+                Id::Token(id) if self.must_see(id) => self.gather_from_server(),
                 Id::Absent | Id::Null | Id::Token(_) | Id::TooLong => Route::Forward,
             },
-            Some(frame) if frame.kind == Kind::Request && self.head.generation > 1 => self.gather(),
-            Some(frame) if !self.orphans.is_empty() && told_apart(frame) => self.gather(),
-            None if self.must_see_any() => self.gather(),
+            Some(frame) if frame.kind == Kind::Request && self.head.generation > 1 => {
+                self.gather_from_server()
+            }
+            Some(frame) if !self.orphans.is_empty() && told_apart(frame) => {
+                self.gather_from_server()
+            }
+            None if self.must_see_any() => self.gather_from_server(),
             Some(_) | None => Route::Forward,
         }
     }
 
-    /// The next piece of a long line that is gathered.
-    pub fn gathered_piece(&mut self, piece: &[u8]) {
-        if let Some(gathered) = &mut self.gathered
-            && gathered.len() <= HELD_LINE_BYTES
-        {
-            gathered.extend_from_slice(piece);
-        }
+    /// The next piece of a long line from the client that is gathered.
+    pub fn client_piece(&mut self, piece: &[u8]) {
+        gather_piece(&mut self.client_gathered, piece);
+    }
+
+    /// The same from the server.
+    pub fn server_piece(&mut self, piece: &[u8]) {
+        gather_piece(&mut self.server_gathered, piece);
     }
 
     /// The end of a long line from the server that was gathered.
     pub fn gathered_from_server(&mut self, now: Moment, frame: &Frame<'_>) {
-        let line = self.gathered.take().unwrap_or_default();
+        let line = self.server_gathered.take().unwrap_or_default();
         if line.len() > HELD_LINE_BYTES {
             self.too_long(frame);
             return;
@@ -109,7 +150,10 @@ impl Link<'_> {
 
     /// The end of a long line from the client that was gathered.
     pub fn gathered_from_client(&mut self, now: Moment, frame: &Frame<'_>) {
-        let line = self.gathered.take().unwrap_or_default();
+        let line = self.client_gathered.take().unwrap_or_default();
+        if self.answered_since_cut() {
+            return;
+        }
         if line.len() > HELD_LINE_BYTES {
             self.client_too_long(now, frame);
             return;
@@ -121,8 +165,13 @@ impl Link<'_> {
         }
     }
 
-    pub(super) fn gather(&mut self) -> Route {
-        self.gathered = Some(Vec::new());
+    fn gather_from_client(&mut self) -> Route {
+        self.client_gathered = Some(Vec::new());
+        Route::Gather
+    }
+
+    fn gather_from_server(&mut self) -> Route {
+        self.server_gathered = Some(Vec::new());
         Route::Gather
     }
 
@@ -166,6 +215,18 @@ impl Link<'_> {
                 .inflight
                 .iter()
                 .any(|(_, entry)| entry.method.teaches())
+    }
+}
+
+fn is_request(frame: Option<&Frame<'_>>) -> bool {
+    frame.is_some_and(|frame| frame.kind == Kind::Request)
+}
+
+fn gather_piece(gathered: &mut Option<Vec<u8>>, piece: &[u8]) {
+    if let Some(gathered) = gathered
+        && gathered.len() <= HELD_LINE_BYTES
+    {
+        gathered.extend_from_slice(piece);
     }
 }
 

@@ -146,7 +146,8 @@ impl Link<'_> {
         // What was on its way has gone nowhere, but the server is open, and that is what counts for the next client.
         self.written();
         self.undo();
-        self.gathered = None;
+        self.client_gathered = None;
+        self.cut = None;
         self.initialized_before = false;
         self.changed_in_replay.clear();
         self.lists = Lists::default();
@@ -286,7 +287,9 @@ impl Link<'_> {
         let (Attachment::Reopening, Id::Token(id)) = (&self.attachment, frame.id) else {
             return None;
         };
+        let full = self.inflight.room() == 0 && self.inflight.get(id).is_none();
         match Tracked::of(frame.method.as_deref().unwrap_or_default()) {
+            Tracked::Initialize | Tracked::Discover if full => return Some(Route::Hold),
             Tracked::Discover => {
                 let answer = settle::method_not_found(id, Tracked::Discover.word());
                 self.answer_with(now, id, Tracked::Discover, answer);

@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::event::{Instant, What};
 use crate::message::envelope;
 use crate::message::frame::{Frame, Id, Kind};
-use crate::message::inflight::{Token, Tracked};
+use crate::message::inflight::{Opened, Token, Tracked};
 use crate::message::lists::{self, Which};
 use crate::message::remembered::{self, Learned};
 use crate::message::settle;
@@ -139,15 +139,15 @@ impl Link<'_> {
         self.keepsakes.put(Kept::Greeting, b"", line);
     }
 
-    /// The client asks while the server is not there to be asked; whether the record had the answer.
+    /// The client asks while the server is not there to be asked: what becomes of it if the record has the answer.
     pub(super) fn answered_from_record(
         &mut self,
         now: Moment,
         frame: &Frame<'_>,
         line: &[u8],
-    ) -> bool {
+    ) -> Option<Route> {
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
-            return false;
+            return None;
         };
         let method = frame.method.as_deref().unwrap_or_default();
         let tracked = Tracked::of(method);
@@ -176,9 +176,12 @@ impl Link<'_> {
             | Tracked::Listen
             | Tracked::Task => None,
         };
-        let Some(answer) = answer else { return false };
+        let answer = answer?;
         // An entry of its own, so that a keeper that is killed right here is followed by one that answers.
-        self.inflight.open(id, tracked, self.head.generation, now);
+        let generation = self.head.generation;
+        if self.inflight.open(id, tracked, generation, now) == Opened::Full {
+            return Some(Route::Hold);
+        }
         self.head.spoken = 1;
         match tracked {
             Tracked::Initialize => self.open_instantly(id, &answer),
@@ -208,7 +211,7 @@ impl Link<'_> {
                 ms: 0,
             }));
         }
-        true
+        Some(Route::Instead)
     }
 
     /// A message of the client's before the server has answered the opening that the record has answered.
@@ -218,8 +221,8 @@ impl Link<'_> {
         frame: &Frame<'_>,
         line: &[u8],
     ) -> Route {
-        if self.answered_from_record(now, frame, line) {
-            return Route::Instead;
+        if let Some(route) = self.answered_from_record(now, frame, line) {
+            return route;
         }
         match (frame.kind, frame.method.as_deref()) {
             (Kind::Notification, Some("notifications/initialized")) => {

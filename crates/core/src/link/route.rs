@@ -62,6 +62,9 @@ impl Link<'_> {
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
             return;
         };
+        if self.answered_since_cut() {
+            return;
+        }
         if matches!(
             self.life,
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished
@@ -135,7 +138,10 @@ impl Link<'_> {
         let tracked = Tracked::of(method);
         if tracked == Tracked::Discover && !self.opened() && self.remembered.is_legacy() {
             // An earlier session has seen that the server dies of it.
-            self.inflight.open(id, tracked, self.head.generation, now);
+            let generation = self.head.generation;
+            if self.inflight.open(id, tracked, generation, now) == Opened::Full {
+                return Route::Hold;
+            }
             self.inflight.answered_by_us(id);
             self.push(Output::ToClient(settle::method_not_found(id, method)));
             return Route::Instead;
@@ -297,8 +303,8 @@ impl Link<'_> {
             let method = frame.method.as_deref().unwrap_or_default();
             self.note_era(Tracked::of(method), line);
         }
-        if self.answered_from_record(now, frame, line) {
-            return Route::Instead;
+        if let Some(route) = self.answered_from_record(now, frame, line) {
+            return route;
         }
         match frame.kind {
             Kind::Request | Kind::Batch => {

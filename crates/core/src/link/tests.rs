@@ -6,8 +6,10 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+mod full;
 mod life;
 mod linger;
+mod long;
 mod steady;
 
 use super::*;

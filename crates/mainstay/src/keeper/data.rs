@@ -304,39 +304,36 @@ impl Way for Down<'_, '_> {
 
     fn decide(&mut self, show: Show<'_>) -> Route {
         const FROM: Side = Side::Server;
-        let generation = self.link.generation();
+        let Self { link, frames, now } = self;
+        let (now, generation) = (*now, link.generation());
         match show {
             Show::Line(frame, bytes) => {
-                let route = self.link.server_line(self.now, frame, bytes);
-                self.frames
-                    .line(self.now, FROM, frame, bytes, route, generation);
+                let route = link.server_line(now, frame, bytes);
+                frames.line(now, FROM, frame, bytes, route, generation);
                 route
             }
             Show::Cut(frame, bytes) => {
-                self.frames.long_begins(FROM, bytes);
-                self.link.server_known(frame)
+                frames.long_begins(FROM, bytes);
+                link.server_known(frame)
             }
             Show::Known(_) => Route::Forward,
             Show::CutEnd(frame) => {
-                self.frames
-                    .long_ends(self.now, FROM, frame, true, generation);
-                self.link.server_line(self.now, frame, b"")
+                frames.long_ends(now, FROM, frame, true, generation);
+                link.server_line(now, frame, b"")
             }
             Show::Piece(piece) => {
-                self.link.gathered_piece(piece);
+                link.server_piece(piece);
                 Route::Gather
             }
             Show::GatherEnd(frame) => {
-                self.frames
-                    .long_ends(self.now, FROM, frame, false, generation);
-                self.link.gathered_from_server(self.now, frame);
+                frames.long_ends(now, FROM, frame, false, generation);
+                link.gathered_from_server(now, frame);
                 Route::Instead
             }
             // Junk, or an answer that the client must not see: the link knows which.
             Show::DropEnd(frame) => {
-                self.frames
-                    .long_ends(self.now, FROM, frame, false, generation);
-                self.link.server_line(self.now, frame, b"(a long line)")
+                frames.long_ends(now, FROM, frame, false, generation);
+                link.server_line(now, frame, b"(a long line)")
             }
         }
     }
@@ -362,41 +359,38 @@ impl Way for Up<'_, '_> {
 
     fn decide(&mut self, show: Show<'_>) -> Route {
         const FROM: Side = Side::Client;
-        let generation = self.link.generation();
+        let Self { link, frames, now } = self;
+        let (now, generation) = (*now, link.generation());
         match show {
             Show::Line(frame, bytes) => {
-                let route = self.link.client_line(self.now, frame, bytes);
-                self.frames
-                    .line(self.now, FROM, frame, bytes, route, generation);
+                let route = link.client_line(now, frame, bytes);
+                frames.line(now, FROM, frame, bytes, route, generation);
                 route
             }
             Show::Cut(frame, bytes) => {
-                self.frames.long_begins(FROM, bytes);
-                self.link.client_cut(frame)
+                frames.long_begins(FROM, bytes);
+                link.client_cut(now, frame)
             }
             Show::Known(frame) => {
-                self.link.client_known(self.now, frame);
+                link.client_known(now, frame);
                 Route::Forward
             }
             Show::CutEnd(frame) => {
-                self.frames
-                    .long_ends(self.now, FROM, frame, true, generation);
+                frames.long_ends(now, FROM, frame, true, generation);
                 Route::Forward
             }
             Show::DropEnd(frame) => {
-                self.frames
-                    .long_ends(self.now, FROM, frame, false, generation);
-                self.link.client_lost(self.now, frame);
+                frames.long_ends(now, FROM, frame, false, generation);
+                link.client_lost(now, frame);
                 Route::Instead
             }
             Show::Piece(piece) => {
-                self.link.gathered_piece(piece);
+                link.client_piece(piece);
                 Route::Gather
             }
             Show::GatherEnd(frame) => {
-                self.frames
-                    .long_ends(self.now, FROM, frame, false, generation);
-                self.link.gathered_from_client(self.now, frame);
+                frames.long_ends(now, FROM, frame, false, generation);
+                link.gathered_from_client(now, frame);
                 Route::Instead
             }
         }

@@ -368,6 +368,13 @@ impl Watch {
     /// The link has seen a line of the client's, and this becomes of it.
     pub fn routed(&mut self, show: Show<'_>, route: Route) {
         let Show::Line(_, line) = show else {
+            // What is left of it in memory is shown again, until its beginning is marked as gone.
+            if let (Show::Cut(Some(frame)), false) = (show, route == Route::Hold)
+                && let mainstay_core::message::frame::Id::Token(id) = frame.id
+                && frame.kind == Kind::Request
+            {
+                self.unmarked.push(key_of(&String::from_utf8_lossy(id)));
+            }
             if let Show::CutEnd(frame) | Show::DropEnd(frame) | Show::GatherEnd(frame) = show
                 && let mainstay_core::message::frame::Id::Token(id) = frame.id
                 && frame.kind == Kind::Request

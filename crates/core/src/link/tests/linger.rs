@@ -403,9 +403,12 @@ fn long_lines_are_told_apart_too() {
         (line, scanner)
     };
     let (line, scanner) = gathered(&batch);
-    assert_eq!(world.link.client_cut(Some(&scanner.frame())), Route::Gather);
-    world.link.gathered_piece(line.as_bytes());
     let now = world.now();
+    assert_eq!(
+        world.link.client_cut(now, Some(&scanner.frame())),
+        Route::Gather
+    );
+    world.link.client_piece(line.as_bytes());
     world.link.gathered_from_client(now, &scanner.frame());
     assert_eq!(world.drain().len(), 2);
     assert_eq!(routed(&mut world, &answer("2")), Route::Drop);
@@ -417,7 +420,7 @@ fn long_lines_are_told_apart_too() {
     );
     assert_eq!(routed(&mut world, &answers), Route::Gather);
     let (line, scanner) = gathered(&answers);
-    world.link.gathered_piece(line.as_bytes());
+    world.link.server_piece(line.as_bytes());
     world.link.gathered_from_server(now, &scanner.frame());
     assert_eq!(world.drain(), ["result for 3", "result for 2"]);
 }

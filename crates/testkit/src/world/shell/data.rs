@@ -243,7 +243,7 @@ fn route_down(link: &mut Link<'_>, outside: &mut Outside, show: Show<'_>) -> Res
         Show::Known(_) => Route::Forward,
         Show::CutEnd(frame) => link.server_line(now, frame, b""),
         Show::Piece(piece) => {
-            link.gathered_piece(piece);
+            link.server_piece(piece);
             Route::Gather
         }
         Show::GatherEnd(frame) => {
@@ -262,7 +262,7 @@ fn route_up(link: &mut Link<'_>, outside: &mut Outside, show: Show<'_>) -> Resul
     let route = match show {
         Show::Line(_, bytes) if link.calls(now, bytes, |_| ()) > 0 => Route::Forward,
         Show::Line(frame, bytes) => link.client_line(now, frame, bytes),
-        Show::Cut(frame) => link.client_cut(frame),
+        Show::Cut(frame) => link.client_cut(now, frame),
         Show::Known(frame) => {
             link.client_known(now, frame);
             Route::Forward
@@ -273,7 +273,7 @@ fn route_up(link: &mut Link<'_>, outside: &mut Outside, show: Show<'_>) -> Resul
             Route::Instead
         }
         Show::Piece(piece) => {
-            link.gathered_piece(piece);
+            link.client_piece(piece);
             Route::Gather
         }
         Show::GatherEnd(frame) => {

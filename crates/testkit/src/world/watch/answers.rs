@@ -186,6 +186,7 @@ impl Watch {
         if !request.sent.is_empty() && !request.repeatable {
             return broken(format!("sent again: {method} {id}"));
         }
+        let first = request.sent.is_empty();
         request.sent.push(generation);
         let most = match method.as_str() {
             "subscriptions/listen" => usize::MAX,
@@ -200,8 +201,9 @@ impl Watch {
             ));
         }
         if method == "initialize" {
-            // A second one, of a client that does not wait; or of one that came back and opens in another way.
-            if self.attachment > 1 && !self.met.greeted() {
+            // A second one, of a client that does not wait; or of one that came back and opens in another way. Sent once
+            // more to the next generation it opens nothing anew: what was asked after it lasts.
+            if self.attachment > 1 && !self.met.greeted() && first {
                 self.known.opens_anew();
                 self.met = super::replay::Met::default();
                 self.served = false;

@@ -1,0 +1,97 @@
+//! A table that has no room left: whatever is answered by us waits for a place like any other request, so that a keeper
+//! that is killed before that is written is followed by one that answers.
+
+use super::*;
+
+const SLOTS: u32 = 16;
+
+/// Takes every place with requests that nobody answers.
+fn fill(world: &mut World, places: u32) {
+    for id in 0..places {
+        world.client(&ask(100 + id, "tools/call"));
+    }
+    world.drain();
+}
+
+#[test]
+fn what_the_record_could_answer_waits() {
+    let mut first = World::met(Limits::default(), Policy::default());
+    first.client(&ask(2, "tools/list"));
+    first.server(r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"}]}}"#);
+    let remembered = first.link.remembered().unwrap().clone();
+
+    let mut world = World::up();
+    world.link.recall(remembered);
+    world.client(INITIALIZE);
+    fill(&mut world, SLOTS - 1);
+    assert_eq!(world.wait(), Reason::Instant);
+    assert_eq!(world.drain(), ["result for 1", "tell instant"]);
+    assert_eq!(world.client(&ask(2, "tools/list")), Route::Hold);
+    assert_eq!(world.drain(), [""; 0]);
+    world.link.written();
+    assert_eq!(world.client(&ask(2, "tools/list")), Route::Instead);
+    let mut next = World::over(snapshot(&world), Some(lost()));
+    assert!(next.drain().contains(&"error for 2".into()));
+}
+
+#[test]
+fn so_does_a_question_that_the_server_would_die_of() {
+    let mut first = World::up();
+    first.client(&ask(9, "server/discover"));
+    first.exits(CRASH, true);
+    first.empty();
+    first.input(Input::Started);
+    first.client(INITIALIZE);
+    first.server(&greeting("1", "1"));
+    let remembered = first.link.remembered().unwrap().clone();
+
+    let mut world = World::up();
+    world.link.recall(remembered);
+    fill(&mut world, SLOTS);
+    let discover = ask(2, "server/discover");
+    assert_eq!(world.client(&discover), Route::Hold);
+    world.client(
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":100}}"#,
+    );
+    assert_eq!(world.client(&discover), Route::Instead);
+    assert_eq!(world.drain(), ["error for 2"]);
+}
+
+#[test]
+fn and_the_opening_of_a_client_that_came_back() {
+    let mut world = World::met(Limits::default(), Policy::default());
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    fill(&mut world, SLOTS);
+    for opening in [INITIALIZE, &ask(1, "server/discover")] {
+        assert_eq!(world.client(opening), Route::Hold);
+    }
+    assert_eq!(world.drain(), [""; 0]);
+    world.client(
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":100}}"#,
+    );
+    world.drain();
+    assert_eq!(world.client(INITIALIZE), Route::Instead);
+    assert_eq!(world.drain(), ["result for 1"]);
+}
+
+#[test]
+fn and_a_long_request_to_an_abandoned_server_before_its_beginning_is_gone() {
+    let limits = Limits {
+        restart_budget: 1,
+        ..Limits::default()
+    };
+    let mut world = World::met(limits, Policy::default());
+    world.exits(CRASH, true);
+    world.empty();
+    fill(&mut world, SLOTS);
+    let line = ask(2, "tools/call");
+    let mut scanner = Scanner::new();
+    scanner.feed(line.as_bytes());
+    let now = world.now();
+    let frame = scanner.frame();
+    assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Hold);
+    world.link.written();
+    assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Drop);
+    assert_eq!(world.link.in_flight(), 1);
+}

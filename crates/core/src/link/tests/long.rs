@@ -1,0 +1,139 @@
+//! Lines that are too long to be held, told as short stories.
+
+use super::*;
+use crate::event::Renewing;
+
+/// A call that is longer than what is held of a line.
+fn long_call(id: u32) -> String {
+    let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let call = r#""method":"tools/call","params":{"name":"t","fill":""#;
+    format!(r#"{{"jsonrpc":"2.0","id":{id},{call}{fill}"}}}}"#)
+}
+
+impl World {
+    /// The beginning of a line from the client.
+    fn cut(&mut self, line: &str) -> Route {
+        let now = self.now();
+        let mut scanner = Scanner::new();
+        scanner.feed(&line.as_bytes()[..crate::limits::WHOLE_LINE_BYTES]);
+        self.link.client_cut(now, scanner.known().as_ref())
+    }
+
+    /// The end of one that went nowhere.
+    fn lost(&mut self, line: &str) {
+        let now = self.now();
+        let mut scanner = Scanner::new();
+        scanner.feed(line.as_bytes());
+        self.link.client_lost(now, &scanner.frame());
+    }
+
+    /// The end of one that was gathered.
+    fn gathers(&mut self, line: &str) {
+        let now = self.now();
+        let line = format!("{line}\n");
+        let mut scanner = Scanner::new();
+        scanner.feed(line.as_bytes());
+        self.link.client_piece(line.as_bytes());
+        self.link.gathered_from_client(now, &scanner.frame());
+    }
+}
+
+/// A link whose client came back, so that it is told apart from an earlier one.
+fn reattached() -> World {
+    let mut world = World::met(Limits::default(), Policy::default());
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.client(INITIALIZE);
+    world.link.written();
+    world.drain();
+    world
+}
+
+fn abandoned() -> World {
+    let limits = Limits {
+        restart_budget: 1,
+        ..Limits::default()
+    };
+    let mut world = World::met(limits, Policy::default());
+    world.exits(CRASH, true);
+    world.empty();
+    assert_eq!(world.link.word(), "abandoned");
+    world.drain();
+    world
+}
+
+#[test]
+fn a_request_that_an_abandoned_server_will_not_see_is_answered_at_its_end() {
+    let mut world = abandoned();
+    let call = long_call(2);
+    assert_eq!(world.cut(&call), Route::Drop);
+    assert_eq!(world.drain(), [""; 0]);
+    world.lost(&call);
+    assert_eq!(world.drain(), ["result for 2"]);
+    world.link.written();
+    assert_eq!(world.link.in_flight(), 0);
+}
+
+#[test]
+fn or_by_the_next_keeper_if_the_beginning_is_gone_with_this_one() {
+    let mut world = abandoned();
+    assert_eq!(world.cut(&long_call(2)), Route::Drop);
+    let mut next = World::over(snapshot(&world), Some(lost()));
+    assert_eq!(next.drain()[0], "result for 2");
+}
+
+#[test]
+fn but_not_a_second_time_if_it_was_answered_in_between() {
+    let mut world = abandoned();
+    let call = long_call(2);
+    world.cut(&call);
+    world.input(Input::Renew(Renewing::Asked));
+    world.input(Input::StartFailed {
+        problem: "no such file".into(),
+        hint: String::new(),
+        code: 127,
+    });
+    assert!(world.drain().contains(&"result for 2".into()));
+    world.link.written();
+    world.lost(&call);
+    assert_eq!(world.drain(), [""; 0]);
+}
+
+#[test]
+fn a_request_that_is_gathered_is_in_flight_from_its_beginning() {
+    let call = long_call(2);
+    let mut killed = reattached();
+    assert_eq!(killed.cut(&call), Route::Gather);
+    let mut next = World::over(snapshot(&killed), Some(lost()));
+    assert_eq!(next.drain()[0], "result for 2");
+
+    let mut world = reattached();
+    world.cut(&call);
+    world.gathers(&call);
+    assert!(world.drain()[0].contains("1500000001"));
+    assert_eq!(world.link.in_flight(), 1);
+}
+
+#[test]
+fn two_long_lines_that_pass_each_other_are_two() {
+    let mut world = reattached();
+    world.client(&ask(2, "prompts/get"));
+    world.drain();
+    let now = world.now();
+    let fill = "y".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let line = answer("1500000001").replace("{}", &format!(r#"{{"a":"{fill}"}}"#)) + "\n";
+    let mut scanner = Scanner::new();
+    scanner.feed(line.as_bytes());
+    let frame = scanner.frame();
+    assert_eq!(world.link.server_known(Some(&frame)), Route::Gather);
+    let (begins, ends) = line.as_bytes().split_at(line.len() / 2);
+    world.link.server_piece(begins);
+    let call = long_call(3);
+    assert_eq!(world.cut(&call), Route::Gather);
+    world.link.server_piece(ends);
+    world.link.gathered_from_server(now, &frame);
+    assert_eq!(world.drain(), ["result for 2"]);
+    world.gathers(&call);
+    let told = call.replace("\"id\":3", "\"id\":1500000002");
+    assert_eq!(world.drain(), [format!("to server {told}")]);
+}
