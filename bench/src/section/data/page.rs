@@ -22,7 +22,8 @@ pub fn blocks(runs: &[Run; 2]) -> Vec<Block> {
          program have shown ratios from 0.9 to 3 for the small round trip, the high ones on a busy machine, where time is shared by session \
          and the `cat`s are in one session with the client while keeper and server are not. So the targets are for one core, where a run can be repeated; how any core fares is told beside them. \
          In bulk a relay does next to nothing per message but look at it, and that is what `cat` does not do: there a message costs us about \
-         0.1 µs more than it costs a `cat`.",
+         0.1 µs more than it costs a `cat`. One by one it is the turns that cost: whoever writes the next message is interrupted for the \
+         `cat`s after each of the first, and for the keeper, which waits for its turn, never.",
             runs[0].sets
         )
         .into(),
