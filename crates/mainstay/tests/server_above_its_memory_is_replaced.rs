@@ -59,14 +59,7 @@ fn a_call_in_flight_is_finished_first() {
 #[test]
 fn after_the_drain_time_the_call_is_answered_for_it() {
     let stage = Stage::new();
-    let options = [
-        "--memory-max",
-        MAX,
-        "--drain",
-        "100ms",
-        "--grace-eof",
-        "50ms",
-    ];
+    let options = ["--memory-max", MAX, "--drain", "100ms", "--grace-eof", "1s"];
     let mut client = open(&stage, &options, &[]);
     let call = json!({"name": "grow", "arguments": {"mib": MIB, "until": "never"}});
     let answer = client.wire.request("tools/call", &call).unwrap();
