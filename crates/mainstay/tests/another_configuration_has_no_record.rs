@@ -8,20 +8,19 @@ mod play;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, UNIX_EPOCH};
 
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Launch;
-use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::stage::{Source, Stage, run};
 use play::{end, plain, starts};
 
 /// The server behind a program file of its own.
 fn server(stage: &Stage, flags: &[&str]) -> Vec<OsString> {
     let program = stage.path("serve");
     if !program.exists() {
-        fs::write(&program, "#!/bin/sh\nexec python3 -S plain.py \"$@\"\n").unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = "#!/bin/sh\nexec python3 -S plain.py \"$@\"\n";
+        stage.program(&program, Source::Text(text));
         plain(stage, &[]);
     }
     let mut argv = vec![program.into()];

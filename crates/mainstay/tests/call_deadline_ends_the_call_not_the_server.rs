@@ -13,7 +13,7 @@ use serde_json::json;
 #[test]
 fn answered_cancelled_and_alive() {
     let stage = Stage::new();
-    let mut client = open(&stage, &["--call-deadline", "300ms"], &[]);
+    let mut client = open(&stage, &["--call-deadline", "2s"], &[]);
     let server = play::pid(&mut client);
     let call = json!({"name": "block", "arguments": {"until": "done"}});
     let call = client.wire.ask("tools/call", &call).unwrap();

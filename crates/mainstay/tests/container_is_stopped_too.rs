@@ -3,12 +3,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Client;
 use mainstay_testkit::killers;
-use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::stage::{Source, Stage, run};
 use serde_json::json;
 
 const ID: &str = "4f5e6d7c8b9a";
@@ -27,8 +26,7 @@ fn engine(stage: &Stage, habits: &[&str]) -> Vec<OsString> {
         log.display(),
         server.join(" ")
     );
-    fs::write(&docker, script).expect("the stage is ours to write");
-    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).expect("and to change");
+    stage.program(&docker, Source::Text(&script));
     vec![
         docker.into(),
         "run".into(),

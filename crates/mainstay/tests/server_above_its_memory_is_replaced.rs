@@ -21,19 +21,17 @@ fn between_two_requests() {
     let first = client.wire.call("grow", &json!({"mib": MIB})).unwrap()["pid"]
         .as_i64()
         .unwrap();
+    // It may be seen while the call is still on its way; what counts is that nothing was when the server went.
     let told = renewal(&stage, "memory");
-    assert_eq!(told["in_flight"], 0, "{told}");
     assert!(
         told["why"]["memory"]["bytes"].as_u64().unwrap() > MIB << 20,
         "{told}"
     );
     gone(first);
     assert_ne!(pid(&mut client), first);
-    assert_eq!(
-        stage.event("exit")["out_of_memory"],
-        json!(null),
-        "it went by itself"
-    );
+    let exit = stage.event("exit");
+    assert_eq!(exit["in_flight"], 0, "{exit}");
+    assert_eq!(exit["out_of_memory"], json!(null), "it went by itself");
     end(client);
     stage.census.assert_empty();
 }
@@ -61,14 +59,7 @@ fn a_call_in_flight_is_finished_first() {
 #[test]
 fn after_the_drain_time_the_call_is_answered_for_it() {
     let stage = Stage::new();
-    let options = [
-        "--memory-max",
-        MAX,
-        "--drain",
-        "100ms",
-        "--grace-eof",
-        "50ms",
-    ];
+    let options = ["--memory-max", MAX, "--drain", "100ms", "--grace-eof", "1s"];
     let mut client = open(&stage, &options, &[]);
     let call = json!({"name": "grow", "arguments": {"mib": MIB, "until": "never"}});
     let answer = client.wire.request("tools/call", &call).unwrap();

@@ -15,11 +15,16 @@ const OPTIONS: [&str; 4] = ["--session-ttl", "2s", "--sse-keep-alive", "50ms"];
 #[test]
 fn and_one_with_a_stream_or_a_request_is_not_idle() {
     let front = Front::start(&OPTIONS, &[]);
-    let (reading, waiting, left) = (front.session(), front.session(), front.session());
-    let (reader, waiter, leaver) = (reading.server(), waiting.server(), left.server());
+    // Each is in use before the next one is opened: on a slow machine that may take as long as a session may be idle.
+    let reading = front.session();
     let mut news = reading.news(None);
     assert_eq!(news.head().status, 200);
+    let reader = reading.server();
+    let waiting = front.session();
+    let waiter = waiting.server();
     let mut slow = waiting.asking(&call(7, "sleep", &json!({"ms": 5_000})));
+    let left = front.session();
+    let leaver = left.server();
     gone(leaver);
     assert_eq!(left.delete().status, 404);
     // Not to let something happen, but to see that something does not.

@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use mainstay_testkit::puppet::{Plan, Puppet};
-use mainstay_testkit::stage::Stage;
+use mainstay_testkit::stage::{Source, Stage};
 use mainstay_testkit::wait::until;
 use rustix::process::Signal;
 use scene::Scene;
@@ -196,8 +196,8 @@ fn where_it_is_not_mounted_it_is_mounted_for_us_alone() {
 #[test]
 fn without_root_it_says_what_to_do() {
     let copy = std::env::temp_dir().join(format!("mainstay-trace-{}", std::process::id()));
-    fs::copy(mainstay(), &copy).unwrap();
     let stage = Stage::new();
+    stage.program(&copy, Source::Copy(&mainstay()));
     let mut command = stage.command(&copy);
     command
         .current_dir("/")

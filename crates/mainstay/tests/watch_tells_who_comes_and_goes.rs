@@ -4,13 +4,14 @@
 
 mod watching;
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use mainstay_os::identity::Handle;
 use mainstay_testkit::client::Carrier;
 use mainstay_testkit::puppet::{Plan, Puppet};
-use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::stage::{Source, Stage, run};
 use rustix::process::Signal;
 use serde_json::Value;
 use watching::{Watching, mainstay, watch, words};
@@ -114,12 +115,8 @@ fn a_launcher_that_becomes_the_server() {
     let stage = Stage::new();
     let server = stage.unruly::<&str>(&[]);
     let server: Vec<&str> = server.iter().map(|word| word.to_str().unwrap()).collect();
-    let gate = stage.path("gate");
-    let wait = format!(
-        "until [ -e {} ]; do sleep 0.01; done; exec {}",
-        gate.display(),
-        server.join(" ")
-    );
+    // A shell that waits without a child: on a slow machine a short one could be taken for the server.
+    let wait = format!("read line; exec {}", server.join(" "));
     let mut watch = watch(&stage, &["--all"]);
     let mut launcher = stage.command("sh");
     let mut launcher = launcher
@@ -131,7 +128,7 @@ fn a_launcher_that_becomes_the_server() {
     let pid = launcher.id() as i32;
     let new = watch.of("new", pid);
     assert_eq!(new["launcher"], true, "{new}");
-    std::fs::write(&gate, "").unwrap();
+    launcher.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     let moved = watch.of("moved", pid);
     assert_eq!(moved["launcher"], false);
     assert!(moved["command"][0].as_str().unwrap().ends_with("unruly"));
@@ -232,7 +229,7 @@ fn processes_of_others_are_told_as_far_as_they_can_be_seen() {
     let client = Puppet::start(&stage, Plan::default(), &stage.unruly::<&str>(&[]));
     // Somebody else may not look at the pipes of a process, but sees that it is there.
     let copy = std::env::temp_dir().join(format!("mainstay-{}", stage.census.mark()));
-    std::fs::copy(mainstay(), &copy).unwrap();
+    stage.program(&copy, Source::Copy(&mainstay()));
     let mut command = stage.command(&copy);
     command
         .env("HOME", "/nonexistent")

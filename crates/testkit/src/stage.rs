@@ -28,6 +28,15 @@ pub struct Stage {
 #[derive(Debug)]
 struct Home(PathBuf);
 
+/// What a program is made of.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Another one.
+    Copy(&'a Path),
+    /// A script.
+    Text(&'a str),
+}
+
 impl Stage {
     /// A fresh one, beside those of other tests. A test has one at a time.
     #[expect(clippy::new_without_default, reason = "it makes a directory")]
@@ -80,6 +89,20 @@ impl Stage {
             .env(MARK_VARIABLE, self.census.mark())
             .current_dir(self.home());
         command
+    }
+
+    /// Makes a program of a text, or a copy of a program if that is given. Another process does it: a descriptor of ours that is
+    /// open for writing may be in a fork of another test at that moment, and what is being written cannot be started.
+    pub fn program(&self, path: &Path, from: Source<'_>) {
+        let mut command = self.command("sh");
+        let script = r#"if [ -n "$2" ]; then cp "$2" "$1"; else printf %s "$3" > "$1"; fi && chmod 755 "$1""#;
+        command.args(["-c", script, "sh"]).arg(path);
+        match from {
+            Source::Copy(program) => command.arg(program),
+            Source::Text(text) => command.args(["", text]),
+        };
+        let made = command.output().expect("a shell can be started");
+        assert!(made.status.success(), "{made:?}");
     }
 
     /// The unruly server with these habits.

@@ -178,7 +178,8 @@ pub fn probing<'a>(more: &[&'a str]) -> Vec<&'a str> {
         "--probe-lost",
         "2",
     ];
-    options.extend(["--grace-eof", "50ms", "--grace-term", "50ms"]);
+    // One that reads its EOF must have the time to leave by itself, on a slow machine as well.
+    options.extend(["--grace-eof", "1s", "--grace-term", "50ms"]);
     options.extend(more);
     options
 }
