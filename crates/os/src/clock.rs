@@ -1,6 +1,7 @@
 //! The two clocks: one that stands still while the machine sleeps, and the wall.
 
 use mainstay_core::clock::Moment;
+use rustix::event::{Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The keeper's clock (`CLOCK_MONOTONIC`: it does not count suspended time).
@@ -25,6 +26,16 @@ pub fn wall_ms() -> u64 {
 pub fn used_us() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+}
+
+/// Lets a moment pass, where no descriptor tells when the next look is worth it.
+pub fn nap(ms: u32) {
+    let moment = Timespec {
+        tv_sec: i64::from(ms / 1_000),
+        tv_nsec: i64::from(ms % 1_000) * 1_000_000,
+    };
+    // A signal makes it shorter.
+    poll(&mut [], Some(&moment)).ok();
 }
 
 /// Ticks, the unit of times in `/proc/PID/stat`, as milliseconds.

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use mainstay_core::clock::Moment;
 use mainstay_core::ids::Identity;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::{identity, role, title};
+use crate::{clock, identity, role, title};
 
 /// Where tracefs is, on a machine with a usual mount.
 pub const MOUNT: &str = "/sys/kernel/tracing";
@@ -30,7 +30,7 @@ const FIRST_PIDNS: u64 = 0xEFFF_FFFC;
 const BUFFER_KIB: &str = "1024";
 /// How often, and how long, a removal is tried while a dying owner still holds its files.
 const REMOVE_TRIES: u32 = 100;
-const REMOVE_WAIT_NS: i64 = 20_000_000;
+const REMOVE_WAIT_MS: u32 = 20;
 /// The longest line that can be one of ours.
 const LINE_BYTES: usize = 4096;
 
@@ -283,11 +283,7 @@ fn remove(instance: &Path) {
     for _ in 0..REMOVE_TRIES {
         match fs::remove_dir(instance) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                let wait = Timespec {
-                    tv_sec: 0,
-                    tv_nsec: REMOVE_WAIT_NS,
-                };
-                poll(&mut [], Some(&wait)).ok();
+                clock::nap(REMOVE_WAIT_MS);
             }
             Ok(()) | Err(_) => return,
         }

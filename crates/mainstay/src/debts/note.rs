@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::limits;
 use mainstay_os::{clock, identity};
-use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -29,7 +28,7 @@ pub(super) const TRIED: &str = ".tried";
 /// How often a debt is tried to be claimed while others look at it.
 const VISITS_MOST: u32 = 100;
 /// Between two tries.
-const VISIT_NS: i64 = 1_000_000;
+const VISIT_MS: u32 = 1;
 /// The largest file that is read.
 const FILE_BYTES: u64 = 64 * 1024;
 
@@ -252,11 +251,7 @@ fn hold(file: &File) -> bool {
             return false;
         }
         flock(file, FlockOperation::Unlock).ok();
-        let moment = Timespec {
-            tv_sec: 0,
-            tv_nsec: VISIT_NS,
-        };
-        poll(&mut [], Some(&moment)).ok();
+        clock::nap(VISIT_MS);
     }
     false
 }

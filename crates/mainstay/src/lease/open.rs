@@ -8,7 +8,6 @@ use mainstay_core::ids::{LinkId, Realm};
 use mainstay_core::lease::{Term, VERSION, name_trouble, ttl_trouble};
 use mainstay_core::limits::{LEASE_BUSY_MS, LEASE_OURS_MS, LEASE_TTL_MS, LEASES_MAX};
 use mainstay_os::{clock, identity};
-use rustix::event::{Timespec, poll};
 
 use super::close::finish;
 use super::place::{Place, State, names};
@@ -19,7 +18,7 @@ use crate::paths::Paths;
 use crate::report::{Report, plain};
 
 /// Between two looks at a lock.
-const NAP_MS: i64 = 5;
+const NAP_MS: u32 = 5;
 
 /// What a lease is to be bound by. Without both it lasts for a while.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -197,11 +196,7 @@ fn renew_in(place: &Place, ttl_ms: Option<u64>, here: &Realm) -> Result<Term, Re
 
 /// Lets a moment pass where no descriptor tells when it is worth a look.
 pub(super) fn nap() {
-    let moment = Timespec {
-        tv_sec: 0,
-        tv_nsec: NAP_MS * 1_000_000,
-    };
-    poll(&mut [], Some(&moment)).ok();
+    clock::nap(NAP_MS);
 }
 
 /// Nobody has such a lease.

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::limits::ENTRY_BUSY_MS;
 use mainstay_os::clock;
-use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 
@@ -32,7 +31,7 @@ pub const LOCK: &str = "lock";
 /// Directories that are still being made begin with this.
 pub const NEW: &str = ".new-";
 /// Between two looks at somebody else's lock.
-const NAP_NS: i64 = 1_000_000;
+const NAP_MS: u32 = 1;
 
 /// A link's directory with its lock. Dropping it closes this process's copy of the lock; the lock itself is free
 /// once every process that inherited it has closed it or is dead.
@@ -106,7 +105,7 @@ impl Entry {
         let until = clock::now().after_ms(ENTRY_BUSY_MS);
         loop {
             match Self::try_take(paths, id) {
-                Err(error) if is_busy(&error) && clock::now() < until => nap(),
+                Err(error) if is_busy(&error) && clock::now() < until => clock::nap(NAP_MS),
                 result => return result,
             }
         }
@@ -230,15 +229,6 @@ fn is_busy(error: &io::Error) -> bool {
             | io::ErrorKind::AlreadyExists
             | io::ErrorKind::DirectoryNotEmpty
     )
-}
-
-/// Lets a moment pass: no descriptor tells when a lock is free.
-fn nap() {
-    let moment = Timespec {
-        tv_sec: 0,
-        tv_nsec: NAP_NS,
-    };
-    poll(&mut [], Some(&moment)).ok();
 }
 
 /// The path of the control socket through its directory's descriptor: a socket path has 108 bytes at most, a home
