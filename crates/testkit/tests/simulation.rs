@@ -16,10 +16,10 @@ use mainstay_testkit::world::{self, Told, raw};
 const SEEDS: u64 = 400;
 const RAW_SEEDS: u64 = 3_000;
 /// Worlds of wide sweeps in which a promise was once broken.
-const ONCE_BROKEN: [u64; 24] = [
+const ONCE_BROKEN: [u64; 26] = [
     1_754, 2_657, 15_046, 29_316, 31_844, 36_378, 44_426, 47_175, 59_566, 61_968, 74_722, 86_024,
     93_063, 151_989, 163_485, 183_385, 186_602, 208_880, 308_307, 308_440, 312_068, 359_733,
-    418_372, 472_140,
+    418_372, 472_140, 754_543, 958_237,
 ];
 
 #[test]

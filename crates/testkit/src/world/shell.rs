@@ -307,7 +307,10 @@ impl<'a> Shell<'a> {
         let mut any = false;
         while let Some(output) = self.link.next() {
             any = true;
-            outside.step()?;
+            if let Err(halt) = outside.step() {
+                outside.watch.undone(&output);
+                return Err(halt);
+            }
             outside.watch.asked_for(outside.now, &output)?;
             match output {
                 Output::Spawn => self.spawn(outside)?,

@@ -145,6 +145,9 @@ impl Story {
                     self.outside.fuse = None;
                     self.outside.end_tree_of_killed_keeper();
                     self.outside.watch.keeper_killed(shell.link.word());
+                    while let Some(output) = shell.link.next() {
+                        self.outside.watch.undone(&output);
+                    }
                     self.server = None;
                     if finished {
                         return Ok(self.told);

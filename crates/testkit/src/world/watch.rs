@@ -321,9 +321,7 @@ impl Watch {
             Output::Tell(What::Differs(_)) => self.differs = true,
             Output::Tell(What::LingerEnded(_)) => self.ends(now),
             Output::Tell(What::Renewal(renewal)) if renewal.why == Renewing::Reopened => {
-                self.known.opens_anew();
-                self.served = false;
-                self.respawns.clear();
+                self.opens_anew();
             }
             Output::ReleaseClient => self.released = true,
             Output::Spawn
@@ -336,6 +334,21 @@ impl Watch {
             | Output::Tell(_) => {}
         }
         Ok(())
+    }
+
+    /// The link has asked for this, and the keeper was killed before it did it: what the link has decided by then is so.
+    pub fn undone(&mut self, output: &Output) {
+        if let Output::Tell(What::Renewal(renewal)) = output
+            && renewal.why == Renewing::Reopened
+        {
+            self.opens_anew();
+        }
+    }
+
+    fn opens_anew(&mut self) {
+        self.known.opens_anew();
+        self.served = false;
+        self.respawns.clear();
     }
 
     /// The next generation is about to be started.
