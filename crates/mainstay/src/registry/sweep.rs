@@ -140,9 +140,19 @@ fn remove_half_made(paths: &Paths) -> io::Result<()> {
         let half_made = path
             .file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with(NEW));
-        if half_made && let Ok(Some(lock)) = take(&path) {
-            fs::remove_dir_all(&path).ok();
-            drop(lock);
+        if !half_made {
+            continue;
+        }
+        match take(&path) {
+            Ok(Some(lock)) => {
+                fs::remove_dir_all(&path).ok();
+                drop(lock);
+            }
+            // Empty: its maker was killed before it had a lock, or begins anew.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::remove_dir(&path).ok();
+            }
+            Ok(None) | Err(_) => {}
         }
     }
     Ok(())
@@ -288,9 +298,13 @@ mod tests {
         let scratch = Scratch::new();
         let paths = scratch.paths();
         let half = paths.run().join(".new-00000009");
-        fs::create_dir(&half).unwrap();
-        fs::write(half.join("lock"), "").unwrap();
-        assert_eq!(sweep_dead(&paths).unwrap().len(), 0);
-        assert!(!half.exists());
+        for with_lock in [true, false] {
+            fs::create_dir(&half).unwrap();
+            if with_lock {
+                fs::write(half.join("lock"), "").unwrap();
+            }
+            assert_eq!(sweep_dead(&paths).unwrap().len(), 0);
+            assert!(!half.exists());
+        }
     }
 }
