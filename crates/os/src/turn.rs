@@ -34,35 +34,3 @@ fn set(policy: i32) -> bool {
     // SAFETY: a system call on a value that lives through it.
     unsafe { libc::sched_setscheduler(0, policy, &raw const priority) == 0 }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::role;
-
-    /// The policy of a child of this one's child, if each does as ours do.
-    fn policies(before: i32) -> Option<i32> {
-        let child = role::start(|| {
-            set(before);
-            wait_for_it();
-            // SAFETY: as above.
-            let own = unsafe { libc::sched_getscheduler(0) } as u8;
-            let child = role::start(|| {
-                // SAFETY: as above.
-                unsafe { libc::sched_getscheduler(0) as u8 }
-            });
-            let inherited = child.and_then(role::wait).ok().flatten().unwrap_or(15) as u8;
-            own << 4 | inherited
-        });
-        role::wait(child.unwrap()).unwrap()
-    }
-
-    #[test]
-    fn we_wait_and_our_children_do_not() {
-        let (other, batch, idle) = (libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE);
-        assert_eq!(policies(other), Some(batch << 4 | other));
-        // Whoever was given another policy hands it on as it is.
-        assert_eq!(policies(batch), Some(batch << 4 | batch));
-        assert_eq!(policies(idle), Some(idle << 4 | idle));
-    }
-}
