@@ -251,6 +251,7 @@ mod tests {
 
     #[test]
     fn every_word_arrives_as_it_was_said() {
+        let _apart = crate::apart::childless();
         let (a, b) = Channel::pair().unwrap();
         let words = [
             Word::Here {
@@ -287,6 +288,7 @@ mod tests {
 
     #[test]
     fn descriptors_come_with_their_word() {
+        let _apart = crate::apart::childless();
         let (a, b) = Channel::pair().unwrap();
         let (read, write) = rustix::pipe::pipe().unwrap();
         a.say_with(Word::Spawned, &[read.as_fd(), write.as_fd()]);
@@ -304,6 +306,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_comes_behind_the_signal() {
+        let _apart = crate::apart::childless();
         let (a, b) = Channel::pair().unwrap();
         let received = Received {
             number: 15,

@@ -228,6 +228,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a process that runs and ends")]
     fn a_program_that_runs_and_ends_is_told_or_we_are_refused() {
+        let _apart = crate::apart::starting();
         let connector = match Connector::open() {
             Ok(connector) => connector,
             Err(error) => {

@@ -88,6 +88,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "processes that end")]
     fn before_and_after_it_is_reaped() {
+        let _apart = crate::apart::starting();
         for (script, status) in [
             ("read line; exit 7", Status::Code(7)),
             ("read line; exit 0", Status::Code(0)),

@@ -152,6 +152,7 @@ mod tests {
 
     #[test]
     fn an_older_holder_of_a_pipe_is_the_heir() {
+        let _apart = crate::apart::childless();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let me = crate::identity::me().unwrap();
         assert_eq!(
@@ -173,6 +174,7 @@ mod tests {
 
     #[test]
     fn the_nearest_holder_is_found() {
+        let _apart = crate::apart::childless();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let me = crate::identity::me().unwrap();
         let other = me_as_if_started_by_a_launcher();
@@ -184,6 +186,7 @@ mod tests {
 
     #[test]
     fn the_same_for_a_socket() {
+        let _apart = crate::apart::childless();
         let (ours, theirs) = UnixStream::pair().unwrap();
         let me = crate::identity::me().unwrap();
         assert_eq!(

@@ -127,6 +127,7 @@ mod tests {
 
     #[test]
     fn child_works_in_our_room_and_we_go_on_after_it() {
+        let _apart = crate::apart::starting();
         for given in 0..50 {
             let mut room = Room {
                 given,

@@ -8,6 +8,8 @@
 //! scheduling policy of ours.
 
 pub mod adopter;
+#[cfg(test)]
+mod apart;
 pub mod assume;
 pub mod cap;
 pub mod census;

@@ -60,6 +60,7 @@ mod tests {
 
     #[test]
     fn what_comes_goes_and_is_renamed_is_told() {
+        let _apart = crate::apart::starting();
         let place = std::env::temp_dir().join(format!("mainstay-notice-{}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         // The signal goes to the process and is blocked in this thread only; others of the test runner would die of it.

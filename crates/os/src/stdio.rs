@@ -177,6 +177,7 @@ mod tests {
 
     #[test]
     fn the_writer_feeds_and_the_reader_hears() {
+        let _apart = crate::apart::childless();
         let me = std::process::id() as i32;
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let pipe = end(me, reader.as_raw_fd());
