@@ -13,7 +13,8 @@ use mainstay::registry::{Card, card};
 use mainstay_core::event::{Detached, Seen};
 use mainstay_core::ids::LinkId;
 use mainstay_core::tier::Tier;
-use mainstay_os::identity;
+use mainstay_os::{census, identity};
+use mainstay_testkit::wait::until;
 
 pub mod keepers;
 
@@ -181,6 +182,12 @@ impl FakeTree {
             .split_whitespace()
             .map(|word| word.parse().unwrap())
             .collect();
+        // It was forked, but may not have become what it is yet.
+        until("the child sleeps", || {
+            let environ = fs::read(format!("/proc/{}/environ", pids[1])).ok()?;
+            let stat = census::stat(pids[1]).ok()?;
+            (stat.comm == "sleep" && !environ.is_empty()).then_some(())
+        });
         Self {
             keeper: shell.id() as i32,
             server: pids[0],
