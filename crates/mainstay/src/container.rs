@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use mainstay_os::turn;
+
 /// Programs whose `run` starts a container.
 const ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
 /// A command that runs a container.
@@ -85,13 +87,14 @@ impl Container {
 )]
 pub fn start(argv: &[OsString]) -> Option<i32> {
     let (program, arguments) = argv.split_first()?;
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
+        .stderr(Stdio::null());
+    turn::as_usual_in(&mut command);
+    let child = command.spawn().ok()?;
     Some(child.id() as i32)
 }
 

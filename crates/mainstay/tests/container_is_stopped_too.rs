@@ -15,15 +15,17 @@ const ID: &str = "4f5e6d7c8b9a";
 /// A `docker` whose `run` writes the cid file and becomes the server, and that otherwise only notes its words.
 fn engine(stage: &Stage, habits: &[&str]) -> Vec<OsString> {
     let (docker, log) = (stage.path("docker"), stage.path("log"));
+    let policies = stage.path("policies");
     let server: Vec<String> = stage
         .unruly(habits)
         .iter()
         .map(|word| format!("'{}'", word.to_string_lossy()))
         .collect();
     let script = format!(
-        "#!/bin/sh\necho \"$@\" >> '{}'\n[ \"$1\" = run ] || exit 0\n[ \"$2\" = --cidfile ] || exit 9\n\
+        "#!/bin/sh\necho \"$@\" >> '{}'\ncut -d' ' -f41 /proc/self/stat >> '{}'\n[ \"$1\" = run ] || exit 0\n[ \"$2\" = --cidfile ] || exit 9\n\
          echo {ID} > \"$3\"\nexec {}\n",
         log.display(),
+        policies.display(),
         server.join(" ")
     );
     stage.program(&docker, Source::Text(&script));
@@ -71,6 +73,9 @@ fn a_container_that_does_not_is_stopped_and_then_killed() {
         calls(&stage)[1..],
         [format!("stop -t 1 {ID}"), format!("kill {ID}")]
     );
+    // Whoever speaks for us does not wait for its turn as the keeper does.
+    let policies = fs::read_to_string(stage.path("policies")).unwrap();
+    assert_eq!(policies, "0\n0\n0\n");
 }
 
 #[test]

@@ -6,6 +6,8 @@
 //!
 //! Invariant: nobody whom we start inherits that.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// This process waits for its turn, and was scheduled as usual before.
@@ -27,6 +29,16 @@ pub(crate) fn as_usual() {
     if WAITS.load(Ordering::Relaxed) {
         set(libc::SCHED_OTHER);
     }
+}
+
+/// The same for a command that is neither a role nor a server.
+pub fn as_usual_in(command: &mut Command) {
+    let reset = || {
+        as_usual();
+        Ok(())
+    };
+    // SAFETY: between fork and exec there is only that system call, on values of its own.
+    unsafe { command.pre_exec(reset) };
 }
 
 fn set(policy: i32) -> bool {
