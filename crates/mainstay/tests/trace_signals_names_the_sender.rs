@@ -118,11 +118,30 @@ fn of_servers_that_are_only_watched() {
     tracer.interrupt();
 }
 
+/// A sender that does nothing but that is often gone between the kernel's line, which then has no name yet, and the look at it.
+#[test]
+fn of_a_thousand_that_end_at_once() {
+    let stage = Stage::new();
+    let Some(mut tracer) = trace(&stage, &["--signal", "USR1"]) else {
+        return;
+    };
+    let script = "trap '' USR1; i=0; while [ $i -lt 1000 ]; do (kill -USR1 $$); i=$((i+1)); done";
+    let mut victim = stage.command("sh").args(["-c", script]).spawn().unwrap();
+    let pid = victim.id();
+    for _ in 0..1000 {
+        let line = tracer.that("a signal", |line| line["victim"]["pid"] == pid);
+        assert_eq!(line["sender"]["comm"], "sh", "{line}");
+    }
+    assert!(victim.wait().unwrap().success());
+    tracer.interrupt();
+}
+
 /// What the machine's own trace is set to, where it can be read.
 fn own_settings() -> Vec<Option<String>> {
     let files = [
         "events/signal/signal_generate/enable",
         "events/signal/signal_generate/filter",
+        "events/sched/sched_process_exit/enable",
         "trace_clock",
         "buffer_percent",
         "buffer_size_kb",

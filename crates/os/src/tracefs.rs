@@ -1,10 +1,14 @@
 //! Who sends which signal to whom: the kernel's tracepoint `signal_generate`, in a trace instance of our own.
 //!
+//! The kernel notes the name of a sender when it leaves its processor, a little after the signal. A line that is read before
+//! that has no name in it; its sender may be gone when somebody looks, but says its name when it ends: `sched_process_exit`.
+//!
 //! The instance has its own buffer, filter and clock; the machine's own buffer and settings are never touched. It carries
 //! our identity in its name and is removed when we close it, by a child of ours that waits for our death, or, should
 //! both have been killed, by the next one that is opened. The kernel names threads, not processes: who they belong to is
 //! for the caller to find out. Root only.
 
+use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -31,6 +35,10 @@ const BUFFER_KIB: &str = "1024";
 /// How often, and how long, a removal is tried while a dying owner still holds its files.
 const REMOVE_TRIES: u32 = 100;
 const REMOVE_WAIT_MS: u32 = 20;
+/// How many of those that ended last are remembered.
+const ENDED: usize = 4096;
+/// What stands in the place of a name that the kernel does not know.
+const UNNAMED: &str = "<...>";
 /// The longest line that can be one of ours.
 const LINE_BYTES: usize = 4096;
 
@@ -41,7 +49,7 @@ pub struct Sent {
     pub at: Moment,
     /// The thread that sent it, or that ran while the kernel itself did.
     pub sender: i32,
-    /// That thread's short name, if the kernel still knew it.
+    /// That thread's short name, if the kernel knew it; else [`Tracer::name_of`] may.
     pub sender_comm: Option<String>,
     /// Which signal.
     pub number: i32,
@@ -62,6 +70,21 @@ pub enum Heard {
     Sent(Sent),
     /// So many signals were lost because they came faster than they were read.
     Lost(u64),
+}
+
+/// A thread that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ended {
+    at: Moment,
+    thread: i32,
+    comm: String,
+}
+
+/// What a line of the trace says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Line {
+    Heard(Heard),
+    Ended(Ended),
 }
 
 /// Why signals cannot be traced.
@@ -90,6 +113,8 @@ pub struct Tracer {
     instance: PathBuf,
     pipe: Option<File>,
     pending: Vec<u8>,
+    heard: Vec<Heard>,
+    ended: VecDeque<Ended>,
     /// Closed when we die, which the remover hears.
     lifeline: Option<OwnedFd>,
     remover: i32,
@@ -117,6 +142,8 @@ impl Tracer {
             instance,
             pipe: None,
             pending: Vec::new(),
+            heard: Vec::new(),
+            ended: VecDeque::new(),
             lifeline: Some(lifeline),
             remover,
         };
@@ -153,6 +180,9 @@ impl Tracer {
                 error,
             })?;
         self.pipe = Some(pipe);
+        // Without it a few senders stay without a name.
+        self.write(Path::new("events/sched/sched_process_exit/enable"), "1")
+            .ok();
         self.write(&event.join("enable"), "1")
             .map_err(|error| NoTrace::Refused {
                 step: "enable the tracepoint",
@@ -166,6 +196,26 @@ impl Tracer {
 
     /// Everything that was sent since the last call.
     pub fn read(&mut self, into: &mut Vec<Heard>) -> io::Result<()> {
+        self.gather()?;
+        into.append(&mut self.heard);
+        Ok(())
+    }
+
+    /// Whether something was heard that no poll tells of any more.
+    pub fn has_heard(&self) -> bool {
+        !self.heard.is_empty()
+    }
+
+    /// The name of a sender that the kernel had no name for and that nobody finds any more. Who is gone has ended before,
+    /// so what it said at its end is here by now.
+    pub fn name_of(&mut self, sent: &Sent) -> Option<String> {
+        self.gather().ok()?;
+        let mut ended = self.ended.iter();
+        let its = ended.find(|ended| ended.thread == sent.sender && ended.at >= sent.at)?;
+        Some(its.comm.clone())
+    }
+
+    fn gather(&mut self) -> io::Result<()> {
         let Some(pipe) = &mut self.pipe else {
             return Ok(());
         };
@@ -181,7 +231,16 @@ impl Tracer {
         }
         let mut done = 0;
         while let Some(len) = self.pending[done..].iter().position(|&b| b == b'\n') {
-            into.extend(parse(&self.pending[done..done + len]));
+            match parse(&self.pending[done..done + len]) {
+                Some(Line::Heard(heard)) => self.heard.push(heard),
+                Some(Line::Ended(ended)) => {
+                    if self.ended.len() == ENDED {
+                        self.ended.pop_front();
+                    }
+                    self.ended.push_back(ended);
+                }
+                None => {}
+            }
             done += len + 1;
         }
         self.pending.drain(..done);
@@ -320,12 +379,20 @@ fn sweep(instances: &Path, pidns: u64) {
 
 /// One line of the trace. A short name may hold any byte, so the numbers are taken from both ends; whatever does not
 /// have them all is no line of the kernel's.
-fn parse(line: &[u8]) -> Option<Heard> {
+fn parse(line: &[u8]) -> Option<Line> {
     let line = String::from_utf8_lossy(line);
     if let Some((_, rest)) = line.split_once("[LOST ") {
-        return rest.split(' ').next()?.parse().ok().map(Heard::Lost);
+        let count = rest.split(' ').next()?.parse().ok()?;
+        return Some(Line::Heard(Heard::Lost(count)));
     }
-    let (head, rest) = line.split_once(": signal_generate: ")?;
+    if let Some((head, rest)) = line.split_once(": signal_generate: ") {
+        return sent(head, rest).map(|sent| Line::Heard(Heard::Sent(sent)));
+    }
+    let (head, rest) = line.split_once(": sched_process_exit: comm=")?;
+    ended(head, rest).map(Line::Ended)
+}
+
+fn sent(head: &str, rest: &str) -> Option<Sent> {
     let (numbers, rest) = rest.split_once(" comm=")?;
     let mut numbers = numbers.split(' ');
     let mut next = |name: &str| -> Option<i32> {
@@ -343,16 +410,27 @@ fn parse(line: &[u8]) -> Option<Heard> {
     let (head, at) = head.rsplit_once(' ')?;
     let (who, _cpu_and_flags) = head.rsplit_once(" [")?;
     let (comm, sender) = who.trim().rsplit_once('-')?;
-    Some(Heard::Sent(Sent {
+    Some(Sent {
         at: moment(at)?,
         sender: sender.parse().ok()?,
-        sender_comm: (comm != "<...>" && !comm.is_empty()).then(|| comm.to_owned()),
+        sender_comm: (comm != UNNAMED && !comm.is_empty()).then(|| comm.to_owned()),
         number,
         code,
         victim: victim.parse().ok()?,
         victim_comm: victim_comm.to_owned(),
         result: result.trim().parse().ok()?,
-    }))
+    })
+}
+
+fn ended(head: &str, rest: &str) -> Option<Ended> {
+    let (rest, _priority) = rest.rsplit_once(" prio=")?;
+    let (comm, thread) = rest.rsplit_once(" pid=")?;
+    let (_, at) = head.rsplit_once(' ')?;
+    Some(Ended {
+        at: moment(at)?,
+        thread: thread.parse().ok()?,
+        comm: comm.to_owned(),
+    })
 }
 
 /// `23675.684681`: seconds with six places.
@@ -379,9 +457,9 @@ mod tests {
             victim_comm: "c pid=1 grp=0".into(),
             result: 0,
         };
-        assert_eq!(parse(line), Some(Heard::Sent(sent)));
+        assert_eq!(parse(line), Some(Line::Heard(Heard::Sent(sent))));
         let lost = b"CPU:1 [LOST 12 EVENTS]";
-        assert_eq!(parse(lost), Some(Heard::Lost(12)));
+        assert_eq!(parse(lost), Some(Line::Heard(Heard::Lost(12))));
         for len in 0..line.len() - 1 {
             assert_eq!(parse(&line[..len]), None, "{len}");
         }
@@ -389,15 +467,31 @@ mod tests {
             &b""[..],
             b"\xff\xfe",
             b": signal_generate: sig=x comm= pid= res=",
+            b": sched_process_exit: comm= pid= prio=",
         ] {
             assert_eq!(parse(junk), None);
         }
         // A name that the kernel has forgotten.
         let line = b" <...>-7  [000] d..1. 1.000002: signal_generate: sig=9 errno=0 code=0 comm=x pid=8 grp=1 res=0";
-        let Some(Heard::Sent(sent)) = parse(line) else {
+        let Some(Line::Heard(Heard::Sent(sent))) = parse(line) else {
             panic!("a line")
         };
         assert_eq!((sent.sender, sent.sender_comm), (7, None));
+    }
+
+    #[test]
+    fn lines_of_those_that_end() {
+        let ended = Ended {
+            at: Moment(2_000),
+            thread: 7,
+            comm: "a pid=1 prio=".into(),
+        };
+        for end in ["", " group_dead=true"] {
+            let line = format!(
+                " <...>-7  [000] ..... 0.000002: sched_process_exit: comm=a pid=1 prio= pid=7 prio=120{end}"
+            );
+            assert_eq!(parse(line.as_bytes()), Some(Line::Ended(ended.clone())));
+        }
     }
 
     #[test]

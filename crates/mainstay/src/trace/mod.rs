@@ -65,7 +65,8 @@ pub fn trace(wanted: &Wanted) -> Result<Exit, Report> {
         if left == Some(0) {
             return Ok(Exit::Ok);
         }
-        let wake = wait(&signals, &tracer, &desk, left).map_err(failed)?;
+        let within = if tracer.has_heard() { Some(0) } else { left };
+        let wake = wait(&signals, &tracer, &desk, within).map_err(failed)?;
         if wake.ended {
             return Ok(Exit::Ok);
         }
@@ -74,7 +75,7 @@ pub fn trace(wanted: &Wanted) -> Result<Exit, Report> {
         home.user.with(|| desk.known.refresh(home, wake.cards));
         tracer.read(&mut heard).map_err(failed)?;
         for heard in heard.drain(..) {
-            if desk.take(heard, wanted)? == Reader::Gone {
+            if desk.take(heard, &mut tracer, wanted)? == Reader::Gone {
                 return Ok(Exit::Ok);
             }
         }
@@ -124,7 +125,12 @@ struct Desk {
 }
 
 impl Desk {
-    fn take(&mut self, heard: Heard, wanted: &Wanted) -> Result<Reader, Report> {
+    fn take(
+        &mut self,
+        heard: Heard,
+        tracer: &mut Tracer,
+        wanted: &Wanted,
+    ) -> Result<Reader, Report> {
         let sent = match heard {
             Heard::Sent(sent) => sent,
             Heard::Lost(count) => {
@@ -134,7 +140,7 @@ impl Desk {
                 return Ok(Reader::There);
             }
         };
-        let row = self.row(&sent);
+        let row = self.row(&sent, tracer);
         self.sheet.append(&row);
         let home = &self.home;
         for person in &row.people {
@@ -160,10 +166,13 @@ impl Desk {
         self.printer.text(&row.render(colour))
     }
 
-    fn row(&mut self, sent: &Sent) -> Row {
+    fn row(&mut self, sent: &Sent, tracer: &mut Tracer) -> Row {
         let age_ns = clock::now().0.saturating_sub(sent.at.0);
         let at_ms = clock::wall_ms().saturating_sub(age_ns / 1_000_000);
         let mut row = Row::of(sent, time::rfc3339(at_ms), at_ms);
+        if row.sender.comm.is_none() {
+            row.sender.comm = tracer.name_of(sent);
+        }
         let people: Vec<Person> = self.known.find(row.victim.pid, row.victim.start);
         if row.victim.start.is_none() {
             row.victim.start = people.first().map(|person| person.who.start);
