@@ -1,7 +1,8 @@
 //! Who sends which signal to whom: the kernel's tracepoint `signal_generate`, in a trace instance of our own.
 //!
 //! The kernel notes the name of a sender when it leaves its processor, a little after the signal. A line that is read before
-//! that has no name in it; its sender may be gone when somebody looks, but says its name when it ends: `sched_process_exit`.
+//! that has no name in it, or that of an earlier owner of the number; its sender may be gone when somebody looks, but says
+//! its name when it ends: `sched_process_exit`.
 //!
 //! The instance has its own buffer, filter and clock; the machine's own buffer and settings are never touched. It carries
 //! our identity in its name and is removed when we close it, by a child of ours that waits for our death, or, should
@@ -49,7 +50,7 @@ pub struct Sent {
     pub at: Moment,
     /// The thread that sent it, or that ran while the kernel itself did.
     pub sender: i32,
-    /// That thread's short name, if the kernel knew it; else [`Tracer::name_of`] may.
+    /// A short name that the kernel has noted for it, before or after; see [`Tracer::name_of`].
     pub sender_comm: Option<String>,
     /// Which signal.
     pub number: i32,
@@ -206,13 +207,14 @@ impl Tracer {
         !self.heard.is_empty()
     }
 
-    /// The name of a sender that the kernel had no name for and that nobody finds any more. Who is gone has ended before,
-    /// so what it said at its end is here by now.
+    /// The name of a sender that nobody finds any more. Who is gone has ended before, so what it said at its end is here by
+    /// now; if that was lost, what the kernel has noted must do.
     pub fn name_of(&mut self, sent: &Sent) -> Option<String> {
-        self.gather().ok()?;
+        self.gather().ok();
         let mut ended = self.ended.iter();
-        let its = ended.find(|ended| ended.thread == sent.sender && ended.at >= sent.at)?;
-        Some(its.comm.clone())
+        let its = ended.find(|ended| ended.thread == sent.sender && ended.at >= sent.at);
+        its.map(|ended| ended.comm.clone())
+            .or_else(|| sent.sender_comm.clone())
     }
 
     fn gather(&mut self) -> io::Result<()> {

@@ -19,7 +19,7 @@ use mainstay_os::tracefs::{Heard, NoTrace, Sent, Tracer};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::exit::Exit;
-use crate::ledger::{Ledger, time};
+use crate::ledger::Ledger;
 use crate::report::{Report, plain, talk};
 use crate::view::printer::{Printer, Reader};
 use home::Home;
@@ -167,12 +167,7 @@ impl Desk {
     }
 
     fn row(&mut self, sent: &Sent, tracer: &mut Tracer) -> Row {
-        let age_ns = clock::now().0.saturating_sub(sent.at.0);
-        let at_ms = clock::wall_ms().saturating_sub(age_ns / 1_000_000);
-        let mut row = Row::of(sent, time::rfc3339(at_ms), at_ms);
-        if row.sender.comm.is_none() {
-            row.sender.comm = tracer.name_of(sent);
-        }
+        let mut row = Row::of(sent, || tracer.name_of(sent));
         let people: Vec<Person> = self.known.find(row.victim.pid, row.victim.start);
         if row.victim.start.is_none() {
             row.victim.start = people.first().map(|person| person.who.start);

@@ -3,12 +3,13 @@
 use mainstay_core::event::{Delivery, Target, Traced, signal_name, signal_word};
 use mainstay_core::ids::LinkId;
 use mainstay_core::redact;
-use mainstay_os::census;
 use mainstay_os::sender::{LOOK_BYTES, Look, look};
 use mainstay_os::tracefs::Sent;
+use mainstay_os::{census, clock};
 use serde::Serialize;
 
 use super::known::Person;
+use crate::ledger::time;
 use crate::view::measure::one_line;
 use crate::view::paint::Tone;
 
@@ -75,16 +76,20 @@ fn as_links<S: serde::Serializer>(people: &[Person], to: S) -> Result<S::Ok, S::
 }
 
 impl Process {
-    /// Looks at whom a thread belongs to; what the kernel told stays where nobody is to be seen any more.
-    fn of(thread: i32, comm: Option<&str>) -> Self {
+    /// Looks at whom a thread belongs to that was there at this time; where nobody is to be seen any more, what the kernel
+    /// has told of it.
+    fn of(thread: i32, boot_ms: u64, told: impl FnOnce() -> Option<String>) -> Self {
         let pid = census::process_of(thread).unwrap_or(thread);
         let mut bytes = [0; LOOK_BYTES];
         let len = look(pid, &mut bytes);
-        let told = comm.map(str::to_owned);
-        let Some(seen) = Look::of(&bytes[..len]) else {
+        let there = |seen: &Look| {
+            let stat = seen.stat.as_ref();
+            stat.is_none_or(|stat| clock::ticks_ms(stat.start) <= boot_ms)
+        };
+        let Some(seen) = Look::of(&bytes[..len]).filter(there) else {
             return Self {
                 pid,
-                comm: told,
+                comm: told(),
                 ..Self::default()
             };
         };
@@ -92,7 +97,7 @@ impl Process {
         Self {
             pid,
             start: seen.stat.as_ref().map(|stat| stat.start),
-            comm: seen.stat.map(|stat| stat.comm).or(told),
+            comm: seen.stat.map(|stat| stat.comm).or_else(told),
             uid: census::uid(pid),
             exe: seen.exe,
             cmdline: words
@@ -112,13 +117,17 @@ impl Process {
 }
 
 impl Row {
-    /// What can be seen of both sides now.
-    pub fn of(sent: &Sent, at: String, at_ms: u64) -> Self {
+    /// What can be seen of both sides now, and what was told of the sender if it cannot be seen.
+    pub fn of(sent: &Sent, told: impl FnOnce() -> Option<String>) -> Self {
+        let age_ms = clock::now().0.saturating_sub(sent.at.0) / 1_000_000;
+        let at_ms = clock::wall_ms().saturating_sub(age_ms);
+        // One more, because each of these numbers is rounded.
+        let boot_ms = clock::since_boot_ms().saturating_sub(age_ms) + 1;
         // The sender first: it is the one that ends soonest.
-        let sender = Process::of(sent.sender, sent.sender_comm.as_deref());
-        let victim = Process::of(sent.victim, Some(&sent.victim_comm));
+        let sender = Process::of(sent.sender, boot_ms, told);
+        let victim = Process::of(sent.victim, boot_ms, || Some(sent.victim_comm.clone()));
         Self {
-            at,
+            at: time::rfc3339(at_ms),
             at_ms,
             number: sent.number,
             signal: signal_word(sent.number),

@@ -191,7 +191,10 @@ mod tests {
             victim_comm: "node".into(),
             result: 0,
         };
-        Row::of(&sent, String::new(), at_ms)
+        Row {
+            at_ms,
+            ..Row::of(&sent, || sent.sender_comm.clone())
+        }
     }
 
     #[test]
