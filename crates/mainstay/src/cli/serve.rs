@@ -21,6 +21,9 @@ use crate::view::printer::Printer;
 
 /// What `serve` was told.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "mainstay serve [OPTIONS] [--] [COMMAND]...\n       mainstay serve [OPTIONS] --upstream <URL>"
+)]
 #[command(after_help = "Examples:
   mainstay serve --listen 127.0.0.1:8808 -- npx -y @playwright/mcp      at http://127.0.0.1:8808/mcp
   mainstay serve                       every [server.NAME] of the config file, at /NAME/mcp
@@ -30,9 +33,9 @@ use crate::view::printer::Printer;
   mainstay serve --upstream http://127.0.0.1:3000/mcp                   sessions there get a ttl, a cap and an end
 
 Each session of a client up to protocol 2025-11-25 has a server of its own, or with --share a part in one that ends
-with the last of them; clients of 2026-07-28 share one. All
-live as `mainstay run` servers: see them with ps, why and events. /healthz and /metrics are there too. SIGHUP reads the
-config file anew; SIGTERM answers what is in flight and ends every session and server, a second one does not wait.
+with the last of them; clients of 2026-07-28 share one. All live as `mainstay run` servers: see them with ps, why and
+events. /healthz and /metrics are there too. SIGHUP reads the config file anew; SIGTERM answers what is in flight and
+ends every session and server, a second one does not wait.
 
 Exit code: 0 stopped as told, 1 a server had not ended in time, 125 it could not listen or its config is wrong.")]
 pub struct Options {
