@@ -258,6 +258,34 @@ impl Link<'_> {
         }
     }
 
+    /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they were
+    /// new, so nobody else answers them. To be told before [`begin`](Self::begin).
+    pub fn never_sent(&mut self, mut lines: &[u8]) {
+        let mut scanner = Scanner::new();
+        while let Fed::Line { used } = scanner.feed(lines) {
+            let frame = scanner.frame();
+            self.take_no_note(&frame);
+            if frame.kind == Kind::Batch {
+                batch::each_member(&lines[..used], |member| self.take_no_note(&member));
+            }
+            lines = &lines[used..];
+        }
+        if let Some(frame) = scanner.known() {
+            self.take_no_note(&frame);
+        }
+    }
+
+    fn take_no_note(&mut self, frame: &Frame<'_>) {
+        let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
+            return;
+        };
+        if !self.greeted() && self.is_opening(id) {
+            self.head.opening_len = 0;
+        }
+        self.keepsakes.remove(Kept::Listen, id);
+        self.inflight.close(id);
+    }
+
     /// After a killed keeper: what the next generation can be asked is kept, the rest is answered; how many were.
     pub(super) fn settle_after_keeper(&mut self) -> u32 {
         let mut settled = 0;

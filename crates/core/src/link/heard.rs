@@ -122,6 +122,15 @@ impl Link<'_> {
         }
     }
 
+    /// These lists have changed while nobody could be told; once is enough.
+    pub(super) fn changed_meanwhile(&mut self, lists: impl IntoIterator<Item = Which>) {
+        for which in lists {
+            if !self.changed_in_replay.contains(&which) {
+                self.changed_in_replay.push(which);
+            }
+        }
+    }
+
     /// A call that has led to a question is not sent again: the question would be asked twice. Which one has is not told, so
     /// it may be any.
     pub(super) fn forget_calls(&mut self) {
@@ -160,7 +169,7 @@ impl Link<'_> {
                 };
                 match up.stage {
                     Stage::Greeting { .. } | Stage::Replaying { .. } => {
-                        self.changed_in_replay.extend(lists);
+                        self.changed_meanwhile(lists);
                         Route::Drop
                     }
                     Stage::Instant | Stage::Serving => {

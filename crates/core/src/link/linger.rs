@@ -371,7 +371,7 @@ impl Link<'_> {
             (Line::Notification, _) => {
                 let method = frame.method.as_deref().unwrap_or_default();
                 let lists = crate::message::lists::Which::changed_by(method);
-                self.changed_in_replay.extend(lists);
+                self.changed_meanwhile(lists);
             }
             (Line::Response | Line::Error, Id::Token(id)) => {
                 self.unheard_answer(now, frame, id, line);

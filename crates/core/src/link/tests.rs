@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+mod fresh;
 mod full;
 mod life;
 mod linger;
@@ -47,6 +48,13 @@ impl World {
         memory: &'static mut Memory,
         lost: Option<Lost>,
     ) -> Self {
+        let mut world = Self::made(limits, policy, memory);
+        world.link.begin(Moment(0), lost);
+        world
+    }
+
+    /// A link that has not begun.
+    fn made(limits: Limits, policy: Policy, memory: &'static mut Memory) -> Self {
         let record = Record {
             head: &mut memory.0,
             opening: &mut memory.1,
@@ -59,12 +67,10 @@ impl World {
             argv: vec!["srv".into()],
             cwd: "/".into(),
         };
-        let mut world = Self {
+        Self {
             link: Link::new(about, limits, policy, record, Remembered::default()),
             ms: 0,
-        };
-        world.link.begin(Moment(0), lost);
-        world
+        }
     }
 
     /// A link whose server is up.

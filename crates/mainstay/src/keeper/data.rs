@@ -20,6 +20,8 @@ impl Keeper<'_> {
         let mut moved = false;
         let mut step = true;
         let mut steps = 0;
+        // More than lines of the client's that waited for it: those it gets whether it reads them or not.
+        let owed_max = self.plan.limits.held_bytes as usize + limits::HELD_LINE_BYTES;
         while step && steps < STEPS {
             step = false;
             steps += 1;
@@ -40,10 +42,13 @@ impl Keeper<'_> {
                 frames,
                 now,
                 to_client,
+                to_server,
                 ..
             } = self;
-            // Our own lines wait for the end of the line that is on its way, and nothing new is routed before them.
-            if to_client.is_empty() || down.mid_line() {
+            // Our own lines wait for the end of the line that is on its way, and nothing new is routed before them; nor while
+            // a server that does not read is owed more than it may be.
+            let turn = to_client.is_empty() || down.mid_line();
+            if turn && to_server.len() <= owed_max {
                 step |= down.route(&mut Down {
                     link,
                     frames,
@@ -62,6 +67,7 @@ impl Keeper<'_> {
         }
         // What waits behind lines of ours is routed in its turn, and the end comes after it.
         if self.down.ended()
+            && !self.down.lines_wait()
             && (self.to_client.is_empty() || self.client_out.is_none())
             && let Some(server) = &mut self.server
             && server.stdout.take().is_some()
@@ -201,9 +207,11 @@ impl Keeper<'_> {
         step || moved && (self.up.full() || self.up.ended() && self.waits())
     }
 
-    /// Whether a line waits before the end of the client's: to be shown again, or for the end of a line of ours.
+    /// Whether a line waits before the end of the client's: to be shown, to be shown again, or for the end of a line of ours.
     fn waits(&self) -> bool {
-        self.up.holds() || !(self.to_server.is_empty() || self.up.mid_line())
+        self.up.holds()
+            || self.up.lines_wait()
+            || !(self.to_server.is_empty() || self.up.mid_line())
     }
 
     /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be

@@ -1,5 +1,6 @@
 //! Ends: of the server, of its tree, and what must be passed on before each is told.
 
+use mainstay_core::clock::Moment;
 use mainstay_core::event::{OutOfMemory, Part, Status};
 use mainstay_core::link::{Exited, Input};
 use mainstay_core::server::oom::{self, Kills};
@@ -58,13 +59,13 @@ impl Keeper<'_> {
         let dry = self.server.as_ref().is_some_and(read)
             || (self.down.dry() && self.to_client.is_empty())
             || self.client_out.is_none();
-        let grace = self.plan.limits.grace_term_ms;
+        let due = self.exit_due().is_some_and(|at| self.now >= at);
         let Some(server) = &mut self.server else {
             return;
         };
         if let Some(ended) = &mut server.exit
             && !ended.told
-            && (dry || self.now >= ended.at.after_ms(grace))
+            && (dry || due)
         {
             ended.told = true;
             let Ended { status, usage, .. } = *ended;
@@ -95,6 +96,15 @@ impl Keeper<'_> {
             }
         }
         self.tell_empty();
+    }
+
+    /// When the end of the server is told, though more may come: somebody who is left of its tree may go on writing, and is not
+    /// waited for. A client that takes its time to read what the dead server wrote is, unless it is being stopped.
+    pub(super) fn exit_due(&self) -> Option<Moment> {
+        let ended = self.server.as_ref()?.exit.filter(|ended| !ended.told)?;
+        let passed_on = self.down.flushed() && !self.down.lines_wait() && self.to_client.is_empty();
+        (passed_on || self.link.descending())
+            .then(|| ended.at.after_ms(self.plan.limits.grace_term_ms))
     }
 
     /// While the tree is being stopped: is anybody left?

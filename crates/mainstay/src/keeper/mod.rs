@@ -275,6 +275,7 @@ impl<'p> Keeper<'p> {
         }
         if lost.is_some() {
             keeper.kill_lost_container();
+            keeper.link.never_sent(keeper.up.fresh());
         }
         if plan.policy.lazy {
             keeper.recall();
@@ -352,16 +353,12 @@ impl<'p> Keeper<'p> {
         if let Some(bytes) = self.stderr.dropped() {
             self.tell(What::StderrDropped(StderrDropped { bytes }));
         }
-        let exit_due = self.server.as_ref().and_then(|server| {
-            let ended = server.exit.filter(|ended| !ended.told)?;
-            Some(ended.at.after_ms(self.plan.limits.grace_term_ms))
-        });
         let due = [
             link_due.map(|(at, _)| at),
             self.note_at,
             self.upkeep.due(),
             self.lease_due(),
-            exit_due,
+            self.exit_due(),
             self.patience,
             self.unread_until,
             self.frames.due(),

@@ -14,7 +14,8 @@ use std::task::Poll;
 use mainstay_core::limits::WHOLE_LINE_BYTES;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::sockopt::socket_type;
+use rustix::net::{RecvFlags, SendFlags, SocketType, recv, send};
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 
 use super::ready::Ready;
@@ -34,6 +35,8 @@ pub struct Port {
     kind: Kind,
     /// There may be bytes that no event has told of yet.
     untold: Cell<bool>,
+    /// A read that brings less than it could has emptied it. A terminal gives a line at a time, a socket of packets a packet.
+    stream: bool,
     /// How wide the pipe is.
     width: Cell<Width>,
 }
@@ -92,7 +95,10 @@ impl Port {
         if kind == FileType::Socket {
             let own = fd.try_clone_to_owned()?;
             return match way {
-                Way::In => Self::source(own, Kind::Socket),
+                Way::In => Ok(Self {
+                    stream: socket_type(&own)? == SocketType::STREAM,
+                    ..Self::source(own, Kind::Socket)?
+                }),
                 Way::Out => Ok(Self::sink(own, true)),
             };
         }
@@ -116,7 +122,10 @@ impl Port {
             own
         };
         match way {
-            Way::In => Self::source(own, Kind::Stream),
+            Way::In => Ok(Self {
+                stream: kind == FileType::Fifo,
+                ..Self::source(own, Kind::Stream)?
+            }),
             Way::Out => {
                 let port = Self::sink(own, false);
                 // A size that somebody has chosen stays; what is no pipe has none.
@@ -159,6 +168,7 @@ impl Port {
         Self {
             kind,
             untold: Cell::new(false),
+            stream: true,
             width: Cell::new(Width::Fixed),
         }
     }
@@ -210,7 +220,7 @@ impl Port {
             match read() {
                 Ok(len) => {
                     // A short read has emptied it: the next byte brings a new event, so the vain read is saved.
-                    if len > 0 && len < room {
+                    if self.stream && len > 0 && len < room {
                         fd.taken();
                     }
                     return Poll::Ready(Ok(len));

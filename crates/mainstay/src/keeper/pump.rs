@@ -86,6 +86,8 @@ pub struct Pump {
     ended: bool,
     /// The last read found nothing.
     dry: bool,
+    /// The last byte that the sink took ended no line.
+    torn: bool,
 }
 
 impl Pump {
@@ -119,6 +121,7 @@ impl Pump {
             held: false,
             ended: false,
             dry: false,
+            torn: false,
         }
     }
 
@@ -129,7 +132,13 @@ impl Pump {
 
     /// Whether the source had nothing more when it was last asked, and all that it gave has been passed on.
     pub fn dry(&self) -> bool {
-        self.dry && self.flushed()
+        self.dry && self.flushed() && !self.lines_wait()
+    }
+
+    /// Whether whole lines are here that nobody has been shown yet: after one that is replaced, the next waits for its turn.
+    pub fn lines_wait(&self) -> bool {
+        let fresh = &self.room.bytes()[self.scanned..self.at.end as usize];
+        !self.held && fresh.contains(&b'\n')
     }
 
     /// The source is to be asked once more before it counts as dry.
@@ -161,8 +170,7 @@ impl Pump {
 
     /// Whether the sink has taken a part of a line only: its rest is here.
     pub fn torn(&self) -> bool {
-        let start = self.at.start as usize;
-        !self.flushed() && start > 0 && self.room.bytes()[start - 1] != b'\n'
+        self.torn && !self.flushed()
     }
 
     /// Whether there is a line that waits to be shown again.
@@ -262,17 +270,17 @@ impl Pump {
         stopped
     }
 
-    /// The source has ended: a last line without newline is shown if it is a whole message, and gets its newline.
+    /// The source has ended: a last line without newline is shown if it is a whole message, and gets its newline. Not
+    /// before every other line has been shown.
     pub fn finish(&mut self, way: &mut impl Way) {
         let (routed, end) = (self.at.routed as usize, self.at.end as usize);
-        if self.cut != Cut::No || self.held || routed == end {
+        if self.cut != Cut::No || self.held || routed == end || self.lines_wait() {
             return;
         }
         let buffer = self.room.bytes_mut();
         let whole = serde_json::from_slice::<serde::de::IgnoredAny>(&buffer[routed..end]).is_ok();
         if !whole || end == buffer.len() {
-            self.at.end = self.at.routed;
-            self.scanned = routed;
+            self.forget_partial();
             return;
         }
         buffer[end] = b'\n';
@@ -290,6 +298,7 @@ impl Pump {
                 Poll::Ready(Ok(len)) => {
                     written += len;
                     self.at.start += len as u32;
+                    self.torn = self.room.bytes()[self.at.start as usize - 1] != b'\n';
                 }
                 Poll::Ready(Err(error)) => return Err(error),
             }
@@ -305,8 +314,17 @@ impl Pump {
         &self.room.bytes()[self.at.start as usize..self.at.routed as usize]
     }
 
+    /// What was read and not routed yet, from the beginning of a line on.
+    pub fn fresh(&self) -> &[u8] {
+        match self.cut {
+            Cut::No => &self.room.bytes()[self.at.routed as usize..self.at.end as usize],
+            Cut::Forward { .. } | Cut::Drop { .. } | Cut::Gather => &[],
+        }
+    }
+
     /// Forgets what was routed: the sink is gone.
     pub fn discard_routed(&mut self) {
+        self.torn = false;
         self.at.start = self.at.routed;
         self.make_room();
     }
@@ -324,12 +342,13 @@ impl Pump {
 
     /// The source died in the middle of a line: its rest will never come.
     pub fn forget_partial(&mut self) {
+        let end = self.at.end as usize;
         self.at.end = self.at.routed;
         self.scanned = self.at.routed as usize;
         self.scanner = Scanner::new();
         self.cut = Cut::No;
         self.held = false;
-        self.keep();
+        self.clear_to(end);
     }
 
     /// The sink is gone, and another one follows: what was routed to it is void, and so is the rest of a line that it has
@@ -459,35 +478,33 @@ impl Pump {
         }
     }
 
-    /// Takes the bytes from `routed` to `until` out.
+    /// Takes the bytes from `routed` to `until` out. What waits for the sink moves up to them: it is void for a successor, while
+    /// what follows stays where it is, and is a successor's from one mark to the next.
     fn remove(&mut self, until: usize) {
-        let routed = self.at.routed as usize;
-        if self.at.start == self.at.routed {
-            self.at.start = until as u32;
-            self.at.routed = until as u32;
+        let (start, routed) = (self.at.start as usize, self.at.routed as usize);
+        let waiting = routed - start;
+        self.at.start = until as u32;
+        self.at.routed = until as u32;
+        if waiting == 0 {
             self.make_room();
             return;
         }
-        let end = self.at.end as usize;
-        let bytes = self.bytes_mut();
-        bytes.copy_within(until..end, routed);
-        let gone = until - routed;
-        bytes[end - gone..end].fill(0);
-        self.at.end -= gone as u32;
-        self.scanned -= gone;
+        self.keep();
+        self.at.start -= waiting as u32;
+        self.bytes_mut().copy_within(start..routed, until - waiting);
     }
 
     /// Once all that was routed is written, the rest moves to the front.
     fn make_room(&mut self) {
         let (routed, end) = (self.at.routed as usize, self.at.end as usize);
         let rest = end - routed;
+        // Before the copy: it may lie where a line was that is gone.
+        self.keep();
         if self.at.start != self.at.routed || routed == 0 || rest > routed {
-            self.keep();
             return;
         }
         // A small rest moves when the buffer is half used, an empty one always.
         if rest > 0 && end < WHOLE_LINE_BYTES {
-            self.keep();
             return;
         }
         let bytes = self.bytes_mut();
@@ -498,10 +515,15 @@ impl Pump {
             routed: 0,
             end: rest as u32,
         };
+        // The source and the copy do not overlap.
+        self.clear_to(end);
+    }
+
+    /// Puts the marks in force, then clears what used to reach to `old_end`.
+    fn clear_to(&mut self, old_end: usize) {
         match &mut self.room {
             Room::Own(_) => {}
-            // The marks are switched first (source and copy do not overlap), then the stale bytes are cleared.
-            Room::Recorded(inbox) => inbox.moved(self.at, end),
+            Room::Recorded(inbox) => inbox.moved(self.at, old_end),
         }
     }
 
