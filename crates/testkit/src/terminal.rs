@@ -27,6 +27,11 @@ impl Terminal {
         Ok(PathBuf::from(name.to_string_lossy().into_owned()))
     }
 
+    /// Its keyboard.
+    pub fn keyboard(&self) -> io::Result<OwnedFd> {
+        self.master.try_clone()
+    }
+
     /// Hangs up.
     pub fn hang_up(self) {
         drop(self.master);
