@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use mainstay_testkit::built::under_test;
-use mainstay_testkit::client::Client;
+use mainstay_testkit::client::{Client, Launch};
 use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::unruly::{notification, numbered};
 use mainstay_testkit::wait::{poll_for, span, until};
@@ -85,5 +85,37 @@ fn a_server_that_does_not_read_stops_the_client() {
     }
     assert!(sent < ON_THE_WAY, "{sent} bytes went in that nobody reads");
     client.wire.close_write();
+    stage.census.assert_empty();
+}
+
+/// Questions that nobody answers are refused at some point. A server that does not read the refusals is not listened to for
+/// ever.
+#[test]
+fn a_server_that_asks_and_never_reads_is_stopped() {
+    const QUESTIONS: usize = 4096;
+    let stage = Stage::new();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let question = r#"{"jsonrpc":"2.0","id":%.0f,"method":"roots/list"}"#;
+    let server = ["seq", "-f", question, "100000000"].map(Into::into);
+    let argv = run(mainstay, &["--grace-eof", "100ms"], server.into());
+    let mut client = Launch::new(&stage, &argv).start();
+    for _ in 0..QUESTIONS {
+        client.wire.line().unwrap().expect("a question");
+    }
+    let card = stage.card();
+    let both = [card.keeper.unwrap(), card.server.unwrap()];
+    // Asleep, both of them, look after look: neither of them can wake the other.
+    let asleep = || {
+        both.iter()
+            .all(|who| mainstay_os::census::stat(who.pid).unwrap().state == b'S')
+    };
+    let mut looks = 0;
+    until("nothing moves any more", || {
+        looks = if asleep() { looks + 1 } else { 0 };
+        (looks == 20).then_some(())
+    });
+    let grown = mainstay_os::census::memory(both[0].pid).rss_kib;
+    assert!(grown < 128 * 1024, "{grown} KiB");
+    client.finish();
     stage.census.assert_empty();
 }
