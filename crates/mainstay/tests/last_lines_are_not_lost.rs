@@ -225,10 +225,8 @@ fn pasted_into_a_terminal() {
     let opening = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
     let mut pasted = format!("{opening}\n");
     for id in 2..12 {
-        pasted += &format!(
-            "{}\n",
-            json!({"jsonrpc": "2.0", "id": id, "method": "ping"})
-        );
+        let ping = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+        pasted.extend([ping.to_string().as_str(), "\n"]);
     }
     wire.send_bytes(pasted.as_bytes()).unwrap();
     for id in 1..12 {

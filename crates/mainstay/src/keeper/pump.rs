@@ -74,6 +74,17 @@ enum Cut {
     Gather,
 }
 
+/// What is known of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// It may have more.
+    Flows,
+    /// It had nothing more when it was last asked.
+    Dry,
+    /// It has ended.
+    Ended,
+}
+
 /// One direction.
 pub struct Pump {
     room: Room,
@@ -83,9 +94,7 @@ pub struct Pump {
     cut: Cut,
     /// The line that comes next was held: it is shown again.
     held: bool,
-    ended: bool,
-    /// The last read found nothing.
-    dry: bool,
+    source: Source,
     /// The last byte that the sink took ended no line.
     torn: bool,
 }
@@ -119,20 +128,19 @@ impl Pump {
             scanned: 0,
             cut: Cut::No,
             held: false,
-            ended: false,
-            dry: false,
+            source: Source::Flows,
             torn: false,
         }
     }
 
     /// Whether the source has ended.
     pub fn ended(&self) -> bool {
-        self.ended
+        self.source == Source::Ended
     }
 
     /// Whether the source had nothing more when it was last asked, and all that it gave has been passed on.
     pub fn dry(&self) -> bool {
-        self.dry && self.flushed() && !self.lines_wait()
+        self.source != Source::Flows && self.flushed() && !self.lines_wait()
     }
 
     /// Whether whole lines are here that nobody has been shown yet: after one that is replaced, the next waits for its turn.
@@ -143,7 +151,9 @@ impl Pump {
 
     /// The source is to be asked once more before it counts as dry.
     pub fn look_again(&mut self) {
-        self.dry = false;
+        if self.source == Source::Dry {
+            self.source = Source::Flows;
+        }
     }
 
     /// Whether nothing more is read for now: there is no room, or enough waits to be written. Who reads ahead of a slow
@@ -180,21 +190,21 @@ impl Pump {
 
     /// Reads once; whether there was anything (or the end).
     pub fn fill(&mut self, from: &Port) -> io::Result<bool> {
-        if self.ended || self.full() {
+        if self.ended() || self.full() {
             return Ok(false);
         }
         let end = self.at.end as usize;
         match from.poll_read(&mut self.bytes_mut()[end..]) {
             Poll::Pending => {
-                self.dry = true;
+                self.source = Source::Dry;
                 Ok(false)
             }
             Poll::Ready(Ok(0)) => {
-                self.ended = true;
+                self.source = Source::Ended;
                 Ok(true)
             }
             Poll::Ready(Ok(len)) => {
-                self.dry = false;
+                self.source = Source::Flows;
                 if len >= WHOLE_LINE_BYTES {
                     from.widen();
                 }
@@ -203,7 +213,7 @@ impl Pump {
                 Ok(true)
             }
             Poll::Ready(Err(error)) => {
-                self.ended = true;
+                self.source = Source::Ended;
                 Err(error)
             }
         }
@@ -363,8 +373,7 @@ impl Pump {
     /// The source is gone, and another one follows.
     pub fn source_lost(&mut self) {
         self.forget_partial();
-        self.ended = false;
-        self.dry = false;
+        self.source = Source::Flows;
     }
 
     /// What somebody else has read from the source before us. There is room for it: nothing else is on its way.
