@@ -95,8 +95,8 @@ pub static TABLE: [Row; 9] = [
     },
     Row {
         code: "1",
-        commands: "demo, doctor, events, forget, lease, restart, stop, tap, watch, why",
-        meaning: "a problem was found, nobody has that name, id or pid, a lease is not open or is another's, no death is known, a file of frames cannot be read, somebody was left, a server was not restarted, or a scene did not hold",
+        commands: "debts, demo, doctor, events, forget, lease, restart, serve, stop, tap, watch, why",
+        meaning: "a problem was found, nobody has that name, id or pid, a lease is not open or is another's, no death is known, a file of frames cannot be read, somebody was left, a server was not restarted, a session is still owed, or a scene did not hold",
     },
     Row {
         code: "2",

@@ -11,8 +11,12 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::report::{Report, plain};
 
-/// The width of tables that go into a pipe or a file.
+/// The width of a screen that does not say how wide it is.
 pub const COLUMNS: usize = 80;
+/// What is narrower is not believed.
+const NARROW: usize = 40;
+/// Where nobody looks at a screen nothing is cut: whoever searches for a name finds it.
+const UNCUT: usize = 1_000;
 
 /// Whether the reader is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +25,12 @@ pub enum Reader {
     There,
     /// It went away.
     Gone,
+}
+
+/// How wide a line may be that goes into a pipe or a file, with this `COLUMNS`.
+fn wanted(columns: Option<&str>) -> usize {
+    let columns = columns.and_then(|columns| columns.parse().ok());
+    columns.filter(|&columns| columns >= NARROW).unwrap_or(UNCUT)
 }
 
 /// Stdout, as views use it.
@@ -48,13 +58,16 @@ impl Printer {
         let terminal = isatty(&out);
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let columns = tcgetwinsize(&out)
-            .ok()
-            .map(|size| usize::from(size.ws_col))
-            .filter(|&columns| columns >= 40);
+        let columns = if terminal {
+            let size = tcgetwinsize(&out).ok();
+            let size = size.map(|size| usize::from(size.ws_col));
+            size.filter(|&columns| columns >= NARROW).unwrap_or(COLUMNS)
+        } else {
+            wanted(std::env::var("COLUMNS").ok().as_deref())
+        };
         Self {
             colour: terminal && !plain,
-            columns: columns.unwrap_or(COLUMNS),
+            columns,
             out,
         }
     }
@@ -107,4 +120,21 @@ impl AsFd for Printer {
 /// Prints a text, with no more ado.
 pub fn print_text(text: &str) -> Result<(), Report> {
     Printer::new().text(text).map(|_reader| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_into_a_pipe_is_cut_only_where_it_is_wanted() {
+        for (columns, wide) in [
+            (None, UNCUT),
+            (Some("120"), 120),
+            (Some("12"), UNCUT),
+            (Some("wide"), UNCUT),
+        ] {
+            assert_eq!(wanted(columns), wide, "{columns:?}");
+        }
+    }
 }
