@@ -483,6 +483,8 @@ pub const HTTP_SPENT_MS: u64 = 1_000;
 pub const HTTP_AGAIN_MS: [u64; 3] = [250, 500, 1_000];
 /// After how long a broken event stream is asked for again, unless its server says otherwise.
 pub const HTTP_RETRY_MS: u64 = 500;
+/// The shortest such wait, whatever its server says. After a failure it is at least [`HTTP_RETRY_MS`].
+pub const HTTP_RETRY_LEAST_MS: u64 = 100;
 /// The longest such wait, and how far it grows.
 pub const HTTP_RETRY_MOST_MS: u64 = 60_000;
 /// A stream for what a server says unasked that was open for so long has not failed when it ends.

@@ -78,18 +78,53 @@ fn one(word: &str) -> String {
             return format!("{}{HIDDEN}", &word[..=at]);
         }
     }
-    if let Some((scheme, rest)) = word.split_once("://")
-        && let Some((who, host)) = rest.split_once('@')
-        && let Some((user, _)) = who.split_once(':')
-        && !who.contains('/')
-    {
-        return format!("{scheme}://{user}:{HIDDEN}@{host}");
-    }
+    let shown = addresses(word);
+    let word = shown.as_str();
     let value = word.rsplit(['=', ' ']).next().unwrap_or(word);
     if BEGINNINGS.iter().any(|start| value.starts_with(start)) {
         return format!("{}{HIDDEN}", &word[..word.len() - value.len()]);
     }
     word.to_string()
+}
+
+/// The word with the secret of each address in it hidden.
+fn addresses(word: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = word;
+    while let Some((scheme, after)) = rest.split_once("://") {
+        let ends = |c: char| c.is_whitespace() || c == '/';
+        let authority = &after[..after.find(ends).unwrap_or(after.len())];
+        let secret = authority.rfind('@').and_then(|at| {
+            let who = &authority[..at];
+            secret_of(scheme, who).map(|start| start..at)
+        });
+        shown += scheme;
+        shown += "://";
+        rest = after;
+        if let Some(secret) = secret {
+            shown += &after[..secret.start];
+            shown += HIDDEN;
+            rest = &after[secret.end..];
+        }
+    }
+    shown + rest
+}
+
+/// Where in what stands before the `@` of an address its secret begins. A name alone is one (a token needs no password
+/// beside it) unless it is the plain user name of a shell, which has its keys elsewhere.
+fn secret_of(scheme: &str, who: &str) -> Option<usize> {
+    if let Some(colon) = who.find(':') {
+        return Some(colon + 1);
+    }
+    let of_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
+    let scheme = &scheme[scheme.trim_end_matches(of_scheme).len()..];
+    let last = scheme.rsplit('+').next().unwrap_or(scheme);
+    let shell = ["ssh", "sftp", "scp", "rsync"]
+        .iter()
+        .any(|name| last.eq_ignore_ascii_case(name));
+    let token = BEGINNINGS.iter().any(|start| who.starts_with(start));
+    let name = !who.is_empty() && !who.contains(['?', '#', '"', '\'', '<', '>', '\\']);
+    (name && !scheme.is_empty() && (token || !shell)).then_some(0)
 }
 
 /// Whether a name speaks of a secret.
@@ -128,6 +163,46 @@ mod tests {
             (
                 &["x", "postgres://ann:pw@db/x"],
                 "x|postgres://ann:[hidden]@db/x",
+            ),
+            (
+                &["x", "postgres://ann:p@w@db/x"],
+                "x|postgres://ann:[hidden]@db/x",
+            ),
+            (
+                &[
+                    "uvx",
+                    "--from",
+                    "git+https://ghp_abc@github.com/a/b@v1",
+                    "b",
+                ],
+                "uvx|--from|git+https://[hidden]@github.com/a/b@v1|b",
+            ),
+            (
+                &["x", "--dsn=https://0a1b@h.example/7"],
+                "x|--dsn=https://[hidden]@h.example/7",
+            ),
+            (
+                &[
+                    "sh",
+                    "-c",
+                    "git clone https://abc@h/a && curl 'ftp://u:p@h'",
+                ],
+                "sh|-c|git clone https://[hidden]@h/a && curl 'ftp://u:[hidden]@h'",
+            ),
+            // A user of a shell is no secret, unless it is a token by its look; nor is an `@` elsewhere.
+            (
+                &["git", "clone", "ssh://git@h/a", "git+ssh://git@h/a"],
+                "git|clone|ssh://git@h/a|git+ssh://git@h/a",
+            ),
+            (&["git", "clone", "git@h:a/b"], "git|clone|git@h:a/b"),
+            (&["x", "ssh://ghp_abc@h/a"], "x|ssh://[hidden]@h/a"),
+            (
+                &["npx", "https://h/@a/b@1.0", "@a/b@1.0", "https://h?q=a@b"],
+                "npx|https://h/@a/b@1.0|@a/b@1.0|https://h?q=a@b",
+            ),
+            (
+                &["x", "https://@h/", "://@", "//a@h"],
+                "x|https://@h/|://@|//a@h",
             ),
             (
                 &["x", "https://h/p?token=abc&z=1"],

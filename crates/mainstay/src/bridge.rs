@@ -52,6 +52,8 @@ use spec::Spec;
 const OUT_BYTES: usize = 1024 * 1024;
 /// Things that may have come and are not looked at yet.
 const INBOX: usize = 64;
+/// Their bytes, beyond which nothing more is read of any answer. The last of them may be as long as a message can be.
+const INBOX_BYTES: usize = 1024 * 1024;
 /// The place of the payer among the exchanges; the machine counts its own from 1.
 const PAYING: ExchangeId = 0;
 /// How long the last lines may take to leave.

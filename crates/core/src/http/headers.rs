@@ -34,9 +34,15 @@ const SAFE_INTEGER: i64 = (1 << 53) - 1;
 /// The deepest schema that is followed.
 const DEPTH_MOST: usize = 64;
 
+/// Bytes that the ways to the marks of one tool may take.
+const WAYS_BYTES: usize = 64 * 1024;
+
 /// Where the arguments of one tool are mirrored: header names and the way to the argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mirrors(Vec<(String, Vec<String>)>);
+pub struct Mirrors {
+    ways: Vec<(String, Vec<String>)>,
+    bytes: usize,
+}
 
 /// What is known of the tools' marks.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +65,7 @@ impl Marks {
                 continue;
             };
             match mirrors(&tool.schema) {
-                Ok(mirrors) if mirrors.0.is_empty() => {
+                Ok(mirrors) if mirrors.ways.is_empty() => {
                     self.tools.remove(&tool.name);
                 }
                 Ok(mirrors) => {
@@ -83,7 +89,7 @@ impl Marks {
             .tools
             .iter()
             .enumerate()
-            .filter(|(at, _)| !cut.contains(at))
+            .filter(|(at, _)| cut.binary_search(at).is_err())
             .map(|(_, raw)| raw.get())
             .collect();
         let mut shown = line[..begin].to_vec();
@@ -120,7 +126,7 @@ impl Marks {
             && let Some(arguments) = params.arguments
             && let Ok(arguments) = serde_json::from_str::<Value>(arguments.get())
         {
-            for (header, path) in &mirrors.0 {
+            for (header, path) in &mirrors.ways {
                 let value = path
                     .iter()
                     .try_fold(&arguments, |value, key| value.get(key));
@@ -227,7 +233,13 @@ fn walk(
         if !reachable || path.is_empty() || !primitive || !fresh {
             return Err(());
         }
-        found.0.push((name.to_ascii_lowercase(), path.clone()));
+        // Each mark has a copy of the way to it, of which a peer chooses the length.
+        let way = path.iter().map(|name| name.len() + size_of::<String>());
+        found.bytes += way.sum::<usize>();
+        if found.bytes > WAYS_BYTES {
+            return Err(());
+        }
+        found.ways.push((name.to_ascii_lowercase(), path.clone()));
     }
     for (key, value) in members {
         if key == "properties" {
@@ -376,6 +388,29 @@ mod tests {
                 assert_eq!(refused, ["bad"]);
             }
         }
+    }
+
+    #[test]
+    fn ways_to_marks_stay_in_bounds() {
+        let marked = |way: &str, marks: usize| {
+            let marks: Vec<String> = (0..marks)
+                .map(|at| format!(r#""{at}":{{"type":"string","x-mcp-header":"h{at}"}}"#))
+                .collect();
+            let marks = marks.join(",");
+            tool(
+                "t",
+                &format!(r#""properties":{{"{way}":{{"properties":{{{marks}}}}}}}"#),
+            )
+        };
+        let mut marks = Marks::default();
+        assert_eq!(marks.learn(&page(&marked("way", 100))), None);
+        assert_eq!(marks.tools["t"].ways.len(), 100);
+        // The way to each of a thousand would be copied a thousand times.
+        let (_, refused) = marks
+            .learn(&page(&marked(&"x".repeat(1_000), 1_000)))
+            .unwrap();
+        assert_eq!(refused, ["t"]);
+        assert!(marks.tools.is_empty());
     }
 
     #[test]

@@ -19,6 +19,11 @@ pub const PROTOCOL_VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion"
 /// The key in `_meta` that names the subscription a message belongs to.
 pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
+/// Capabilities of a server that we look at.
+pub const CAPABILITIES_MAX: usize = 1_024;
+/// The longest name of one.
+const CAPABILITY_BYTES: usize = 128;
+
 /// Which of the two protocols is spoken on a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Era {
@@ -244,7 +249,7 @@ pub fn reported_token(line: &[u8]) -> Option<&[u8]> {
 pub struct Greeting {
     /// The version that was agreed on.
     pub version: String,
-    /// What the server can do: `tools`, `tools.listChanged` …
+    /// What the server can do: `tools`, `tools.listChanged` … At most [`CAPABILITIES_MAX`], and none with a long name.
     pub capabilities: Vec<String>,
 }
 
@@ -252,17 +257,24 @@ pub struct Greeting {
 pub fn greeting(line: &[u8]) -> Option<Greeting> {
     let result = Members::of_line(line)?.object("result")?;
     let mut capabilities = Vec::new();
+    let short = |name: &str| name.len() <= CAPABILITY_BYTES;
     for (name, value) in result
         .object("capabilities")
         .map_or(Vec::new(), |all| all.0)
     {
+        // A long name would be written once more for each of its members.
+        if !short(&name) {
+            continue;
+        }
         let inner = serde_json::from_str(value.get()).map_or(Vec::new(), |Members(inner)| inner);
         for (key, value) in inner {
-            if value.get() == "true" {
+            if value.get() == "true" && short(&key) && capabilities.len() < CAPABILITIES_MAX {
                 capabilities.push(alloc::format!("{name}.{key}"));
             }
         }
-        capabilities.push(name.into_owned());
+        if capabilities.len() < CAPABILITIES_MAX {
+            capabilities.push(name.into_owned());
+        }
     }
     capabilities.sort();
     Some(Greeting {
@@ -515,5 +527,19 @@ mod tests {
         assert_eq!(read.version, "2025-06-18");
         assert_eq!(read.capabilities, ["logging", "tools", "tools.listChanged"]);
         assert_eq!(greeting(br#"{"id":0,"result":{}}"#), None);
+    }
+
+    #[test]
+    fn a_greeting_stays_in_bounds_whatever_the_server_says_of_itself() {
+        let many: Vec<String> = (0..2_000).map(|at| format!(r#""{at}":true"#)).collect();
+        let (many, long) = (many.join(","), "x".repeat(10_000));
+        let line = format!(
+            r#"{{"id":0,"result":{{"capabilities":{{"tools":{{"{long}":true}},"{long}":{{{many}}},"a":{{{many}}},"b":{{{many}}}}},"protocolVersion":"1"}}}}"#
+        );
+        let read = greeting(line.as_bytes()).unwrap();
+        assert_eq!(read.capabilities.len(), CAPABILITIES_MAX);
+        let bytes: usize = read.capabilities.iter().map(String::len).sum();
+        assert!(bytes < line.len(), "{bytes}");
+        assert!(read.capabilities.contains(&"tools".into()));
     }
 }

@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use core::ops::Range;
 
-use super::{BEGINNINGS, HIDDEN, speaks};
+use super::{BEGINNINGS, HIDDEN, secret_of, speaks};
 
 /// What stands in place of a secret in JSON.
 const QUOTED: &str = "\"[hidden]\"";
@@ -262,7 +262,7 @@ fn secret_at(text: &str, at: usize) -> Option<Range<usize>> {
     if rest.starts_with([':', '=']) {
         let value = at + 1;
         if text[value..].starts_with("//") {
-            return password(text, value + 2);
+            return password(before, text, value + 2);
         }
         let name = before.trim_end_matches([' ', '"', '\'', '\\', '`']);
         let name = &name[name.trim_end_matches(is_of_name).len()..];
@@ -310,22 +310,20 @@ fn value_of(text: &str, start: usize, name: &str) -> Range<usize> {
     start..start + len
 }
 
-/// `user:password@host`.
-fn password(text: &str, start: usize) -> Option<Range<usize>> {
+/// `user:password@host`, `token@host`.
+fn password(scheme: &str, text: &str, start: usize) -> Option<Range<usize>> {
     let rest = &text[start..];
     let ends = |c: char| c.is_whitespace() || "/\"'<>".contains(c);
     let authority = &rest[..rest.find(ends).unwrap_or(rest.len())];
-    let colon = authority.find(':')?;
-    match authority.rfind('@') {
-        Some(at) => (colon < at).then_some(start + colon + 1..start + at),
-        // Cut off before the `@`, unless it is a port.
-        None if authority.len() == rest.len() => {
-            let tail = &authority[colon + 1..];
-            let port = tail.len() <= 5 && tail.bytes().all(|b| b.is_ascii_digit());
-            (!port).then_some(start + colon + 1..start + authority.len())
-        }
-        None => None,
+    if let Some(at) = authority.rfind('@') {
+        let secret = secret_of(scheme, &authority[..at])?;
+        return Some(start + secret..start + at);
     }
+    // Cut off before the `@`, unless it is a port.
+    let colon = authority.find(':')?;
+    let tail = &authority[colon + 1..];
+    let port = tail.len() <= 5 && tail.bytes().all(|b| b.is_ascii_digit());
+    (authority.len() == rest.len() && !port).then_some(start + colon + 1..start + authority.len())
 }
 
 fn is_of_name(c: char) -> bool {

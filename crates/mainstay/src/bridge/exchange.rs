@@ -1,6 +1,9 @@
 //! One HTTP exchange: a request, and what comes back, piece by piece.
 //!
 //! What has come waits in a small box; a task that finds it full waits, and so does its server.
+//!
+//! Invariant: whatever the servers send to a client that does not read, the box holds less than [`INBOX_BYTES`] and one
+//! message, and an exchange beside it no more than the one message that it is reading.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,7 +17,7 @@ use mainstay_core::http::sse::Decoder;
 use mainstay_core::limits::HELD_LINE_BYTES;
 use mainstay_os::clock;
 
-use super::{INBOX, Inbox};
+use super::{INBOX, INBOX_BYTES, Inbox};
 use crate::http::client::{Answer, Client, Failure, Outgoing};
 use crate::ledger::time;
 
@@ -30,6 +33,7 @@ const MONTHS: [&str; 12] = [
 #[derive(Default)]
 pub struct Box {
     inputs: VecDeque<(ExchangeId, Input)>,
+    bytes: usize,
     reader: Option<Waker>,
     writers: Vec<Waker>,
 }
@@ -37,20 +41,21 @@ pub struct Box {
 impl Box {
     /// The next thing, if there is one.
     pub fn take(&mut self, cx: &mut Context<'_>) -> Option<Input> {
-        let taken = self.inputs.pop_front();
-        if taken.is_some() {
-            for writer in self.writers.drain(..) {
-                writer.wake();
-            }
-        } else {
+        let Some((_, input)) = self.inputs.pop_front() else {
             self.reader = Some(cx.waker().clone());
-        }
-        taken.map(|(_, input)| input)
+            return None;
+        };
+        self.bytes -= weight(&input);
+        self.wake_writers();
+        Some(input)
     }
 
     /// An exchange that is broken off has nothing to say any more.
     pub fn forget(&mut self, exchange: ExchangeId) {
         self.inputs.retain(|(of, _)| *of != exchange);
+        self.bytes = self.inputs.iter().map(|(_, input)| weight(input)).sum();
+        // Nobody may be left to take what would wake them.
+        self.wake_writers();
     }
 
     /// An exchange that cannot even be begun.
@@ -59,7 +64,18 @@ impl Box {
         self.put(exchange, Input::End(exchange, end));
     }
 
+    fn is_full(&self) -> bool {
+        self.inputs.len() >= INBOX || self.bytes >= INBOX_BYTES
+    }
+
+    fn wake_writers(&mut self) {
+        for writer in self.writers.drain(..) {
+            writer.wake();
+        }
+    }
+
     fn put(&mut self, exchange: ExchangeId, input: Input) {
+        self.bytes += weight(&input);
         self.inputs.push_back((exchange, input));
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -67,20 +83,43 @@ impl Box {
     }
 }
 
-async fn put(inbox: &Inbox, exchange: ExchangeId, input: Input) {
-    let mut input = Some(input);
+/// The bytes of a message that were chosen by a server.
+fn weight(input: &Input) -> usize {
+    match input {
+        Input::Event(_, event) => {
+            event.name.len() + event.id.as_ref().map_or(0, Vec::len) + event.data.len()
+        }
+        Input::Body(_, body) => body.len(),
+        Input::Head(_, head) => head.session.as_ref().map_or(0, String::len),
+        Input::Line(_)
+        | Input::LongLine(..)
+        | Input::Eof
+        | Input::Term
+        | Input::End(..)
+        | Input::Noted(..)
+        | Input::Tick => 0,
+    }
+}
+
+/// Waits until something may be put into the box.
+async fn room(inbox: &Inbox) {
     poll_fn(|cx| {
         let mut inbox = inbox.borrow_mut();
-        if inbox.inputs.len() >= INBOX {
+        if !inbox.is_full() {
+            return Poll::Ready(());
+        }
+        let known = inbox.writers.iter().any(|one| one.will_wake(cx.waker()));
+        if !known {
             inbox.writers.push(cx.waker().clone());
-            return Poll::Pending;
         }
-        if let Some(input) = input.take() {
-            inbox.put(exchange, input);
-        }
-        Poll::Ready(())
+        Poll::Pending
     })
     .await;
+}
+
+async fn put(inbox: &Inbox, exchange: ExchangeId, input: Input) {
+    room(inbox).await;
+    inbox.borrow_mut().put(exchange, input);
 }
 
 /// Runs an exchange to its end.
@@ -106,6 +145,7 @@ async fn read(mut answer: Answer, exchange: ExchangeId, inbox: &Inbox) -> End {
     }
     let mut body = Vec::new();
     loop {
+        room(inbox).await;
         match answer.chunk().await {
             Ok(Some(chunk)) if body.len() + chunk.len() > most => {
                 if answer.status.is_success() {
@@ -125,6 +165,7 @@ async fn read(mut answer: Answer, exchange: ExchangeId, inbox: &Inbox) -> End {
 async fn stream(mut answer: Answer, exchange: ExchangeId, inbox: &Inbox) -> End {
     let mut decoder = Decoder::new();
     loop {
+        room(inbox).await;
         let chunk = match answer.chunk().await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => return End::Done,
@@ -193,7 +234,99 @@ fn http_date_ms(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use mainstay_core::http::sse::Event;
+
+    use super::super::exchanges::Exchanges;
     use super::*;
+
+    /// A message of the longest that is held, as one exchange after the other would put it.
+    fn message(exchange: ExchangeId, bytes: usize) -> Input {
+        if exchange.is_multiple_of(2) {
+            return Input::Body(exchange, vec![b'x'; bytes]);
+        }
+        let (name, id, retry_ms, data) = (String::new(), None, None, vec![b'x'; bytes]);
+        Input::Event(
+            exchange,
+            Event {
+                name,
+                id,
+                retry_ms,
+                data,
+            },
+        )
+    }
+
+    fn held(inbox: &Inbox) -> usize {
+        let inputs = &inbox.borrow().inputs;
+        inputs.iter().map(|(_, input)| weight(input)).sum()
+    }
+
+    #[test]
+    fn what_nobody_takes_is_bounded_in_bytes() {
+        let inbox = Inbox::default();
+        let mut all = Exchanges::default();
+        for exchange in 1..=INBOX as ExchangeId {
+            let inbox = Rc::clone(&inbox);
+            all.begin(exchange, async move {
+                put(&inbox, exchange, message(exchange, HELD_LINE_BYTES / 4)).await;
+            });
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut taken = Vec::new();
+        loop {
+            while all.poll(&mut cx) {}
+            assert!(held(&inbox) < INBOX_BYTES + HELD_LINE_BYTES / 4);
+            assert_eq!(held(&inbox), inbox.borrow().bytes);
+            let next = inbox.borrow_mut().take(&mut cx);
+            match next {
+                Some(Input::Event(exchange, _) | Input::Body(exchange, _)) => taken.push(exchange),
+                other => {
+                    assert_eq!(other, None);
+                    break;
+                }
+            }
+        }
+        taken.sort_unstable();
+        assert!(
+            taken.into_iter().eq(1..=INBOX as ExchangeId),
+            "none is lost"
+        );
+        assert_eq!(inbox.borrow().bytes, 0);
+    }
+
+    #[test]
+    fn small_things_are_bounded_in_number() {
+        let inbox = Inbox::default();
+        let mut all = Exchanges::default();
+        for exchange in 1..=2 * INBOX as ExchangeId {
+            let inbox = Rc::clone(&inbox);
+            all.begin(exchange, async move {
+                put(&inbox, exchange, message(exchange, 1)).await;
+            });
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        while all.poll(&mut cx) {}
+        assert_eq!(inbox.borrow().inputs.len(), INBOX);
+    }
+
+    #[test]
+    fn an_exchange_that_is_forgotten_makes_room_for_those_that_wait() {
+        let inbox = Inbox::default();
+        let mut all = Exchanges::default();
+        for exchange in [1, 2] {
+            let inbox = Rc::clone(&inbox);
+            all.begin(exchange, async move {
+                put(&inbox, exchange, message(exchange, INBOX_BYTES)).await;
+            });
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        while all.poll(&mut cx) {}
+        inbox.borrow_mut().forget(1);
+        assert_eq!(inbox.borrow().bytes, 0);
+        while all.poll(&mut cx) {}
+        let next = inbox.borrow_mut().take(&mut cx);
+        assert_eq!(next, Some(message(2, INBOX_BYTES)), "it was woken");
+    }
 
     #[test]
     fn a_wait_is_read_in_either_form() {

@@ -331,6 +331,10 @@ pub fn fixed() -> Vec<(&'static str, String)> {
             time(limits::HTTP_RETRY_MS),
         ),
         (
+            "HTTP: the shortest such wait, whatever its server says (after a failure, it is not less than the one above)",
+            time(limits::HTTP_RETRY_LEAST_MS),
+        ),
+        (
             "HTTP: the longest such wait",
             time(limits::HTTP_RETRY_MOST_MS),
         ),

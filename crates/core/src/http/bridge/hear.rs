@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 use super::close::speaks_of_session;
 use super::route::is_initialized;
 use super::{
-    Bridge, Content, Delivery, End, ExchangeId, Flight, Head, Output, Purpose, Session, reopen,
+    Bridge, Content, Delivery, End, Exchange, ExchangeId, Flight, Head, Output, Purpose, Session,
+    reopen,
 };
 use crate::clock::Moment;
 use crate::http::headers;
-use crate::http::lines::{error_line, error_of, flat, look, members};
+use crate::http::lines::{Seen, error_line, error_of, flat, look, members};
 use crate::http::sse;
 use crate::http::words::Why;
 use crate::limits;
@@ -132,8 +133,8 @@ impl Bridge {
         let Some(one) = self.exchanges.get(&exchange) else {
             return;
         };
-        let (purpose, epoch) = (one.purpose.clone(), one.epoch);
-        if let Purpose::Request(id) = &purpose
+        let (purpose, epoch) = (one.aim(), one.epoch);
+        if let Some(Purpose::Request(id)) = &purpose
             && let Some(request) = self.requests.get_mut(id)
         {
             request.stalled = None;
@@ -146,10 +147,10 @@ impl Bridge {
                 (request.sent, request.unsent) = (1, 0);
             }
         }
-        if purpose == Purpose::Old && self.old_event(event) {
+        if purpose == Some(Purpose::Old) && self.old_event(event) {
             return;
         }
-        if purpose == Purpose::Listen {
+        if purpose == Some(Purpose::Listen) {
             self.listen_event(event);
         }
         if !event.data.is_empty() && matches!(event.name.as_str(), "" | "message") {
@@ -243,16 +244,23 @@ impl Bridge {
     fn heard(&mut self, now: Moment, exchange: ExchangeId, message: &[u8]) {
         let line = flat(message);
         let seen = look(&line);
+        if seen.kind != Kind::Batch {
+            self.heard_one(now, exchange, line, seen);
+            return;
+        }
+        for member in members(&line) {
+            let member = flat(member);
+            let seen = look(&member);
+            self.heard_one(now, exchange, member, seen);
+        }
+    }
+
+    fn heard_one(&mut self, now: Moment, exchange: ExchangeId, line: Vec<u8>, seen: Seen) {
         match seen.kind {
-            Kind::Batch => {
-                for member in members(&line) {
-                    self.heard(now, exchange, &member);
-                }
-            }
             Kind::Response | Kind::Error => self.server_answer(now, exchange, line, seen.id),
             Kind::Request => self.server_request(exchange, line, seen.id),
             Kind::Notification => self.server_notification(line, &seen.method),
-            Kind::Blank | Kind::Junk => {}
+            Kind::Batch | Kind::Blank | Kind::Junk => {}
         }
     }
 
@@ -263,7 +271,7 @@ impl Bridge {
         line: Vec<u8>,
         id: Option<Vec<u8>>,
     ) {
-        let purpose = self.exchanges.get(&exchange).map(|one| one.purpose.clone());
+        let purpose = self.exchanges.get(&exchange).and_then(Exchange::aim);
         match purpose {
             Some(Purpose::Reopen) if !self.is_step(exchange) => return,
             Some(Purpose::Reopen) => {
@@ -501,7 +509,7 @@ impl Bridge {
             Purpose::Request(id) => self.request_ended(now, exchange, &id, one.head, end),
             Purpose::Initialize => self.initialize_ended(now, one.head, end),
             Purpose::Deliver(delivery) => self.delivered(now, delivery, one.head.as_ref(), &end),
-            Purpose::Listen => self.listen_ended(now, exchange, one.at),
+            Purpose::Listen => self.listen_ended(now, exchange, one.at, one.head.as_ref()),
             Purpose::Farewell(session) => self.farewell_ended(session, one.head.as_ref(), &end),
             Purpose::Reopen => {
                 let why = match end {
@@ -513,6 +521,16 @@ impl Bridge {
             Purpose::Refresh(id) => self.send_request(&id),
             Purpose::Old => self.old_ended(now, &end),
         }
+    }
+}
+
+impl Exchange {
+    /// What it is for, unless that is a delivery: nothing that comes back belongs to one, and its line may be long and is not
+    /// copied for each.
+    fn aim(&self) -> Option<Purpose> {
+        let aim = Some(&self.purpose);
+        aim.filter(|one| !matches!(one, Purpose::Deliver(_)))
+            .cloned()
     }
 }
 

@@ -31,10 +31,10 @@ impl Bridge {
                 self.session_gone();
             }
             200..=299 | 405 | 501 => self.listen = Listen::Never,
-            408 | 409 | 425 | 429 | 500..=599 => self.listen_rests(now),
+            408 | 409 | 425 | 429 | 500..=599 => self.listen_rests(now, limits::HTTP_RETRY_MS),
             // Many servers know no GET at all, and say so in their own way.
             _ if !self.listened => self.listen = Listen::NotHere,
-            _ => self.listen_rests(now),
+            _ => self.listen_rests(now, limits::HTTP_RETRY_MS),
         }
         self.close(exchange);
     }
@@ -46,26 +46,38 @@ impl Bridge {
             self.listen = Listen::Idle;
             self.session_gone();
         } else {
-            self.listen_rests(now);
+            self.listen_rests(now, limits::HTTP_RETRY_MS);
         }
     }
 
-    pub(super) fn listen_ended(&mut self, now: Moment, exchange: ExchangeId, begun: Moment) {
+    pub(super) fn listen_ended(
+        &mut self,
+        now: Moment,
+        exchange: ExchangeId,
+        begun: Moment,
+        head: Option<&Head>,
+    ) {
         if self.listen == Listen::Open(exchange) {
             // A gateway that ends every stream after a while is not in trouble.
             if now.ms_since(begun) >= limits::HTTP_LISTENED_MS {
                 self.listen_failures = 0;
             }
-            self.listen_rests(now);
+            let least = if head.is_some_and(Head::ok) {
+                limits::HTTP_RETRY_LEAST_MS
+            } else {
+                limits::HTTP_RETRY_MS
+            };
+            self.listen_rests(now, least);
         }
     }
 
-    fn listen_rests(&mut self, now: Moment) {
+    /// The server may choose the wait, but not that there is none: no wait at all does not grow either.
+    fn listen_rests(&mut self, now: Moment, least_ms: u64) {
         self.listen_failures = self.listen_failures.saturating_add(1);
         let wait = self
             .listen_retry_ms
             .unwrap_or(limits::HTTP_RETRY_MS)
-            .min(limits::HTTP_RETRY_MOST_MS);
+            .clamp(least_ms, limits::HTTP_RETRY_MOST_MS);
         let grown = wait
             .saturating_mul(1 << self.listen_failures.min(16).saturating_sub(1))
             .min(limits::HTTP_RETRY_MOST_MS);

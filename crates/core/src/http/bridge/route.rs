@@ -19,16 +19,23 @@ impl Bridge {
     pub(super) fn client_line(&mut self, line: &[u8]) {
         let line = flat(line);
         let seen = look(&line);
+        if seen.kind != Kind::Batch {
+            self.client_message(line, seen);
+            return;
+        }
+        for member in members(&line) {
+            let member = flat(member);
+            let seen = look(&member);
+            self.client_message(member, seen);
+        }
+    }
+
+    fn client_message(&mut self, line: Vec<u8>, seen: Seen) {
         match seen.kind {
-            Kind::Batch => {
-                for member in members(&line) {
-                    self.client_line(&member);
-                }
-            }
             Kind::Request => self.client_request(line, seen),
             Kind::Notification => self.client_notification(line, &seen.method),
             Kind::Response | Kind::Error => self.client_answer(line, &seen),
-            Kind::Blank | Kind::Junk => {}
+            Kind::Batch | Kind::Blank | Kind::Junk => {}
         }
     }
 

@@ -197,7 +197,7 @@ impl Bridge {
         let wait = request
             .retry_ms
             .unwrap_or(limits::HTTP_RETRY_MS)
-            .min(limits::HTTP_RETRY_MOST_MS);
+            .clamp(limits::HTTP_RETRY_LEAST_MS, limits::HTTP_RETRY_MOST_MS);
         match head {
             // It hung up in good order, or in the middle of what it had to say: it is asked for the rest.
             Some(head) if head.ok() && head.content == Content::Events => {
@@ -223,6 +223,7 @@ impl Bridge {
                     return false;
                 }
                 request.stalled = Some((since, count + 1));
+                let wait = wait.max(limits::HTTP_RETRY_MS);
                 let grown = wait.saturating_mul(1 << count.min(16));
                 let grown = grown.min(limits::HTTP_RETRY_MOST_MS).max(wait);
                 request.flight = Flight::Resting(now.after_ms(grown));

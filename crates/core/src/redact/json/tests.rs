@@ -54,6 +54,10 @@ fn values_under_names_of_secrets_are_hidden_and_the_rest_is_not() {
             r#"{"u":"https://ann:[hidden]@h/x?a=1"}"#,
         ),
         (
+            r#"{"u":"get git+https://abc@h/x or ssh://git@h/x, https://h?q=a@b"}"#,
+            r#"{"u":"get git+https://[hidden]@h/x or ssh://git@h/x, https://h?q=a@b"}"#,
+        ),
+        (
             r#"{"u":"http://localhost:8080/x"}"#,
             r#"{"u":"http://localhost:8080/x"}"#,
         ),

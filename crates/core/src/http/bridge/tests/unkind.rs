@@ -339,3 +339,104 @@ fn an_opening_of_which_nobody_knows_what_became_is_told() {
     assert!(play.done);
     assert_eq!(play.unknown, [opening]);
 }
+
+#[test]
+fn an_array_within_an_array_is_no_message() {
+    // Deeper than any stack: it is looked at once, not once for each bracket.
+    let deep = 200_000;
+    let nested = "[".repeat(deep) + &"]".repeat(deep);
+    let within = format!("[[{}],{}]", result(1), result(2));
+    let mut play = Play::open(Retry::Never);
+    let (first, second) = (play.ask(&call(1)), play.ask(&call(2)));
+    play.json(first, &nested);
+    assert_eq!(play.said.len(), 1);
+    play.says(0, "without an answer in it");
+    play.json(second, &within);
+    assert_eq!(play.said[1..], [result(2)]);
+    // The same on a stream, and from the client.
+    let (third, before) = (play.ask(&call(3)), play.sent.len());
+    play.stream(third);
+    play.event(third, None, &nested);
+    play.event(third, None, &format!("[[{}]]", result(3)));
+    play.line(&nested);
+    play.line(&format!("[[{}]]", call(4)));
+    assert_eq!((play.said.len(), play.sent.len()), (2, before));
+    play.event(third, None, &format!("[{}]", result(3)));
+    play.line(&format!("[{}]", call(4)));
+    assert_eq!(play.said[2..], [result(3)]);
+    assert_eq!(play.id(play.last()), "4");
+}
+
+/// An event that says how long to wait.
+fn waits(play: &mut Play, exchange: ExchangeId, retry_ms: u64) {
+    play.give(Input::Event(
+        exchange,
+        sse::Event {
+            name: String::new(),
+            id: Some(b"e1".into()),
+            retry_ms: Some(retry_ms),
+            data: Vec::new(),
+        },
+    ));
+}
+
+/// The waits before each new exchange while this is done to it.
+fn rests(play: &mut Play, times: usize, mut fate: impl FnMut(&mut Play, ExchangeId)) -> Vec<u64> {
+    let mut rests = Vec::new();
+    for _ in 0..times {
+        let (last, since) = (play.last(), play.now);
+        fate(play, last);
+        while play.last() == last {
+            let at = play.bridge.wake_at().unwrap();
+            play.now = play.now.max(at);
+            play.give(Input::Tick);
+        }
+        rests.push(play.now.ms_since(since));
+    }
+    rests
+}
+
+#[test]
+fn a_server_that_wants_no_wait_is_not_asked_in_a_loop() {
+    let down = |play: &mut Play, last| play.fails(last, true);
+    let ill = |play: &mut Play, last| play.status(last, 503, "");
+    let ends = |play: &mut Play, last| {
+        play.stream(last);
+        waits(play, last, 0);
+        play.give(Input::End(last, End::Done));
+    };
+    let (least, first) = (limits::HTTP_RETRY_LEAST_MS, limits::HTTP_RETRY_MS);
+    let grown = |n: u32| first << n;
+    // The stream for what comes unasked.
+    for fate in [down, ill] {
+        let (mut play, _) = Play::listening(Retry::Safe);
+        assert_eq!(rests(&mut play, 3, ends), [least; 3]);
+        assert_eq!(
+            rests(&mut play, 5, fate),
+            [grown(1), grown(2), grown(3), grown(4), grown(5)]
+        );
+        assert_eq!(
+            rests(&mut play, 5, fate)[4],
+            limits::HTTP_RETRY_MOST_MS,
+            "it grows no further"
+        );
+    }
+    // The rest of an answer.
+    for fate in [down, ill] {
+        let mut play = Play::open(Retry::Safe);
+        play.line(&call(1));
+        assert_eq!(rests(&mut play, 3, ends), [least; 3]);
+        assert_eq!(
+            rests(&mut play, 4, fate),
+            [grown(1), grown(2), grown(3), grown(4)]
+        );
+    }
+    // One that wants a longer wait has it.
+    let (mut play, _) = Play::listening(Retry::Safe);
+    let asks = |play: &mut Play, last| {
+        play.stream(last);
+        waits(play, last, 3_000);
+        play.give(Input::End(last, End::Done));
+    };
+    assert_eq!(rests(&mut play, 2, asks), [3_000; 2]);
+}
