@@ -35,8 +35,12 @@ const SAFE_INTEGER: i64 = (1 << 53) - 1;
 const DEPTH_MOST: usize = 64;
 
 /// Where the arguments of one tool are mirrored: header names and the way to the argument.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mirrors(Vec<(String, Vec<String>)>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirrors {
+    found: Vec<(String, Vec<String>)>,
+    /// The marks keep the rules.
+    sound: bool,
+}
 
 /// What is known of the tools' marks.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +48,80 @@ pub struct Marks {
     tools: BTreeMap<String, Mirrors>,
     /// A page of the tool list has come.
     known: bool,
+}
+
+impl Mirrors {
+    /// The marks of a tool's schema. Whoever offers the tool asks whether they are sound; whoever is called compares
+    /// what they say in any case.
+    pub(crate) fn of(schema: &Value) -> Self {
+        let mut mirrors = Self {
+            found: Vec::new(),
+            sound: true,
+        };
+        mirrors.walk(schema, true, &mut Vec::new(), &mut BTreeSet::new(), 0);
+        mirrors
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Each header, in lower case and without its prefix, with the way to its argument.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let each = self.found.iter();
+        each.map(|(header, path)| (header.as_str(), path.as_slice()))
+    }
+
+    /// `reachable`: the way here went through `properties` only.
+    fn walk(
+        &mut self,
+        schema: &Value,
+        reachable: bool,
+        path: &mut Vec<String>,
+        names: &mut BTreeSet<String>,
+        depth: usize,
+    ) {
+        if depth > DEPTH_MOST {
+            self.sound = false;
+            return;
+        }
+        let members = match schema {
+            Value::Object(members) => members,
+            Value::Array(list) => {
+                for one in list {
+                    self.walk(one, false, path, names, depth + 1);
+                }
+                return;
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return,
+        };
+        if let Some(mark) = members.get(MARK) {
+            let primitive = matches!(
+                members.get("type").and_then(Value::as_str),
+                Some("string" | "integer" | "boolean")
+            );
+            let name = mark.as_str().filter(|name| is_token(name));
+            let name = name.filter(|_| reachable && !path.is_empty());
+            let fresh = name.is_some_and(|name| names.insert(name.to_ascii_lowercase()));
+            self.sound &= primitive && fresh;
+            self.found
+                .extend(name.map(|name| (name.to_ascii_lowercase(), path.clone())));
+        }
+        for (key, value) in members {
+            if key == "properties" {
+                let Value::Object(properties) = value else {
+                    continue;
+                };
+                for (name, property) in properties {
+                    path.push(name.clone());
+                    self.walk(property, reachable, path, names, depth + 1);
+                    path.pop();
+                }
+            } else if !matches!(key.as_str(), "default" | "const" | "enum" | "examples") {
+                self.walk(value, false, path, names, depth + 1);
+            }
+        }
+    }
 }
 
 impl Marks {
@@ -58,18 +136,15 @@ impl Marks {
             let Ok(tool) = serde_json::from_str::<Tool>(raw.get()) else {
                 continue;
             };
-            match mirrors(&tool.schema) {
-                Ok(mirrors) if mirrors.0.is_empty() => {
-                    self.tools.remove(&tool.name);
-                }
-                Ok(mirrors) => {
-                    self.tools.insert(tool.name, mirrors);
-                }
-                Err(()) => {
-                    self.tools.remove(&tool.name);
-                    refused.push(tool.name);
-                    cut.push(at);
-                }
+            let mirrors = Mirrors::of(&tool.schema);
+            if !mirrors.sound {
+                self.tools.remove(&tool.name);
+                refused.push(tool.name);
+                cut.push(at);
+            } else if mirrors.is_empty() {
+                self.tools.remove(&tool.name);
+            } else {
+                self.tools.insert(tool.name, mirrors);
             }
         }
         if cut.is_empty() {
@@ -120,7 +195,7 @@ impl Marks {
             && let Some(arguments) = params.arguments
             && let Ok(arguments) = serde_json::from_str::<Value>(arguments.get())
         {
-            for (header, path) in &mirrors.0 {
+            for (header, path) in mirrors.iter() {
                 let value = path
                     .iter()
                     .try_fold(&arguments, |value, key| value.get(key));
@@ -186,64 +261,6 @@ pub fn is_token(name: &str) -> bool {
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-}
-
-/// The marks of a tool's schema; an error if they break the rules.
-fn mirrors(schema: &Value) -> Result<Mirrors, ()> {
-    let mut found = Mirrors::default();
-    let mut names = BTreeSet::new();
-    walk(schema, true, &mut Vec::new(), &mut found, &mut names, 0)?;
-    Ok(found)
-}
-
-/// `reachable`: the way here went through `properties` only.
-fn walk(
-    schema: &Value,
-    reachable: bool,
-    path: &mut Vec<String>,
-    found: &mut Mirrors,
-    names: &mut BTreeSet<String>,
-    depth: usize,
-) -> Result<(), ()> {
-    if depth > DEPTH_MOST {
-        return Err(());
-    }
-    let members = match schema {
-        Value::Object(members) => members,
-        Value::Array(list) => {
-            return list
-                .iter()
-                .try_for_each(|one| walk(one, false, path, found, names, depth + 1));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
-    };
-    if let Some(mark) = members.get(MARK) {
-        let name = mark.as_str().filter(|name| is_token(name)).ok_or(())?;
-        let primitive = matches!(
-            members.get("type").and_then(Value::as_str),
-            Some("string" | "integer" | "boolean")
-        );
-        let fresh = names.insert(name.to_ascii_lowercase());
-        if !reachable || path.is_empty() || !primitive || !fresh {
-            return Err(());
-        }
-        found.0.push((name.to_ascii_lowercase(), path.clone()));
-    }
-    for (key, value) in members {
-        if key == "properties" {
-            let Value::Object(properties) = value else {
-                continue;
-            };
-            for (name, property) in properties {
-                path.push(name.clone());
-                walk(property, reachable, path, found, names, depth + 1)?;
-                path.pop();
-            }
-        } else if !matches!(key.as_str(), "default" | "const" | "enum" | "examples") {
-            walk(value, false, path, found, names, depth + 1)?;
-        }
-    }
-    Ok(())
 }
 
 #[derive(serde::Deserialize)]
