@@ -214,6 +214,53 @@ fn headers_say_what_the_body_says() {
 }
 
 #[test]
+fn also_inside_of_an_argument_and_only_once() {
+    let front = Front::start(&[], &["--modern"]);
+    let echo = |arguments: &Value, more: &[(&str, &str)]| {
+        let meta = json!({"io.modelcontextprotocol/protocolVersion": front::MODERN, "io.modelcontextprotocol/clientCapabilities": {}});
+        let params = json!({"name": "echo", "arguments": arguments, "_meta": meta});
+        let mut headers = vec![
+            ("mcp-protocol-version", front::MODERN),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "echo"),
+        ];
+        headers.extend(more);
+        let mut connection = front.connect();
+        connection.post(&headers, &request(9, "tools/call", &params));
+        let answer = connection.answer();
+        let code = answer.last()["error"]["code"].as_i64();
+        (answer.status, code.unwrap_or(0))
+    };
+    let inside = json!({"text": "x", "at": {"region": "eu"}});
+    let outside = json!({"text": "x"});
+    let region = "mcp-param-region";
+    for (arguments, more, expected) in [
+        (&outside, &[][..], (200, 0)),
+        (&inside, &[(region, "eu")], (200, 0)),
+        (&inside, &[(region, "us")], (400, -32020)),
+        (&inside, &[], (400, -32020)),
+        (&outside, &[(region, "eu")], (400, -32020)),
+        (&inside, &[(region, "eu"), (region, "us")], (400, -32020)),
+        (&outside, &[("mcp-name", "crash")], (400, -32020)),
+        (&outside, &[("mcp-method", "tools/list")], (400, -32020)),
+        (
+            &outside,
+            &[("mcp-protocol-version", "2025-11-25")],
+            (400, -32020),
+        ),
+        // Nobody has said what this one repeats.
+        (
+            &outside,
+            &[("mcp-param-free", "a"), ("mcp-param-free", "b")],
+            (200, 0),
+        ),
+    ] {
+        assert_eq!(echo(arguments, more), expected, "{arguments} {more:?}");
+    }
+    front.finish();
+}
+
+#[test]
 fn and_a_legacy_server_is_not_taken_for_a_modern_one() {
     let front = Front::start(&[], &[]);
     let mut connection = front.modern(&json!(1), "server/discover", json!({}));

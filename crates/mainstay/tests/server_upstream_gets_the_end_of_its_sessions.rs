@@ -5,12 +5,12 @@ mod front;
 
 use std::ffi::OsString;
 
-use front::{Front, call, request};
+use front::{Answer, Front, call, request};
 use mainstay_testkit::httpd::{Fault, Httpd, Manner};
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::until;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// In front of another front, which plays somebody else's server.
 fn before(server: &Front, options: &[&str]) -> Front {
@@ -371,4 +371,168 @@ fn with_the_headers_that_they_were_opened_with() {
         assert!(!told.contains("known-to-the-client"), "{told}");
         assert_eq!(http.open(), 1);
     }
+}
+
+fn closed(cause: &str) -> String {
+    format!("mainstay_sessions_closed_total{{cause=\"{cause}\"}}")
+}
+
+/// A message of a session that this client has from elsewhere.
+fn of_session(front: &Front, id: &str, method: &str, message: &Value) -> Answer {
+    let mut connection = front.connect();
+    let headers = [
+        ("mcp-session-id", id),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+    ];
+    let body = serde_json::to_vec(message).unwrap();
+    let body = if method == "POST" { &body[..] } else { b"" };
+    connection.send(method, &headers, body);
+    connection.answer()
+}
+
+#[test]
+fn and_a_name_that_it_gives_again_is_a_new_session() {
+    let http = Httpd::start();
+    let front = before_httpd(&http, &[]);
+    let ping = request(1, "ping", &json!({}));
+    let first = front.session();
+    assert_eq!(first.delete().status, 200);
+    assert_eq!(first.post(&ping).status, 404, "over is over");
+    http.restart();
+    let again = front.session();
+    assert_eq!(again.id, first.id);
+    assert_eq!(again.post(&ping).status, 200);
+    // Also while the older one is open: that one is gone with the server that knew it, and there is nothing to delete.
+    http.restart();
+    let third = front.session();
+    assert_eq!(third.id, first.id);
+    front.metric_is(OPEN, 1);
+    assert_eq!(front.metric(&closed("server_gone")), 1);
+    assert_eq!(third.post(&ping).status, 200);
+    assert_eq!(http.deleted().len(), 1, "by its client, the first one");
+    let all = [first, again, third];
+    drop(all);
+    front.finish();
+    http.empty();
+    assert_eq!(http.deleted().len(), 2, "one was open");
+}
+
+#[test]
+fn but_not_of_another_one_with_the_same_name() {
+    let http = Httpd::start();
+    let front = before_httpd(&http, &["--session-cap", "1"]);
+    let old = front.session();
+    http.always("DELETE", Fault::Drop);
+    let other = front.session();
+    assert_ne!(other.id, old.id);
+    // The first is owed, and its end is tried again and again; meanwhile its name is given to somebody else.
+    until("it is tried", || {
+        let sent = http.sent();
+        sent.iter().any(|one| one.verb == "DELETE").then_some(())
+    });
+    http.restart();
+    let new = front.session();
+    assert_eq!(new.id, old.id);
+    http.mend();
+    front.metric_is("mainstay_sessions_owed", 0);
+    assert_eq!(new.post(&request(1, "ping", &json!({}))).status, 200);
+    assert_eq!(http.deleted().len(), 0);
+    let all = [old, other, new];
+    drop(all);
+    front.finish();
+    http.empty();
+}
+
+#[test]
+fn but_a_name_that_it_does_not_know_takes_nobodys_place() {
+    let http = Httpd::start();
+    let front = before_httpd(&http, &["--session-cap", "2"]);
+    let session = front.session();
+    let ping = request(1, "ping", &json!({}));
+    for n in 0..5 {
+        let junk = of_session(&front, &format!("junk-{n}"), "POST", &ping);
+        assert_eq!(junk.status, 404);
+        assert_eq!(junk.text(), "no such session", "the server's own word");
+    }
+    let opened = "mainstay_sessions_opened_total";
+    assert_eq!((front.metric(OPEN), front.metric(opened)), (1, 1));
+    assert_eq!(session.post(&ping).status, 200);
+    assert_eq!(http.deleted().len(), 0);
+    // One that the server does know was opened before our time: it is counted, where there is room.
+    let elsewhere = before_httpd(&http, &[]);
+    let (known, more) = (elsewhere.session(), elsewhere.session());
+    assert_eq!(of_session(&front, &known.id, "POST", &ping).status, 200);
+    assert_eq!(front.metric(OPEN), 2);
+    assert_eq!(of_session(&front, &more.id, "POST", &ping).status, 200);
+    assert_eq!((front.metric(OPEN), front.metric(opened)), (2, 2));
+    assert_eq!(front.metric(&closed("evicted")), 0);
+    assert_eq!(of_session(&front, &more.id, "DELETE", &ping).status, 200);
+    assert_eq!(of_session(&front, &more.id, "POST", &ping).status, 404);
+    assert_eq!(session.post(&ping).status, 200);
+    assert_eq!(session.delete().status, 200);
+    assert_eq!(front.metric(OPEN), 1);
+    drop(session);
+    front.finish();
+    assert_eq!(http.open(), 0, "what was counted is ended");
+    drop((known, more));
+    elsewhere.finish();
+}
+
+#[test]
+fn and_one_of_before_our_time_is_in_use_from_its_first_request_on() {
+    let http = Httpd::start();
+    let elsewhere = before_httpd(&http, &[]);
+    let known = elsewhere.session();
+    let front = before_httpd(&http, &["--session-cap", "1"]);
+    http.next("tools/call", Fault::Hold);
+    let mut slow = front.connect();
+    let headers = [("mcp-session-id", known.id.as_str())];
+    slow.post(&headers, &call(7, "echo", &json!({"text": "late"})));
+    http.heard("tools/call", 1);
+    let ping = request(1, "ping", &json!({}));
+    assert_eq!(of_session(&front, &known.id, "POST", &ping).status, 200);
+    assert_eq!(front.metric(OPEN), 1);
+    let mut opening = front.connect();
+    let params = json!({"protocolVersion": "2025-11-25"});
+    opening.post(&[], &request(0, "initialize", &params));
+    assert_eq!(opening.answer().status, 503, "it waits for an answer");
+    http.release();
+    assert_eq!(slow.answer().last()["id"], 7);
+    drop(front.session());
+    assert_eq!(front.metric(&closed("evicted")), 1);
+    front.finish();
+    drop(known);
+    elsewhere.finish();
+}
+
+#[test]
+fn and_nothing_of_ours_is_written_into_what_is_compressed() {
+    let http = Httpd::start();
+    http.manner(Manner::Events);
+    let front = before_httpd(&http, &[]);
+    let session = front.session();
+    let mut connection = session.connect();
+    let body = serde_json::to_vec(&request(1, "ping", &json!({}))).unwrap();
+    let asks = [("accept-encoding", "gzip, br")];
+    session.send(&mut connection, "POST", &asks, &body);
+    assert_eq!(connection.answer().status, 200);
+    let sent = http.sent();
+    assert!(
+        sent.iter()
+            .all(|one| !one.headers.contains_key("accept-encoding")),
+        "nobody asks for it"
+    );
+    // One that compresses nevertheless and breaks off is not mended with plain text; one that does not, is.
+    for (encoding, told) in [("content-encoding: gzip\r\n", false), ("", true)] {
+        let raw = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{encoding}transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"
+        );
+        http.next("ping", Fault::Raw(raw));
+        let answer = session.post(&request(2, "ping", &json!({})));
+        assert_eq!(answer.text().contains("broke off"), told, "{encoding}");
+    }
+    drop(session);
+    front.finish();
+    http.empty();
 }

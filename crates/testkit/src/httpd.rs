@@ -184,6 +184,13 @@ impl Httpd {
         self.shared.lock().open.clear();
     }
 
+    /// Forgets every session and counts from one again, as a restarted server does whose names are numbers.
+    pub fn restart(&self) {
+        let mut state = self.shared.lock();
+        state.open.clear();
+        state.opened = 0;
+    }
+
     /// Says something unasked.
     pub fn say(&self, message: Value) {
         self.shared.lock().news.push_back(message);

@@ -38,10 +38,12 @@ const DEPTH_MOST: usize = 64;
 const WAYS_BYTES: usize = 64 * 1024;
 
 /// Where the arguments of one tool are mirrored: header names and the way to the argument.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirrors {
-    ways: Vec<(String, Vec<String>)>,
+    found: Vec<(String, Vec<String>)>,
     bytes: usize,
+    /// The marks keep the rules.
+    sound: bool,
 }
 
 /// What is known of the tools' marks.
@@ -50,6 +52,85 @@ pub struct Marks {
     tools: BTreeMap<String, Mirrors>,
     /// A page of the tool list has come.
     known: bool,
+}
+
+impl Mirrors {
+    /// The marks of a tool's schema. Whoever offers the tool asks whether they are sound; whoever is called compares
+    /// what they say in any case.
+    pub(crate) fn of(schema: &Value) -> Self {
+        let mut mirrors = Self {
+            found: Vec::new(),
+            bytes: 0,
+            sound: true,
+        };
+        mirrors.walk(schema, true, &mut Vec::new(), &mut BTreeSet::new(), 0);
+        mirrors
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Each header, in lower case and without its prefix, with the way to its argument.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let each = self.found.iter();
+        each.map(|(header, path)| (header.as_str(), path.as_slice()))
+    }
+
+    /// `reachable`: the way here went through `properties` only.
+    fn walk(
+        &mut self,
+        schema: &Value,
+        reachable: bool,
+        path: &mut Vec<String>,
+        names: &mut BTreeSet<String>,
+        depth: usize,
+    ) {
+        if depth > DEPTH_MOST {
+            self.sound = false;
+            return;
+        }
+        let members = match schema {
+            Value::Object(members) => members,
+            Value::Array(list) => {
+                for one in list {
+                    self.walk(one, false, path, names, depth + 1);
+                }
+                return;
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return,
+        };
+        if let Some(mark) = members.get(MARK) {
+            let primitive = matches!(
+                members.get("type").and_then(Value::as_str),
+                Some("string" | "integer" | "boolean")
+            );
+            let name = mark.as_str().filter(|name| is_token(name));
+            let name = name.filter(|_| reachable && !path.is_empty());
+            let fresh = name.is_some_and(|name| names.insert(name.to_ascii_lowercase()));
+            // Each mark has a copy of the way to it, of which a peer chooses the length.
+            let way = path.iter().map(|name| name.len() + size_of::<String>());
+            self.bytes += way.sum::<usize>();
+            self.sound &= primitive && fresh && self.bytes <= WAYS_BYTES;
+            let name = name.filter(|_| self.bytes <= WAYS_BYTES);
+            self.found
+                .extend(name.map(|name| (name.to_ascii_lowercase(), path.clone())));
+        }
+        for (key, value) in members {
+            if key == "properties" {
+                let Value::Object(properties) = value else {
+                    continue;
+                };
+                for (name, property) in properties {
+                    path.push(name.clone());
+                    self.walk(property, reachable, path, names, depth + 1);
+                    path.pop();
+                }
+            } else if !matches!(key.as_str(), "default" | "const" | "enum" | "examples") {
+                self.walk(value, false, path, names, depth + 1);
+            }
+        }
+    }
 }
 
 impl Marks {
@@ -64,18 +145,15 @@ impl Marks {
             let Ok(tool) = serde_json::from_str::<Tool>(raw.get()) else {
                 continue;
             };
-            match mirrors(&tool.schema) {
-                Ok(mirrors) if mirrors.ways.is_empty() => {
-                    self.tools.remove(&tool.name);
-                }
-                Ok(mirrors) => {
-                    self.tools.insert(tool.name, mirrors);
-                }
-                Err(()) => {
-                    self.tools.remove(&tool.name);
-                    refused.push(tool.name);
-                    cut.push(at);
-                }
+            let mirrors = Mirrors::of(&tool.schema);
+            if !mirrors.sound {
+                self.tools.remove(&tool.name);
+                refused.push(tool.name);
+                cut.push(at);
+            } else if mirrors.is_empty() {
+                self.tools.remove(&tool.name);
+            } else {
+                self.tools.insert(tool.name, mirrors);
             }
         }
         if cut.is_empty() {
@@ -89,7 +167,7 @@ impl Marks {
             .tools
             .iter()
             .enumerate()
-            .filter(|(at, _)| cut.binary_search(at).is_err())
+            .filter(|(at, _)| !cut.contains(at))
             .map(|(_, raw)| raw.get())
             .collect();
         let mut shown = line[..begin].to_vec();
@@ -126,7 +204,7 @@ impl Marks {
             && let Some(arguments) = params.arguments
             && let Ok(arguments) = serde_json::from_str::<Value>(arguments.get())
         {
-            for (header, path) in &mirrors.ways {
+            for (header, path) in mirrors.iter() {
                 let value = path
                     .iter()
                     .try_fold(&arguments, |value, key| value.get(key));
@@ -192,70 +270,6 @@ pub fn is_token(name: &str) -> bool {
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-}
-
-/// The marks of a tool's schema; an error if they break the rules.
-fn mirrors(schema: &Value) -> Result<Mirrors, ()> {
-    let mut found = Mirrors::default();
-    let mut names = BTreeSet::new();
-    walk(schema, true, &mut Vec::new(), &mut found, &mut names, 0)?;
-    Ok(found)
-}
-
-/// `reachable`: the way here went through `properties` only.
-fn walk(
-    schema: &Value,
-    reachable: bool,
-    path: &mut Vec<String>,
-    found: &mut Mirrors,
-    names: &mut BTreeSet<String>,
-    depth: usize,
-) -> Result<(), ()> {
-    if depth > DEPTH_MOST {
-        return Err(());
-    }
-    let members = match schema {
-        Value::Object(members) => members,
-        Value::Array(list) => {
-            return list
-                .iter()
-                .try_for_each(|one| walk(one, false, path, found, names, depth + 1));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
-    };
-    if let Some(mark) = members.get(MARK) {
-        let name = mark.as_str().filter(|name| is_token(name)).ok_or(())?;
-        let primitive = matches!(
-            members.get("type").and_then(Value::as_str),
-            Some("string" | "integer" | "boolean")
-        );
-        let fresh = names.insert(name.to_ascii_lowercase());
-        if !reachable || path.is_empty() || !primitive || !fresh {
-            return Err(());
-        }
-        // Each mark has a copy of the way to it, of which a peer chooses the length.
-        let way = path.iter().map(|name| name.len() + size_of::<String>());
-        found.bytes += way.sum::<usize>();
-        if found.bytes > WAYS_BYTES {
-            return Err(());
-        }
-        found.ways.push((name.to_ascii_lowercase(), path.clone()));
-    }
-    for (key, value) in members {
-        if key == "properties" {
-            let Value::Object(properties) = value else {
-                continue;
-            };
-            for (name, property) in properties {
-                path.push(name.clone());
-                walk(property, reachable, path, found, names, depth + 1)?;
-                path.pop();
-            }
-        } else if !matches!(key.as_str(), "default" | "const" | "enum" | "examples") {
-            walk(value, false, path, found, names, depth + 1)?;
-        }
-    }
-    Ok(())
 }
 
 #[derive(serde::Deserialize)]
@@ -391,29 +405,6 @@ mod tests {
     }
 
     #[test]
-    fn ways_to_marks_stay_in_bounds() {
-        let marked = |way: &str, marks: usize| {
-            let marks: Vec<String> = (0..marks)
-                .map(|at| format!(r#""{at}":{{"type":"string","x-mcp-header":"h{at}"}}"#))
-                .collect();
-            let marks = marks.join(",");
-            tool(
-                "t",
-                &format!(r#""properties":{{"{way}":{{"properties":{{{marks}}}}}}}"#),
-            )
-        };
-        let mut marks = Marks::default();
-        assert_eq!(marks.learn(&page(&marked("way", 100))), None);
-        assert_eq!(marks.tools["t"].ways.len(), 100);
-        // The way to each of a thousand would be copied a thousand times.
-        let (_, refused) = marks
-            .learn(&page(&marked(&"x".repeat(1_000), 1_000)))
-            .unwrap();
-        assert_eq!(refused, ["t"]);
-        assert!(marks.tools.is_empty());
-    }
-
-    #[test]
     fn what_a_message_is_about() {
         let marks = Marks::default();
         for (method, params, name) in [
@@ -450,5 +441,28 @@ mod tests {
         ] {
             assert_eq!(encode(value), encoded);
         }
+    }
+
+    #[test]
+    fn ways_to_marks_stay_in_bounds() {
+        let marked = |way: &str, marks: usize| {
+            let marks: Vec<String> = (0..marks)
+                .map(|at| format!(r#""{at}":{{"type":"string","x-mcp-header":"h{at}"}}"#))
+                .collect();
+            let marks = marks.join(",");
+            tool(
+                "t",
+                &format!(r#""properties":{{"{way}":{{"properties":{{{marks}}}}}}}"#),
+            )
+        };
+        let mut marks = Marks::default();
+        assert_eq!(marks.learn(&page(&marked("way", 100))), None);
+        assert_eq!(marks.tools["t"].found.len(), 100);
+        // The way to each of a thousand would be copied a thousand times.
+        let (_, refused) = marks
+            .learn(&page(&marked(&"x".repeat(1_000), 1_000)))
+            .unwrap();
+        assert_eq!(refused, ["t"]);
+        assert!(marks.tools.is_empty());
     }
 }

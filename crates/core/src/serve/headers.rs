@@ -1,20 +1,23 @@
 //! Headers of the modern era against the body that they repeat.
 //!
-//! A header may stand between us and the server in a log or a router, so it must say what the body says. Values that
-//! no header can hold come as `=?base64?…?=`; anything else is literal.
+//! A header may stand between us and the server in a log or a router, so it must say what the body says, and say it
+//! once: of two, the router may have read the other one. Values that no header can hold come as `=?base64?…?=`;
+//! anything else is literal. Which arguments are repeated is read by the same code as in the bridge, which sends them.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::posted::Posted;
-use crate::http::headers::{METHOD, NAME, PARAM, VERSION, decode, text};
+use crate::http::headers::{self, METHOD, NAME, PARAM, VERSION, decode, text};
 use crate::message::envelope::Members;
 
-/// Looks a header up by its name in lower case.
-pub type Lookup<'f, 'h> = &'f dyn Fn(&str) -> Option<&'h [u8]>;
+/// Looks a header up by its name in lower case: every value that it has.
+pub type Lookup<'f, 'h> = &'f dyn Fn(&str) -> Vec<&'h [u8]>;
 
 /// The parameter that `Mcp-Name` repeats, if the method has one.
 pub fn named_by(method: &str) -> Option<&'static str> {
@@ -28,14 +31,14 @@ pub fn named_by(method: &str) -> Option<&'static str> {
 
 /// Compares version, method and name. The message says what differs.
 pub fn standard(posted: &Posted<'_>, version: &str, header: Lookup<'_, '_>) -> Result<(), String> {
-    match header(VERSION).and_then(text) {
+    match once(header, VERSION, "MCP-Protocol-Version")?.and_then(text) {
         Some(told) if told == version => {}
         Some(_) => {
             return Err("the header MCP-Protocol-Version differs from the version in _meta".into());
         }
         None => return Err("the header MCP-Protocol-Version is missing".into()),
     }
-    match header(METHOD).and_then(text) {
+    match once(header, METHOD, "Mcp-Method")?.and_then(text) {
         Some(told) if told == posted.method => {}
         Some(_) => return Err("the header Mcp-Method differs from the method of the body".into()),
         None => return Err("the header Mcp-Method is missing".into()),
@@ -43,7 +46,7 @@ pub fn standard(posted: &Posted<'_>, version: &str, header: Lookup<'_, '_>) -> R
     let Some(key) = named_by(&posted.method) else {
         return Ok(());
     };
-    match (header(NAME), posted.param(key)) {
+    match (once(header, NAME, "Mcp-Name")?, posted.param(key)) {
         (None, None) => Ok(()),
         (None, Some(_)) => Err(format!(
             "the header Mcp-Name is missing; it repeats params.{key}"
@@ -53,9 +56,9 @@ pub fn standard(posted: &Posted<'_>, version: &str, header: Lookup<'_, '_>) -> R
     }
 }
 
-/// Which arguments of which tools are repeated in headers: tool → argument → header.
+/// Which arguments of which tools are repeated in headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mirrors(BTreeMap<String, BTreeMap<String, String>>);
+pub struct Mirrors(BTreeMap<String, headers::Mirrors>);
 
 impl Mirrors {
     /// Learns from one page of a tool list, the result of `tools/list`. `None` if it is none.
@@ -65,19 +68,8 @@ impl Mirrors {
             let Some(name) = tool.get("name").and_then(Value::as_str) else {
                 continue;
             };
-            let mirrored: BTreeMap<String, String> = tool
-                .pointer("/inputSchema/properties")
-                .and_then(Value::as_object)
-                .into_iter()
-                .flatten()
-                .filter_map(|(argument, schema)| {
-                    let header = schema.get("x-mcp-header")?.as_str()?;
-                    Some((
-                        argument.clone(),
-                        format!("{PARAM}{}", header.to_ascii_lowercase()),
-                    ))
-                })
-                .collect();
+            let schema = tool.get("inputSchema").unwrap_or(&Value::Null);
+            let mirrored = headers::Mirrors::of(schema);
             self.0.insert(name.into(), mirrored);
         }
         Some(())
@@ -93,13 +85,13 @@ impl Mirrors {
         let Some(mirrored) = self.0.get(tool).filter(|mirrored| !mirrored.is_empty()) else {
             return Ok(());
         };
-        let members = arguments.and_then(Members::of_line);
-        for (argument, name) in mirrored {
-            let value = members.as_ref().and_then(|members| members.get(argument));
-            let value = value
-                .map(serde_json::value::RawValue::get)
+        for (name, path) in mirrored.iter() {
+            let (name, argument) = (format!("{PARAM}{name}"), path.join("."));
+            let value = arguments
+                .and_then(|arguments| at(arguments, path))
+                .map(RawValue::get)
                 .filter(|raw| *raw != "null");
-            match (value, header(name)) {
+            match (value, once(header, &name, &name)?) {
                 (None, None) => {}
                 (None, Some(_)) => {
                     return Err(format!(
@@ -126,6 +118,25 @@ impl Mirrors {
     }
 }
 
+/// The one value of a header, if it is there; an error if there are several. `shown` is how people write its name.
+fn once<'h>(header: Lookup<'_, 'h>, name: &str, shown: &str) -> Result<Option<&'h [u8]>, String> {
+    match header(name)[..] {
+        [] => Ok(None),
+        [value] => Ok(Some(value)),
+        _ => Err(format!("the header {shown} is there more than once")),
+    }
+}
+
+/// What is at the end of a way through objects.
+fn at<'a>(arguments: &'a [u8], path: &[String]) -> Option<&'a RawValue> {
+    let (last, way) = path.split_last()?;
+    let mut members = Members::of_line(arguments)?;
+    for key in way {
+        members = members.object(key)?;
+    }
+    members.get(last)
+}
+
 /// Whether a header's value is this argument.
 fn says(raw: &str, told: &str) -> bool {
     match serde_json::from_str::<Value>(raw) {
@@ -145,11 +156,13 @@ mod tests {
 
     const VERSION: &str = "2026-07-28";
 
+    fn values(headers: &'static [(&'static str, &'static str)], name: &str) -> Vec<&'static [u8]> {
+        let of_name = headers.iter().filter(|(held, _)| *held == name);
+        of_name.map(|(_, value)| value.as_bytes()).collect()
+    }
+
     fn judged(body: &str, headers: &'static [(&'static str, &'static str)]) -> Result<(), String> {
-        let find = |name: &str| {
-            let found = headers.iter().find(|(held, _)| *held == name);
-            found.map(|(_, value)| value.as_bytes())
-        };
+        let find = |name: &str| values(headers, name);
         standard(&Posted::read(body.as_bytes()).unwrap(), VERSION, &find)
     }
 
@@ -221,6 +234,30 @@ mod tests {
                 ],
                 "Mcp-Name differs",
             ),
+            (
+                &[
+                    ("mcp-protocol-version", VERSION),
+                    ("mcp-protocol-version", VERSION),
+                ],
+                "MCP-Protocol-Version is there more than once",
+            ),
+            (
+                &[
+                    ("mcp-protocol-version", VERSION),
+                    ("mcp-method", "tools/call"),
+                    ("mcp-method", "tools/list"),
+                ],
+                "Mcp-Method is there more than once",
+            ),
+            (
+                &[
+                    ("mcp-protocol-version", VERSION),
+                    ("mcp-method", "tools/call"),
+                    ("mcp-name", "wörld"),
+                    ("mcp-name", "other"),
+                ],
+                "Mcp-Name is there more than once",
+            ),
         ] {
             let told = judged(call, headers).unwrap_err();
             assert!(told.contains(problem), "{told}");
@@ -231,14 +268,11 @@ mod tests {
     fn mirrored_arguments_are_compared() {
         let mut mirrors = Mirrors::default();
         mirrors
-            .learn(br#"{"tools":[{"name":"t","inputSchema":{"properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"x-mcp-header":"N"},"free":{}}}},{"name":"plain"}]}"#)
+            .learn(br#"{"tools":[{"name":"t","inputSchema":{"properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"x-mcp-header":"N"},"free":{},"o":{"type":"object","properties":{"p":{"type":"object","properties":{"zone":{"type":"string","x-mcp-header":"Zone"}}}}}}}},{"name":"plain"}]}"#)
             .unwrap();
         assert!(mirrors.0.contains_key("plain") && !mirrors.0.contains_key("other"));
         let judge = |arguments: &str, headers: &'static [(&'static str, &'static str)]| {
-            let find = |name: &str| {
-                let found = headers.iter().find(|(held, _)| *held == name);
-                found.map(|(_, value)| value.as_bytes())
-            };
+            let find = |name: &str| values(headers, name);
             mirrors.judge("t", Some(arguments.as_bytes()), &find)
         };
         assert_eq!(
@@ -263,6 +297,17 @@ mod tests {
             Ok(())
         );
         assert_eq!(judge(r#"{"region":null}"#, &[]), Ok(()));
+        assert_eq!(
+            judge(r#"{"o":{"p":{"zone":"a"}}}"#, &[("mcp-param-zone", "a")]),
+            Ok(())
+        );
+        for without in [
+            r#"{"o":{"p":{"zone":null}}}"#,
+            r#"{"o":{"p":7}}"#,
+            r#"{"o":[],"zone":"a"}"#,
+        ] {
+            assert_eq!(judge(without, &[]), Ok(()), "{without}");
+        }
         for (arguments, headers) in [
             (r#"{"region":"eu"}"#, &[][..]),
             (r#"{"region":"eu"}"#, &[("mcp-param-region", "us")]),
@@ -275,6 +320,13 @@ mod tests {
                 &[("mcp-param-region", "=?base64?SGVs!!!bG8=?=")],
             ),
             ("{}", &[("mcp-param-region", "eu")]),
+            (
+                r#"{"region":"eu"}"#,
+                &[("mcp-param-region", "eu"), ("mcp-param-region", "us")],
+            ),
+            (r#"{"o":{"p":{"zone":"a"}}}"#, &[]),
+            (r#"{"o":{"p":{"zone":"a"}}}"#, &[("mcp-param-zone", "b")]),
+            (r#"{"o":{"p":{}},"zone":"a"}"#, &[("mcp-param-zone", "a")]),
         ] {
             assert!(
                 judge(arguments, headers).is_err(),

@@ -129,6 +129,15 @@ impl Sessions {
             self.close(oldest);
             evicted.push(oldest);
         }
+        Ok((self.begin(now), evicted))
+    }
+
+    /// The same, but only where there is room: nobody is evicted for it.
+    pub fn open_beside(&mut self, now: Moment) -> Option<u64> {
+        (self.open.len() < self.cap).then(|| self.begin(now))
+    }
+
+    fn begin(&mut self, now: Moment) -> u64 {
         let key = self.next;
         self.next += 1;
         self.open.insert(
@@ -138,7 +147,7 @@ impl Sessions {
                 since: now,
             },
         );
-        Ok((key, evicted))
+        key
     }
 
     /// A connection of its client came.
@@ -225,12 +234,16 @@ mod tests {
         let (second, _) = sessions.open(at(1)).unwrap();
         assert_eq!(sessions.open(at(2)), Err(Full));
         sessions.leave(at(3), second);
+        assert_eq!(sessions.open_beside(at(3)), None, "not even an idle one");
         sessions.leave(at(4), first);
         let (third, evicted) = sessions.open(at(5)).unwrap();
         assert_eq!(evicted, [second]);
         sessions.enter(first);
         assert_eq!(sessions.open(at(6)), Err(Full));
         assert!(sessions.close(third));
+        let fourth = sessions.open_beside(at(6)).unwrap();
+        assert_eq!(sessions.open(at(6)), Err(Full), "it is in use as any other");
+        assert!(sessions.close(fourth));
         sessions.limit(1_000, 1);
         assert_eq!(sessions.open(at(7)), Err(Full));
     }

@@ -2,7 +2,8 @@
 //!
 //! That server gets what it lacks: a session that nobody uses is ended there by DELETE, and so is the oldest idle one
 //! when all places are taken, one whose client left in the middle of its opening, and every one when we stop. A session
-//! that was ended is 404 from then on, whatever the server thinks of DELETE.
+//! that was ended is 404 from then on, whatever the server thinks of DELETE, until the server gives its name anew. One that
+//! we have not heard of is asked for upstream first, and counts from the moment that its server knows it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,8 +14,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderMap,
-    HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
 };
 use hyper::{Method, Response, StatusCode};
 use mainstay_core::clock::Moment;
@@ -62,6 +64,8 @@ pub struct Upstream {
     client: Client,
     sessions: RefCell<BTreeMap<String, u64>>,
     ended: RefCell<Ended>,
+    /// Requests that wait in sessions that we have not heard of.
+    strangers: RefCell<Vec<(String, Weak<Stranger>)>>,
     owed: Cell<usize>,
     in_flight: Cell<usize>,
 }
@@ -72,6 +76,9 @@ struct Ended {
     order: VecDeque<String>,
     names: BTreeSet<String>,
 }
+
+/// The seat of a request whose session we have not heard of; empty until the session is adopted.
+pub type Stranger = RefCell<Option<Seat>>;
 
 /// A session upstream.
 pub struct Far {
@@ -111,6 +118,7 @@ impl Upstream {
             client: Client::new(),
             sessions: RefCell::default(),
             ended: RefCell::default(),
+            strangers: RefCell::default(),
             owed: Cell::new(0),
             in_flight: Cell::new(0),
         })
@@ -150,7 +158,23 @@ impl Upstream {
         self.ended.borrow().names.contains(id)
     }
 
-    /// A session that we have just heard of.
+    /// A request comes in a session that we have not heard of. If that is adopted while it waits, it is in use by it.
+    pub fn wait_in(&self, id: &str) -> Rc<Stranger> {
+        let stranger: Rc<Stranger> = Rc::default();
+        let mut strangers = self.strangers.borrow_mut();
+        strangers.retain(|(_, one)| one.strong_count() > 0);
+        strangers.push((id.into(), Rc::downgrade(&stranger)));
+        stranger
+    }
+
+    /// Those who wait in a session that is adopted now.
+    pub fn waiting_in(&self, id: &str) -> Vec<Rc<Stranger>> {
+        let mut strangers = self.strangers.borrow_mut();
+        let those = strangers.extract_if(.., |(held, _)| held == id);
+        those.filter_map(|(_, one)| one.upgrade()).collect()
+    }
+
+    /// A session that we have just heard of. Whoever had its name before must be over by now.
     pub fn open(
         self: &Rc<Self>,
         paths: &Paths,
@@ -160,6 +184,7 @@ impl Upstream {
         headers: &HeaderMap,
     ) -> Far {
         self.sessions.borrow_mut().insert(id.clone(), key);
+        self.ended.borrow_mut().remove(&id);
         let note = Held::write(paths, self.note(&server, &id, headers));
         if let Err(error) = &note {
             let why = plain(error);
@@ -207,6 +232,25 @@ impl Upstream {
     }
 }
 
+impl Ended {
+    fn insert(&mut self, id: &str) {
+        if self.names.insert(id.into()) {
+            self.order.push_back(id.into());
+        }
+        while self.order.len() > ENDED_KNOWN {
+            if let Some(oldest) = self.order.pop_front() {
+                self.names.remove(&oldest);
+            }
+        }
+    }
+
+    fn remove(&mut self, id: &str) {
+        if self.names.remove(id) {
+            self.order.retain(|held| held != id);
+        }
+    }
+}
+
 impl Far {
     /// Nothing is owed any more. What cannot be struck out is ended once more by the next start, which does no harm.
     pub fn strike_out(&self) {
@@ -231,15 +275,7 @@ impl Far {
     /// It is over here: its name is 404 from now on.
     pub fn forget(&self) {
         self.upstream.sessions.borrow_mut().remove(&self.id);
-        let mut ended = self.upstream.ended.borrow_mut();
-        if ended.names.insert(self.id.clone()) {
-            ended.order.push_back(self.id.clone());
-        }
-        while ended.order.len() > ENDED_KNOWN {
-            if let Some(oldest) = ended.order.pop_front() {
-                ended.names.remove(&oldest);
-            }
-        }
+        self.upstream.ended.borrow_mut().insert(&self.id);
     }
 
     /// From now on its end is owed, until what this returns is dropped.
@@ -266,6 +302,10 @@ impl Far {
             if attempt > 0 {
                 tokio::time::sleep(Duration::from_millis(250 << attempt)).await;
             }
+            // The server has given its name to another one meanwhile, so it does not have this one any more.
+            if self.upstream.key(&self.id).is_some() {
+                return Ok(());
+            }
             let passing = Passing {
                 method: Method::DELETE,
                 headers: headers.clone(),
@@ -287,10 +327,14 @@ impl Far {
     }
 }
 
-/// The headers of a message, without those of its connection.
+/// The headers of a message, without those of its connection. Nor does anybody ask for compression: what we may have to
+/// add to a stream is plain text.
 pub fn passed(headers: &HeaderMap, without_token: bool) -> HeaderMap {
     let mut passed = headers.clone();
-    for name in HOP.iter().chain(&[HOST, CONTENT_LENGTH, EXPECT]) {
+    for name in HOP
+        .iter()
+        .chain(&[HOST, CONTENT_LENGTH, EXPECT, ACCEPT_ENCODING])
+    {
         passed.remove(name);
     }
     for named in headers.get_all(CONNECTION) {
@@ -314,6 +358,8 @@ pub fn answer(front: &Rc<Front>, answer: Answer, body: &[u8], seats: Vec<Seat>) 
     let events = answer
         .header("content-type")
         .is_some_and(|kind| kind.starts_with("text/event-stream"));
+    // What is compressed all the same takes no word of ours.
+    let speaks = events && !answer.headers.contains_key(CONTENT_ENCODING);
     let status = answer.status;
     let headers = answer.headers.clone();
     let closing: Closing = if events {
@@ -331,7 +377,7 @@ pub fn answer(front: &Rc<Front>, answer: Answer, body: &[u8], seats: Vec<Seat>) 
     let rest = Rest {
         next: next(answer),
         closing,
-        broken: id.filter(|_| events),
+        broken: id.filter(|_| speaks),
         seats,
     };
     let mut reply = Response::new(Body::Passed(Box::new(rest)));

@@ -109,6 +109,12 @@ pub fn list(flags: &Flags) -> Vec<Value> {
         .map(|(name, description)| {
             let mut tool = json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
             match name {
+                // Whoever has an argument `at.region` repeats it in a header.
+                "echo" => {
+                    let region = json!({"type": "string", "x-mcp-header": "Region"});
+                    let at = json!({"type": "object", "properties": {"region": region}});
+                    tool["inputSchema"]["properties"] = json!({"at": at});
+                }
                 "look" | "steps" | "ask" => tool["annotations"] = json!({"readOnlyHint": true}),
                 "put" => tool["annotations"] = json!({"idempotentHint": true}),
                 _ => {}

@@ -36,7 +36,10 @@ pub async fn modern(
             "params._meta lacks io.modelcontextprotocol/protocolVersion",
         ));
     };
-    let find = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    let find = |name: &str| {
+        let all = headers.get_all(name).iter();
+        all.map(HeaderValue::as_bytes).collect()
+    };
     headers::standard(posted, &version, &find).map_err(mismatch)?;
     retired(endpoint)?;
     let Some((server, versions)) = speaking(front, endpoint).await? else {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header::HeaderMap;
 use hyper::{Method, Request, StatusCode};
 use mainstay_core::serve::posted::{Kind, Posted};
 use mainstay_core::serve::sessions::Over;
@@ -90,32 +91,14 @@ async fn in_session(
     passing: Passing,
     id: String,
 ) -> Result<Reply, Refusal> {
-    let (key, seat) = if let Some(key) = upstream.key(&id) {
-        (key, front.seat(key))
-    } else {
-        // It was opened before our time; from now on it is counted as any other.
-        retired(endpoint)?;
-        let key = front.reserve()?;
-        let far = upstream.open(
-            &front.paths,
-            key,
-            endpoint.spec.name.clone(),
-            id,
-            &passing.headers,
-        );
-        (key, front.open_far(far))
+    let Some(key) = upstream.key(&id) else {
+        return in_strange(front, endpoint, upstream, passing, id).await;
     };
+    let seat = front.seat(key);
     front.far_request(key, &passing.headers);
     let ends = passing.method == Method::DELETE;
-    let mut seats = asking(front, upstream, &passing);
+    let (answer, body, mut seats) = timed(front, upstream, passing).await?;
     seats.push(seat);
-    let body = passing.body.clone();
-    let began = mainstay_os::clock::now();
-    let answer = upstream
-        .send(passing)
-        .await
-        .map_err(|failure| refused(&failure, &body))?;
-    front.metrics.answered(mainstay_os::clock::now() - began);
     match answer.status {
         StatusCode::NOT_FOUND if ends => front.end_session(key, Over::Deleted),
         StatusCode::NOT_FOUND => front.end_session(key, Over::ServerGone),
@@ -123,6 +106,72 @@ async fn in_session(
         _ => {}
     }
     Ok(upstream::answer(front, answer, &body, seats))
+}
+
+/// It was opened before our time, or somebody made its name up: the server knows. What it knows is counted from then
+/// on as any other, as long as there is room; a name that anybody can send takes nobody's place.
+async fn in_strange(
+    front: &Rc<Front>,
+    endpoint: &Rc<Endpoint>,
+    upstream: &Rc<Upstream>,
+    passing: Passing,
+    id: String,
+) -> Result<Reply, Refusal> {
+    retired(endpoint)?;
+    let waits = upstream.wait_in(&id);
+    let headers = passing.headers.clone();
+    let ends = passing.method == Method::DELETE;
+    let (answer, body, mut seats) = timed(front, upstream, passing).await?;
+    let known = answer.status.is_success() && !ends;
+    // Others may have adopted it meanwhile, or ended it; and who stops begins nothing.
+    if known && upstream.key(&id).is_none() && !upstream.has_ended(&id) && !front.stopping() {
+        adopt(front, endpoint, upstream, &id, &headers);
+    }
+    match upstream.key(&id) {
+        Some(key) if known => front.far_request(key, &headers),
+        Some(key) if ends && answer.status.is_success() => front.end_session(key, Over::Deleted),
+        Some(_) | None => {}
+    }
+    seats.extend(waits.take());
+    Ok(upstream::answer(front, answer, &body, seats))
+}
+
+/// Counts a session that others have opened, if there is room; whoever waits in it uses it.
+fn adopt(
+    front: &Rc<Front>,
+    endpoint: &Rc<Endpoint>,
+    upstream: &Rc<Upstream>,
+    id: &str,
+    headers: &HeaderMap,
+) {
+    let Some(key) = front.reserve_beside() else {
+        return;
+    };
+    let name = endpoint.spec.name.clone();
+    let far = upstream.open(&front.paths, key, name, id.into(), headers);
+    let first = front.open_far(far);
+    for stranger in upstream.waiting_in(id) {
+        stranger.replace(Some(front.seat(key)));
+    }
+    // Its place was reserved for one of those.
+    drop(first);
+}
+
+/// Passes a request of a session on.
+async fn timed(
+    front: &Rc<Front>,
+    upstream: &Rc<Upstream>,
+    passing: Passing,
+) -> Result<(Answer, Vec<u8>, Vec<Seat>), Refusal> {
+    let seats = asking(front, upstream, &passing);
+    let body = passing.body.clone();
+    let began = mainstay_os::clock::now();
+    let answer = upstream
+        .send(passing)
+        .await
+        .map_err(|failure| refused(&failure, &body))?;
+    front.metrics.answered(mainstay_os::clock::now() - began);
+    Ok((answer, body, seats))
 }
 
 /// An opening goes to its end even if its client leaves: the server may have made a session by then, which is owed.
@@ -156,6 +205,10 @@ async fn opening(
                 .and_then(|answer| session_of(answer.as_ref().ok()?));
             match opened {
                 Some(id) => {
+                    // A server that gives a name again does not have the older session any more: nothing is owed for it.
+                    if let Some(older) = upstream.key(&id) {
+                        front.end_session(older, Over::ServerGone);
+                    }
                     let far = upstream.open(&front.paths, key, name, id, &headers);
                     let noted = far.is_noted();
                     let first = front.open_far(far);
