@@ -4,6 +4,7 @@ use mainstay_core::policy::Retry;
 use mainstay_core::tier::Tier;
 
 use super::*;
+use crate::config::serving::User;
 
 fn read(text: &str) -> Result<Config, Report> {
     parse(Path::new("c.toml"), Path::new("/home/ann"), text)
