@@ -59,7 +59,7 @@ pub struct Options {
 
     /// A user of this machine who may use us without a token, beside you and root: an id, a name in /etc/passwd, or `any` for
     /// everybody who can connect; may be given several times
-    #[arg(long, value_name = "UID|any", value_parser = serving::user)]
+    #[arg(long, value_name = "USER", value_parser = serving::user)]
     pub allow_user: Vec<User>,
 
     /// Pass on to this HTTP server instead of starting one: its sessions get --session-ttl, --session-cap and their end
