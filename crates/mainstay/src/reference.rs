@@ -293,6 +293,12 @@ fn config_page() {
             "none",
             "Web sites whose pages may call us",
         ),
+        (
+            "allow_user",
+            "list of ids or texts",
+            "none",
+            "Users of this machine who may use us without a token, beside you and root; `any` for everybody",
+        ),
     ] {
         assert!(file::SERVE.contains(&key));
         page += &format!("| `{key}` | {form} | {default} | {help} |\n");

@@ -14,6 +14,7 @@ use mainstay_core::ids::Identity;
 use rustix::fs::{FileType, fstat};
 
 use crate::census;
+use crate::diag::{Diag, half, word};
 
 /// The process that is the client now that `dead` is gone: the youngest holder of the other end that is an ancestor of
 /// ours from the beginning, or plainly older than the dead one (start times have a grain of 10 ms).
@@ -79,58 +80,25 @@ fn holds(pid: i32, wanted: &Wanted) -> bool {
 
 /// The inode of the socket at the other end of a Unix socket pair; `None` if nobody has it any more.
 pub(crate) fn peer(inode: u32) -> io::Result<Option<u32>> {
-    const SOCK_DIAG_BY_FAMILY: u16 = 20;
     const UDIAG_SHOW_PEER: u32 = 4;
     const UNIX_DIAG_PEER: u16 = 2;
-    const HEADER: usize = 16;
-    let family = rustix::net::AddressFamily::NETLINK;
-    let protocol = rustix::net::Protocol::from_raw(
-        std::num::NonZeroU32::new(libc::NETLINK_SOCK_DIAG as u32)
-            .ok_or(io::ErrorKind::Unsupported)?,
-    );
-    let socket = rustix::net::socket_with(
-        family,
-        rustix::net::SocketType::RAW,
-        rustix::net::SocketFlags::CLOEXEC,
-        Some(protocol),
-    )?;
-    // struct nlmsghdr, then struct unix_diag_req: family, protocol, states, inode, show, cookie.
-    let mut request = Vec::with_capacity(40);
-    request.extend_from_slice(&40u32.to_ne_bytes());
-    request.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    request.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    request.extend_from_slice(&[0; 8]);
-    request.extend_from_slice(&[libc::AF_UNIX as u8, 0, 0, 0]);
-    request.extend_from_slice(&u32::MAX.to_ne_bytes());
-    request.extend_from_slice(&inode.to_ne_bytes());
-    request.extend_from_slice(&UDIAG_SHOW_PEER.to_ne_bytes());
-    request.extend_from_slice(&[0xff; 8]);
-    rustix::net::send(&socket, &request, rustix::net::SendFlags::empty())?;
-    let mut answer = [0u8; 1024];
-    let (_, len) = rustix::net::recv(&socket, &mut answer[..], rustix::net::RecvFlags::empty())?;
-    let u32_at = |at: usize| {
-        answer
-            .get(at..at + 4)
-            .and_then(|b| b.try_into().ok())
-            .map(u32::from_ne_bytes)
-    };
-    let u16_at = |at: usize| {
-        answer
-            .get(at..at + 2)
-            .and_then(|b| b.try_into().ok())
-            .map(u16::from_ne_bytes)
-    };
-    if u16_at(4) != Some(SOCK_DIAG_BY_FAMILY) {
+    // struct unix_diag_req: family, protocol, states, inode, show, cookie.
+    let mut question = vec![libc::AF_UNIX as u8, 0, 0, 0];
+    question.extend_from_slice(&u32::MAX.to_ne_bytes());
+    question.extend_from_slice(&inode.to_ne_bytes());
+    question.extend_from_slice(&UDIAG_SHOW_PEER.to_ne_bytes());
+    question.extend_from_slice(&[0xff; 8]);
+    let Some(answer) = Diag::open()?.ask(&question)? else {
         return Ok(None);
-    }
+    };
     // struct unix_diag_msg is 16 bytes; attributes follow, each with length and type.
-    let mut at = HEADER + 16;
-    while let (Some(size), Some(kind)) = (u16_at(at), u16_at(at + 2)) {
-        if size < 4 || at + usize::from(size) > len {
+    let mut at = 16;
+    while let (Some(size), Some(kind)) = (half(&answer, at), half(&answer, at + 2)) {
+        if size < 4 || at + usize::from(size) > answer.len() {
             break;
         }
         if kind == UNIX_DIAG_PEER {
-            return Ok(u32_at(at + 4).filter(|&inode| inode != 0));
+            return Ok(word(&answer, at + 4).filter(|&inode| inode != 0));
         }
         at += usize::from(size).next_multiple_of(4);
     }

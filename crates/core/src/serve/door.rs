@@ -1,4 +1,5 @@
-//! Who may come in: Host and Origin against DNS rebinding, a token where the network is not ours alone.
+//! Who may come in: Host and Origin against DNS rebinding, a token where the network is not ours alone, and without one only
+//! users of this machine that are known and allowed.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,6 +15,10 @@ pub struct Door {
     pub origins: Vec<String>,
     /// The token, if one is asked for.
     pub token: Option<Vec<u8>>,
+    /// Users who may come in without one.
+    pub users: Vec<u32>,
+    /// Whether everybody may who can connect, known or not.
+    pub any_user: bool,
 }
 
 /// Why somebody is not let in.
@@ -30,6 +35,12 @@ pub enum Refused {
 }
 
 impl Door {
+    /// Judges who is at the other end, as far as that is known. Who bears the token may be anybody.
+    pub fn admits(&self, user: Option<u32>) -> bool {
+        let known = user.is_some_and(|user| self.users.contains(&user));
+        self.token.is_some() || self.any_user || known
+    }
+
     /// Judges the headers that matter.
     pub fn judge(
         &self,
@@ -176,6 +187,30 @@ mod tests {
             );
         }
         assert_eq!(door.judge(None, None, None), Err(Refused::NoHost));
+    }
+
+    #[test]
+    fn a_user_is_known_and_allowed_or_bears_the_token() {
+        let shut = Door::default();
+        assert!(!shut.admits(Some(0)) && !shut.admits(None));
+        let ours = Door {
+            users: vec![1000, 0],
+            ..Door::default()
+        };
+        let admitted = |door: &Door| {
+            [Some(0), Some(1000), Some(1001), Some(65_534), None].map(|user| door.admits(user))
+        };
+        assert_eq!(admitted(&ours), [true, true, false, false, false]);
+        let open = Door {
+            any_user: true,
+            ..ours.clone()
+        };
+        assert_eq!(admitted(&open), [true; 5]);
+        let guarded = Door {
+            token: Some(b"s3cret".to_vec()),
+            ..ours
+        };
+        assert_eq!(admitted(&guarded), [true; 5], "the token is asked for");
     }
 
     #[test]

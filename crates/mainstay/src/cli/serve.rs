@@ -11,7 +11,8 @@ use mainstay_os::{role, title};
 
 use super::default_name;
 use super::run_options::{RunOptions, given_limits, limit_args};
-use crate::config::{Config, ServerConfig, Serving, resolve, serving};
+use crate::config::serving::{self, User};
+use crate::config::{Config, ServerConfig, Serving, resolve};
 use crate::exit::Exit;
 use crate::http::target::Target;
 use crate::paths::Paths;
@@ -28,6 +29,7 @@ use crate::view::printer::Printer;
   mainstay serve --listen 127.0.0.1:8808 -- npx -y @playwright/mcp      at http://127.0.0.1:8808/mcp
   mainstay serve                       every [server.NAME] of the config file, at /NAME/mcp
   mainstay serve --listen 0 --json     a free port; where, as JSON
+  mainstay serve --allow-user 1001     another user of this machine may use them, too
   mainstay serve --session-ttl 10m --session-cap 100 -- uvx mcp-server-time
   mainstay serve --share -- uvx mcp-server-time                         one server for every session
   mainstay serve --upstream http://127.0.0.1:3000/mcp                   sessions there get a ttl, a cap and an end
@@ -54,6 +56,11 @@ pub struct Options {
     /// A web site whose pages may call us, as `https://example.com`; may be given several times
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
+
+    /// A user of this machine who may use us without a token, beside you and root: an id, a name in /etc/passwd, or `any` for
+    /// everybody who can connect; may be given several times
+    #[arg(long, value_name = "USER", value_parser = serving::user)]
+    pub allow_user: Vec<User>,
 
     /// Pass on to this HTTP server instead of starting one: its sessions get --session-ttl, --session-cap and their end
     #[arg(long, value_name = "URL", value_parser = Target::parse, conflicts_with = "command")]
@@ -143,6 +150,7 @@ fn settled(options: &Options, config: &Config) -> Result<Settled, Report> {
         token_file: options.token_file.clone(),
         hosts: options.allow_host.clone(),
         origins: options.allow_origin.clone(),
+        users: options.allow_user.clone(),
         limits: options.limits.0.clone(),
     };
     let serving = given.over(&config.serve);

@@ -49,7 +49,13 @@ pub const SERVER: [&str; 8] = [
 ];
 
 /// Keys of `[serve]` beside its limits.
-pub const SERVE: [&str; 4] = ["listen", "token_file", "allow_host", "allow_origin"];
+pub const SERVE: [&str; 5] = [
+    "listen",
+    "token_file",
+    "allow_host",
+    "allow_origin",
+    "allow_user",
+];
 
 /// The config key of a limit.
 pub fn key<L>(limit: &Limit<L>) -> String {
@@ -187,6 +193,7 @@ impl Reader<'_> {
                 }
                 "allow_host" => serving.hosts = self.strings(value, "allow_host")?,
                 "allow_origin" => serving.origins = self.strings(value, "allow_origin")?,
+                "allow_user" => serving.users = self.users(value)?,
                 other => {
                     let Some(limit) = serve::TABLE.iter().find(|limit| key(limit) == other) else {
                         let mut known: Vec<String> = serve::TABLE.iter().map(key).collect();

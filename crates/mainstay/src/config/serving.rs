@@ -1,7 +1,7 @@
 //! What may be set for the HTTP front, by options or below `[serve]`, and what comes of it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,10 @@ pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 
 const TOKEN_BYTES: u64 = 4_096;
 /// A shorter token could be guessed.
 const TOKEN_LEAST: usize = 16;
+/// The user who can do everything anyway.
+const ROOT: u32 = 0;
+/// The users of this machine, as far as they stand in a file.
+const PASSWD: &str = "/etc/passwd";
 
 /// What is set in one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,8 +34,19 @@ pub struct Serving {
     pub hosts: Vec<String>,
     /// Sites that may ask, beside those on this machine.
     pub origins: Vec<String>,
+    /// Users who may come in without a token, beside ourselves and root.
+    pub users: Vec<User>,
     /// Limits by their name in the table.
     pub limits: BTreeMap<&'static str, u64>,
+}
+
+/// Somebody who may come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    /// This user.
+    Id(u32),
+    /// Everybody who can connect, also where it cannot be found out who that is.
+    Any,
 }
 
 impl Serving {
@@ -42,6 +57,7 @@ impl Serving {
         self.token_file = self.token_file.or_else(|| others.token_file.clone());
         self.hosts.extend_from_slice(&others.hosts);
         self.origins.extend_from_slice(&others.origins);
+        self.users.extend_from_slice(&others.users);
         for (name, value) in &others.limits {
             self.limits.entry(name).or_insert(*value);
         }
@@ -76,7 +92,14 @@ impl Serving {
                 .map(|one| one.trim().to_ascii_lowercase())
                 .collect::<Vec<_>>()
         };
+        let mut users = vec![rustix::process::geteuid().as_raw(), ROOT];
+        users.extend(self.users.iter().filter_map(|user| match user {
+            User::Id(id) => Some(*id),
+            User::Any => None,
+        }));
         let door = Door {
+            users,
+            any_user: self.users.contains(&User::Any),
             any_host: !local && self.hosts.is_empty(),
             hosts: lower(&self.hosts),
             origins: lower(&self.origins),
@@ -98,6 +121,28 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
             "`{text}` is not an address (write it like `127.0.0.1:8808`; port 0 takes a free one)"
         )
     })
+}
+
+/// Reads a user: an id, a name that stands in `/etc/passwd`, or `any`.
+pub fn user(text: &str) -> Result<User, String> {
+    let text = text.trim();
+    if text == "any" {
+        return Ok(User::Any);
+    }
+    if let Ok(id) = text.parse() {
+        return Ok(User::Id(id));
+    }
+    let known = fs::read_to_string(PASSWD).unwrap_or_default();
+    id_of(text, &known).map(User::Id).ok_or_else(|| {
+        format!("`{text}` is no user in {PASSWD} (write the id, as `id -u` tells it, or `any`)")
+    })
+}
+
+/// The id of a name in the lines of `/etc/passwd`.
+fn id_of(name: &str, lines: &str) -> Option<u32> {
+    let mut all = lines.lines().map(|line| line.split(':'));
+    let mut fields = all.find_map(|mut fields| (fields.next()? == name).then_some(fields))?;
+    fields.nth(1)?.parse().ok()
 }
 
 /// Reads the token; its value is in no message.
@@ -148,6 +193,53 @@ mod tests {
         for text in ["", "example.com:80", "127.0.0.1", "99999", "1.2.3.4:x"] {
             assert!(address(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn users_by_id_by_name_or_all_of_them() {
+        for (text, meant) in [
+            ("any", User::Any),
+            ("0", User::Id(0)),
+            (" 1000 ", User::Id(1000)),
+            ("root", User::Id(0)),
+        ] {
+            assert_eq!(user(text), Ok(meant), "{text}");
+        }
+        for text in ["", "-1", "4294967296", "Any", "1000,1001", "no such user"] {
+            let problem = user(text).unwrap_err();
+            assert!(problem.contains("id -u"), "{problem}");
+        }
+        let lines = "\nroot:x:0:0::/root:/bin/sh\n+\nalice:x:1001:5::/:/bin/sh\nbob:x:?:5\neve:x\n";
+        assert_eq!(id_of("alice", lines), Some(1001));
+        for name in ["", "bob", "eve", "x", "ali", "alice:x"] {
+            assert_eq!(id_of(name, lines), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn without_a_token_we_root_and_whom_we_allow_come_in() {
+        let me = rustix::process::geteuid().as_raw();
+        let other = |more: u32| me.wrapping_add(more).max(1);
+        let (_, door) = Serving::default().door().unwrap();
+        assert!(door.admits(Some(me)) && door.admits(Some(0)));
+        assert!(!door.admits(Some(other(5))) && !door.admits(None));
+        let given = Serving {
+            users: vec![User::Id(other(5))],
+            ..Serving::default()
+        };
+        let file = Serving {
+            users: vec![User::Id(other(6))],
+            ..Serving::default()
+        };
+        let (_, door) = given.over(&file).door().unwrap();
+        assert!(door.admits(Some(other(5))) && door.admits(Some(other(6))));
+        assert!(!door.admits(Some(other(7))) && !door.admits(None));
+        let open = Serving {
+            users: vec![User::Any],
+            ..Serving::default()
+        };
+        let (_, door) = open.door().unwrap();
+        assert!(door.admits(Some(other(7))) && door.admits(None));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use mainstay_os::{clock, identity};
 
 use super::bell::Bell;
 use super::endpoint::Endpoint;
+use super::http::Owner;
 use super::metrics::{Metrics, count};
 use super::modern::Modern;
 use super::reply::Refusal;
@@ -35,6 +36,9 @@ use crate::ledger::append::Ledger;
 use crate::ledger::read::Events;
 use crate::paths::Paths;
 use crate::report::talk;
+
+/// How many are told of for being turned away.
+const STRANGERS_MAX: usize = 16;
 
 /// The front.
 pub struct Front {
@@ -60,6 +64,8 @@ pub struct Front {
     moderns: RefCell<Vec<Rc<Modern>>>,
     links: Cell<usize>,
     connections: Cell<usize>,
+    /// Who was told of for being turned away.
+    strangers: RefCell<Vec<Owner>>,
     stopping: Cell<bool>,
     closing: Cell<bool>,
     ledger: RefCell<Ledger>,
@@ -90,6 +96,7 @@ impl Front {
             moderns: RefCell::default(),
             links: Cell::new(0),
             connections: Cell::new(0),
+            strangers: RefCell::default(),
             stopping: Cell::new(false),
             closing: Cell::new(false),
             ledger: RefCell::new(Ledger::open(&paths)),
@@ -221,6 +228,16 @@ impl Front {
                 front.bell.ring();
             }
         }))
+    }
+
+    /// Whether it has not been told yet that such a one was turned away. Who comes again and again fills no log.
+    pub fn is_news(&self, stranger: Owner) -> bool {
+        let mut told = self.strangers.borrow_mut();
+        let news = told.len() < STRANGERS_MAX && !told.contains(&stranger);
+        if news {
+            told.push(stranger);
+        }
+        news
     }
 
     /// The session with this name on this path.

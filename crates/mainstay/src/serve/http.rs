@@ -4,6 +4,7 @@ mod cors;
 mod legacy;
 mod modern;
 mod pass;
+mod stranger;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -27,11 +28,14 @@ use super::page;
 use super::reply::{Refusal, Reply, SESSION_ID, text};
 use super::session::Session;
 
-/// Answers a request.
-pub async fn answer(front: Rc<Front>, request: Request<Incoming>) -> Reply {
+pub use stranger::Owner;
+
+/// Answers a request on a connection of this owner.
+pub async fn answer(front: Rc<Front>, owner: Owner, request: Request<Incoming>) -> Reply {
     let preflight = cors::asks(request.method(), request.headers());
     let open = preflight || request.uri().path() == "/healthz";
-    if let Err(refusal) = judge(&front, request.headers(), open) {
+    let known = stranger::judge(&front, owner);
+    if let Err(refusal) = known.and_then(|()| judge(&front, request.headers(), open)) {
         count(&front.metrics.refused);
         return refusal.reply();
     }

@@ -1,4 +1,4 @@
-//! Connections: taken up to a limit, watched for dead peers, closed when we stop.
+//! Connections: taken up to a limit, each with the user whose it is, watched for dead peers, closed when we stop.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -13,10 +13,12 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use mainstay_os::owner::{Owners, Unknown};
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::front::Front;
+use super::http::Owner;
 use super::stream::Seat;
 use super::{Either, http, race};
 use crate::exit::Exit;
@@ -51,23 +53,35 @@ pub fn listener(address: SocketAddr) -> Result<TcpListener, Report> {
 /// Takes connections until we stop.
 pub async fn accept(front: Rc<Front>, listener: TcpListener) {
     let stopping = || front.stopping().then_some(());
+    let owners = Owners::open(&listener);
+    // Beyond this machine a token is asked for, always, and whoever bears it may be anybody.
+    let local = listener
+        .local_addr()
+        .is_ok_and(|address| address.ip().is_loopback());
     while let Either::One(taken) = race(listener.accept(), front.bell.until(stopping)).await {
         let Ok((socket, _)) = taken else {
             // No descriptor is left, or the peer is gone already: others wait, and so do we.
             tokio::time::sleep(Duration::from_millis(EXHAUSTED_MS)).await;
             continue;
         };
+        // At once, while the other end is there: of one that has been closed nobody knows whose it was. Also where a token
+        // is asked for now: the config file may be read anew while the connection is open.
+        let owner = if local {
+            owners.of(&socket)
+        } else {
+            Err(Unknown::Nobody)
+        };
         match front.connect() {
             Some(seat) => front
                 .tasks
-                .start(connection(Rc::clone(&front), socket, seat)),
+                .start(connection(Rc::clone(&front), socket, owner, seat)),
             // It is told if that can be done without waiting.
             None => drop(socket.try_write(FULL)),
         }
     }
 }
 
-async fn connection(front: Rc<Front>, socket: TcpStream, seat: Seat) {
+async fn connection(front: Rc<Front>, socket: TcpStream, owner: Owner, seat: Seat) {
     let limits = front.limits();
     // A connection that cannot be watched is one that may be dead: it is not served.
     if watch(&socket, limits.dead_peer_ms).is_err() {
@@ -76,7 +90,7 @@ async fn connection(front: Rc<Front>, socket: TcpStream, seat: Seat) {
     let answering = Rc::clone(&front);
     let service = service_fn(move |request| {
         let front = Rc::clone(&answering);
-        async move { Ok::<_, Infallible>(http::answer(front, request).await) }
+        async move { Ok::<_, Infallible>(http::answer(front, owner, request).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

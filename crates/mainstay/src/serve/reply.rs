@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use mainstay_core::http::headers;
@@ -109,6 +110,13 @@ impl Refusal {
             "this path does not have that method",
         );
         refusal.0.extra = Some((ALLOW, allow));
+        refusal
+    }
+
+    /// Somebody who may not come in at all: nothing more is heard on that connection.
+    pub fn stranger(message: impl Into<String>) -> Self {
+        let mut refusal = Self::new(StatusCode::FORBIDDEN, Code::Request, message);
+        refusal.0.extra = Some((CONNECTION, "close"));
         refusal
     }
 

@@ -46,9 +46,14 @@ impl Front {
 
     /// On a stage that is there already, with these words behind `serve --listen … --json`.
     pub fn on(stage: Stage, words: &[OsString]) -> Self {
+        Self::at("127.0.0.1:0", stage, words)
+    }
+
+    /// The same at this address.
+    pub fn at(listen: &str, stage: Stage, words: &[OsString]) -> Self {
         let mut child = stage
             .command(mainstay())
-            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
+            .args(["serve", "--listen", listen, "--json"])
             .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -117,7 +122,11 @@ impl Front {
 
     /// A new connection.
     pub fn connect(&self) -> Connection {
-        let socket = TcpStream::connect(self.address).unwrap();
+        self.speak(TcpStream::connect(self.address).unwrap())
+    }
+
+    /// A connection that is there already.
+    pub fn speak(&self, socket: TcpStream) -> Connection {
         socket.set_read_timeout(Some(HANG_STOP)).unwrap();
         socket.set_nodelay(true).unwrap();
         Connection {

@@ -4,6 +4,7 @@ use mainstay_core::policy::Retry;
 use mainstay_core::tier::Tier;
 
 use super::*;
+use crate::config::serving::User;
 
 fn read(text: &str) -> Result<Config, Report> {
     parse(Path::new("c.toml"), Path::new("/home/ann"), text)
@@ -169,6 +170,21 @@ fn each_mistake_names_its_place_and_what_was_meant() {
             None,
         ),
         (
+            "[serve]\nallow_user = 1000",
+            "c.toml:2: `allow_user` is an integer, not a list of ids or texts",
+            None,
+        ),
+        (
+            "[serve]\nallow_user = [true]",
+            "c.toml:2: `allow_user` is a boolean, not an id or a text",
+            None,
+        ),
+        (
+            "[serve]\nallow_user = [1000, -1]",
+            "c.toml:2: `allow_user`: `-1` is no user in /etc/passwd (write the id, as `id -u` tells it, or `any`)",
+            None,
+        ),
+        (
             "defaults = 1",
             "c.toml:1: `defaults` is an integer, not a table",
             None,
@@ -181,6 +197,14 @@ fn each_mistake_names_its_place_and_what_was_meant() {
         }
         assert_eq!(report.exit(), Exit::Failed);
     }
+}
+
+#[test]
+fn users_are_ids_names_or_any() {
+    let config = read("[serve]\nallow_user = [1000, \"1001\", \"root\", \"any\"]").unwrap();
+    let users = [1000, 1001, 0].map(User::Id).into_iter();
+    let users: Vec<_> = users.chain([User::Any]).collect();
+    assert_eq!(config.serve.users, users);
 }
 
 #[test]

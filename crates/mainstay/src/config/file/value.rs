@@ -8,6 +8,7 @@ use mainstay_core::limits::Limit;
 use mainstay_core::tier::Tier;
 
 use super::super::quantity;
+use super::super::serving::{self, User};
 use super::{Reader, Table, Value};
 use crate::http::target::Target;
 use crate::report::Report;
@@ -26,6 +27,22 @@ impl Reader<'_> {
         };
         quantity::parse(limit, text)
             .map_err(|problem| self.mistake(&value.span(), format!("`{name}`: {problem}")))
+    }
+
+    pub(super) fn users(&self, value: &Value<'_>) -> Result<Vec<User>, Report> {
+        let Some(list) = value.get_ref().as_array() else {
+            return Err(self.wrong_type(value, "allow_user", "a list of ids or texts"));
+        };
+        let read = |one: &Value<'_>| {
+            let text = match (one.get_ref().as_str(), one.get_ref().as_integer()) {
+                (Some(text), _) => text,
+                (None, Some(number)) if number.radix() == 10 => number.as_str(),
+                (None, _) => return Err(self.wrong_type(one, "allow_user", "an id or a text")),
+            };
+            serving::user(text)
+                .map_err(|problem| self.mistake(&one.span(), format!("`allow_user`: {problem}")))
+        };
+        list.iter().map(read).collect()
     }
 
     pub(super) fn tier(&self, value: &Value<'_>, name: &str) -> Result<Tier, Report> {

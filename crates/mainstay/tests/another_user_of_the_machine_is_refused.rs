@@ -1,0 +1,262 @@
+//! Without a token `serve` is for the user who runs it, for root and for whom that user allows: an address of this machine
+//! alone keeps nobody of this machine out.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod front;
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+use front::{Front, mainstay, request};
+use mainstay_testkit::stage::{Source, Stage};
+use mainstay_testkit::wait::until;
+use rustix::fs::Uid;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const STRANGER: u32 = 65_534;
+const OTHER: u32 = 23_456;
+const OPENED: &str = "mainstay_sessions_opened_total";
+
+fn only_as_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("not run here: only root can be another user");
+    }
+    root
+}
+
+/// A connection of this user: the kernel notes whose a socket is when it is made.
+fn connect_as(user: u32, address: SocketAddr) -> TcpStream {
+    let connect = || {
+        let user = Uid::from_raw(user);
+        rustix::thread::set_thread_res_uid(None, user, None).unwrap();
+        TcpStream::connect(address).unwrap()
+    };
+    // The thread ends as that user; nobody else ever was.
+    std::thread::scope(|scope| scope.spawn(connect).join().unwrap())
+}
+
+fn opening() -> Value {
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    request(1, "initialize", &params)
+}
+
+/// The status that this user gets for opening a session.
+fn opens(front: &Front, user: u32) -> u16 {
+    let mut connection = front.speak(connect_as(user, front.address));
+    connection.post(&[], &opening());
+    connection.answer().status
+}
+
+fn words(stage: &Stage, options: &[&str]) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ["--name", "unruly"].map(Into::into).into();
+    words.extend(options.iter().map(OsString::from));
+    words.push("--".into());
+    words.extend(stage.unruly::<&str>(&[]));
+    words
+}
+
+#[test]
+fn whatever_is_asked_for_and_told_what_to_do() {
+    if !only_as_root() {
+        return;
+    }
+    let front = Front::start(&[], &[]);
+    for path in ["/mcp", "/healthz", "/metrics", "/nowhere"] {
+        let mut connection = front.speak(connect_as(STRANGER, front.address));
+        connection.path = path.into();
+        // Not even what a browser asks before it asks.
+        for method in ["POST", "GET", "OPTIONS"] {
+            let mut connection = front.speak(connect_as(STRANGER, front.address));
+            connection.path = path.into();
+            connection.send(method, &[("origin", "http://localhost")], b"");
+            assert_eq!(connection.answer().status, 403, "{method} {path}");
+        }
+        connection.post(&[], &opening());
+        let answer = connection.answer();
+        assert_eq!(answer.status, 403, "{path}");
+        assert_eq!(answer.code(), -32600);
+        assert_eq!(
+            answer.message()["error"]["message"],
+            "this connection is of another user of this machine (uid 65534); let that user in with \
+             --allow-user 65534, or whoever bears a token with --token-file"
+        );
+        assert_eq!(answer.header("connection"), Some("close"));
+        assert!(connection.closed());
+    }
+    assert_eq!(opens(&front, OTHER), 403);
+    assert_eq!(front.metric(OPENED), 0, "no server was bothered");
+    assert_eq!(front.metric("mainstay_requests_refused_total"), 17);
+    let told = front.stderr();
+    assert_eq!(told.matches("(uid 65534)").count(), 1, "once: {told}");
+    assert_eq!(told.matches("(uid 23456)").count(), 1, "{told}");
+    drop(front.session());
+    assert_eq!(front.metric(OPENED), 1, "we come in");
+    front.finish();
+}
+
+#[test]
+fn also_a_process_that_speaks_the_protocol() {
+    if !only_as_root() {
+        return;
+    }
+    let front = Front::start(&[], &[]);
+    let copy = std::env::temp_dir().join(format!("mainstay-{}", front.stage.census.mark()));
+    let home = copy.with_extension("home");
+    front.stage.program(&copy, Source::Copy(&mainstay()));
+    std::fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(STRANGER), Some(STRANGER)).unwrap();
+    std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let mut client = front
+        .stage
+        .command(&copy)
+        .args(["run", "--url", &format!("http://{}/mcp", front.address)])
+        .env("HOME", &home)
+        .current_dir("/")
+        .uid(STRANGER)
+        .gid(STRANGER)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = client.stdin.take().unwrap();
+    writeln!(stdin, "{}", opening()).unwrap();
+    let mut line = String::new();
+    let mut stdout = BufReader::new(client.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    drop(stdin);
+    client.wait().unwrap();
+    std::fs::remove_file(copy).unwrap();
+    std::fs::remove_dir_all(home).unwrap();
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    let told = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(told.contains("(uid 65534)"), "{line}");
+    assert_eq!(front.metric(OPENED), 0, "no server was bothered");
+    front.finish();
+}
+
+/// Of a socket that its process has closed the kernel says that it is root's.
+#[test]
+fn also_who_has_left_before_we_look() {
+    if !only_as_root() {
+        return;
+    }
+    let front = Front::start(&[], &[]);
+    front.metric_is(OPENED, 0);
+    front.signal(Signal::STOP);
+    let address = front.address;
+    for user in [STRANGER, 0] {
+        let mut connection = front.speak(connect_as(user, address));
+        connection.post(&[], &opening());
+    }
+    front.signal(Signal::CONT);
+    front.metric_is("mainstay_requests_refused_total", 2);
+    assert_eq!(front.metric(OPENED), 0, "no server was bothered");
+    let told = front.stderr();
+    let words = "(no process of this machine has its other end open)\nhint: let everybody of this machine in";
+    assert!(told.contains(words), "{told}");
+    front.finish();
+}
+
+#[test]
+fn but_not_whom_we_allow() {
+    if !only_as_root() {
+        return;
+    }
+    for (options, stranger) in [
+        (&["--allow-user", "23456"][..], 403),
+        (&["--allow-user", "23456", "--allow-user", "65534"], 200),
+        (&["--allow-user", "any"], 200),
+    ] {
+        let front = Front::start(options, &[]);
+        let opened = [STRANGER, OTHER, 0].map(|user| opens(&front, user));
+        assert_eq!(opened, [stranger, 200, 200], "{options:?}");
+        front.finish();
+    }
+    let stage = Stage::new();
+    std::fs::create_dir_all(stage.path(".config/mainstay")).unwrap();
+    let file = stage.path(".config/mainstay/config.toml");
+    std::fs::write(&file, "[serve]\nallow_user = [65534]\n").unwrap();
+    let words = words(&stage, &["--allow-user", "23456"]);
+    let front = Front::on(stage, &words);
+    let opened = [STRANGER, OTHER, 1].map(|user| opens(&front, user));
+    assert_eq!(opened, [200, 200, 403], "both lists count");
+    // A connection that is open does not stay open to somebody who may not come in any more.
+    let mut open = front.speak(connect_as(STRANGER, front.address));
+    open.path = "/healthz".into();
+    open.send("GET", &[], b"");
+    assert_eq!(open.answer().status, 200);
+    std::fs::write(&file, "[serve]\nallow_user = [1]\n").unwrap();
+    front.signal(Signal::HUP);
+    until("it is told", || {
+        front.stderr().contains("was read").then_some(())
+    });
+    open.send("GET", &[], b"");
+    assert_eq!(open.answer().status, 403);
+    let opened = [STRANGER, OTHER, 1].map(|user| opens(&front, user));
+    assert_eq!(opened, [403, 200, 200]);
+    front.finish();
+}
+
+#[test]
+fn and_not_who_bears_the_token() {
+    if !only_as_root() {
+        return;
+    }
+    let stage = Stage::new();
+    let secret = "a-very-secret-token-0123456789";
+    std::fs::write(stage.path("token"), secret).unwrap();
+    std::fs::create_dir_all(stage.path(".config/mainstay")).unwrap();
+    let file = stage.path(".config/mainstay/config.toml");
+    std::fs::write(&file, "[serve]\ntoken_file = \"~/token\"\n").unwrap();
+    let words = words(&stage, &[]);
+    let front = Front::on(stage, &words);
+    let bearer = format!("Bearer {secret}");
+    for user in [STRANGER, 0] {
+        assert_eq!(opens(&front, user), 401);
+        let mut connection = front.speak(connect_as(user, front.address));
+        connection.post(&[("authorization", &bearer)], &opening());
+        assert_eq!(connection.answer().status, 200);
+    }
+    let ask = |connection: &mut front::Connection| {
+        connection.path = "/healthz".into();
+        connection.send("GET", &[], b"");
+        connection.answer().status
+    };
+    let mut early = front.speak(connect_as(STRANGER, front.address));
+    assert_eq!(ask(&mut early), 200, "open to everybody beside a token");
+    // No connection of then comes in when the token is gone.
+    std::fs::write(&file, "[serve]\n").unwrap();
+    front.signal(Signal::HUP);
+    until("it is told", || {
+        front.stderr().contains("was read").then_some(())
+    });
+    assert_eq!(ask(&mut early), 403);
+    assert_eq!([STRANGER, 0].map(|user| opens(&front, user)), [403, 200]);
+    front.finish();
+}
+
+#[test]
+fn over_ipv6_too() {
+    if !only_as_root() {
+        return;
+    }
+    if let Err(error) = std::net::TcpListener::bind("[::1]:0") {
+        return eprintln!("not run here: no IPv6: {error}");
+    }
+    for (options, status) in [(&[][..], 403), (&["--allow-user", "65534"], 200)] {
+        let stage = Stage::new();
+        let words = words(&stage, options);
+        let front = Front::at("[::1]:0", stage, &words);
+        let opened = [STRANGER, OTHER, 0].map(|user| opens(&front, user));
+        assert_eq!(opened, [status, 403, 200]);
+        front.finish();
+    }
+}
