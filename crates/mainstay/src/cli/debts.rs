@@ -230,6 +230,7 @@ fn pay_them(paths: &Paths, asked: &Pay, json: bool) -> Result<Exit, Report> {
         config,
         given,
         url: asked.url.clone(),
+        of: None,
     };
     let runtime = runtime()?;
     let mut total = Paid::default();
