@@ -225,6 +225,20 @@ impl Far {
         }
     }
 
+    /// Whether a request has the credentials that it is ended with: what the server says to others is about others.
+    pub fn is_of(&self, headers: &HeaderMap) -> bool {
+        credentials(&self.headers.borrow()) == credentials(headers)
+    }
+
+    /// The server took a request in it: with these credentials it is ended, the first ones may be of no use by then.
+    pub fn taken(&self, headers: &HeaderMap) {
+        let mut ours = self.headers.borrow_mut();
+        for name in credentials(&ours).keys() {
+            ours.remove(name);
+        }
+        ours.extend(credentials(headers));
+    }
+
     /// Whether it is written down.
     pub fn is_noted(&self) -> bool {
         self.note.borrow().is_some()

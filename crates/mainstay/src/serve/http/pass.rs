@@ -107,6 +107,7 @@ async fn in_session(
     };
     front.far_request(key, &passing.headers);
     let ends = passing.method == Method::DELETE;
+    let asked = passing.headers.clone();
     let mut seats = asking(front, upstream, &passing);
     seats.push(seat);
     let body = passing.body.clone();
@@ -116,7 +117,9 @@ async fn in_session(
         .await
         .map_err(|failure| refused(&failure, &body))?;
     front.metrics.answered(mainstay_os::clock::now() - began);
+    let own = front.far_answered(key, &asked, answer.status.is_success());
     match answer.status {
+        StatusCode::NOT_FOUND if !own => {}
         StatusCode::NOT_FOUND if ends => front.end_session(key, Over::Deleted),
         StatusCode::NOT_FOUND => front.end_session(key, Over::ServerGone),
         status if ends && status.is_success() => front.end_session(key, Over::Deleted),
