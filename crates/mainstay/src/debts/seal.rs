@@ -3,7 +3,7 @@
 //! What opened a session was sent to its server before, so that it may be sent there again; and only to whoever asks with
 //! it does "no such session" mean that it is gone. Neither holds for what merely has the same name.
 //!
-//! Invariant: nobody computes back from a seal, and two of one configuration are not alike.
+//! Invariant: a seal tells nothing but whether a guess of the whole is right, and two of one configuration are not alike.
 
 use hyper::header::HeaderMap;
 use serde::{Deserialize, Serialize};

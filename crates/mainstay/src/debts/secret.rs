@@ -173,10 +173,9 @@ impl Keyring {
         };
         let given = self.given.get(&named.name).filter(|_| given);
         given.cloned().or_else(|| match &named.from {
-            Source::Flag | Source::Client => None,
             // Its name says nothing: each server has an environment of its own.
             Source::Variable(variable) if said => std::env::var(variable).ok(),
-            Source::Variable(_) => None,
+            Source::Flag | Source::Client | Source::Variable(_) => None,
             Source::Config(server) => {
                 let table = self.config.servers.get(server)?;
                 // What a table holds is for the server that it names now, which may be another one than then.
@@ -186,7 +185,7 @@ impl Keyring {
                         .same_origin(&Target::parse(url).ok()?),
                     None => said,
                 };
-                self.from_table(server, &named.name).filter(|_| for_it)
+                self.in_table(server, &named.name).filter(|_| for_it)
             }
         })
     }
@@ -196,13 +195,13 @@ impl Keyring {
         let found = match &named.from {
             Source::Flag | Source::Client => None,
             Source::Variable(variable) => std::env::var(variable).ok(),
-            Source::Config(server) => self.from_table(server, &named.name),
+            Source::Config(server) => self.in_table(server, &named.name),
         };
         let given = self.url.as_ref().is_none_or(|ours| ours.plain() == url);
         found.or_else(|| self.given.get(&named.name).filter(|_| given).cloned())
     }
 
-    fn from_table(&self, server: &str, name: &str) -> Option<String> {
+    fn in_table(&self, server: &str, name: &str) -> Option<String> {
         let mut headers = self.config.servers.get(server)?.headers.iter();
         let found = headers.find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.clone())
