@@ -503,6 +503,9 @@ pub const HTTP_FAREWELL_MS: u64 = 1_500;
 pub const HTTP_CONFIRM_MS: u64 = 2_000;
 /// How long after it was opened an HTTP session counts as worth closing: servers that expire sessions do it sooner.
 pub const DEBT_KEPT_MS: u64 = 86_400_000;
+/// How much of the time between two attempts counts as time in which a debt was tried: a clock that jumps, or a machine
+/// that sleeps, makes no debt old at once.
+pub const DEBT_PAUSE_MOST_MS: u64 = DEBT_KEPT_MS / 4;
 /// Attempts that a debt is worth, however old it is.
 pub const DEBT_TRIES_LEAST: u32 = 5;
 /// How long one DELETE for a debt may take.

@@ -37,6 +37,8 @@ use tokio::time::Sleep;
 
 use crate::debts::Keyring;
 use crate::debts::pay::{self, Zeal};
+use crate::debts::seal::Seal;
+use crate::debts::secret::Own;
 use crate::exit::Exit;
 use crate::http::client::{Client, Outgoing};
 use crate::http::registered;
@@ -120,10 +122,15 @@ impl Shell {
             .map_or(LinkId(0), |tag| tag.link);
         let secret = target.has_secret().then(|| spec.from.clone());
         let paths = Paths::find().unwrap_or_else(|_| Paths::nowhere());
-        let journal = Journal::new(paths, link, spec, &target, secret);
+        let seal = Seal::of(&target, &headers);
+        let journal = Journal::new(paths, link, spec, &target, secret, seal);
         let keyring = Keyring {
             given: spec.values(),
             url: Some(target.clone()),
+            of: Some(Own {
+                url: spec.from.clone(),
+                headers: spec.named(),
+            }),
             ..Keyring::default()
         };
         Ok(Self {

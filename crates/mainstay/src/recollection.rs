@@ -10,7 +10,7 @@
 
 mod key;
 mod retain;
-mod sha256;
+pub(crate) mod sha256;
 mod shape;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

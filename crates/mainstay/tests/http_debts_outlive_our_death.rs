@@ -6,7 +6,7 @@ mod bridged;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use bridged::{Bridged, mainstay, owed};
+use bridged::{Bridged, argv, mainstay, owed};
 use mainstay_os::census::Stat;
 use mainstay_os::identity::Handle;
 use mainstay_testkit::card::state_dir;
@@ -43,6 +43,30 @@ fn kill_everything(mut play: Bridged) -> (Stage, Httpd) {
             .then_some(())
     });
     (play.stage, play.http)
+}
+
+/// A client that gives its server a variable.
+fn with_variable(stage: Stage, http: Httpd, name: &str, value: &str) -> Bridged {
+    let option = format!("Authorization={name}");
+    let argv = argv(&http, &["--header-env", &option]);
+    let launch = Launch::new(&stage, &argv).with(|command| command.env(name, value));
+    let mut client = launch.start();
+    client.wire.initialize().unwrap();
+    Bridged {
+        client,
+        stage,
+        http,
+    }
+}
+
+/// What a server was asked to close, and with which credentials.
+fn deletes(http: &Httpd) -> Vec<(String, String)> {
+    let sent = http.sent().into_iter().filter(|one| one.verb == "DELETE");
+    sent.map(|one| {
+        let value = |name: &str| one.headers.get(name).cloned().unwrap_or_default();
+        (value("mcp-session-id"), value("authorization"))
+    })
+    .collect()
 }
 
 #[test]
@@ -356,4 +380,98 @@ fn a_secret_is_given_to_one_server_only() {
         let other = &servers[1 - number];
         assert_eq!(other.deleted().len(), usize::from(number == 1));
     }
+}
+
+#[test]
+fn a_variable_of_one_server_is_sent_to_no_other() {
+    let first = Httpd::start();
+    first.secret("authorization", "Bearer of-a");
+    let play = with_variable(Stage::new(), first, "TOKEN", "Bearer of-a");
+    let (stage, first) = kill_everything(play);
+    // Its bridge and its sweep look at the debt, and have a variable of that name.
+    let second = with_variable(stage, Httpd::start(), "TOKEN", "Bearer of-b");
+    let (stage, _second) = second.finish();
+    assert_eq!(deletes(&first), [], "another server's secret");
+    let debts = owed(&stage);
+    let why = debts[0]["why"].as_str().unwrap();
+    assert!(
+        why.contains("the variable TOKEN") && why.contains("debts pay --url URL"),
+        "{why}"
+    );
+    // What opened the session was sent there before, so that any command may send it again.
+    let program = mainstay_testkit::built::under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let mut command = stage.command(program);
+    let paid = command
+        .env("TOKEN", "Bearer of-a")
+        .args(["debts", "pay"])
+        .output()
+        .unwrap();
+    assert!(paid.status.success(), "{paid:?}");
+    assert_eq!(
+        deletes(&first),
+        [("session-1".into(), "Bearer of-a".into())]
+    );
+    assert_eq!(first.open(), 0);
+}
+
+#[test]
+fn the_user_may_say_whose_a_variable_is() {
+    let http = Httpd::start();
+    http.secret("authorization", "Bearer old");
+    let play = with_variable(Stage::new(), http, "TOKEN", "Bearer old");
+    let (stage, http) = kill_everything(play);
+    http.secret("authorization", "Bearer new");
+    let program = mainstay_testkit::built::under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let url = http.url();
+    for (words, code) in [
+        (&["debts", "pay"][..], 1),
+        (&["debts", "pay", "--url", "http://127.0.0.1:9/mcp"], 1),
+        (&["debts", "pay", "--url", &url], 0),
+    ] {
+        let mut command = stage.command(&program);
+        let done = command.env("TOKEN", "Bearer new").args(words).output();
+        let done = done.unwrap();
+        assert_eq!(done.status.code(), Some(code), "{words:?}: {done:?}");
+    }
+    assert_eq!(deletes(&http), [("session-1".into(), "Bearer new".into())]);
+    assert_eq!(http.open(), 0);
+}
+
+#[test]
+fn what_a_server_says_to_another_account_strikes_nothing_out() {
+    let play = with_variable(Stage::new(), Httpd::start(), "WORK", "Bearer work");
+    let (stage, http) = kill_everything(play);
+    // To everybody else it says that there is no such session.
+    http.always("DELETE", Fault::Status(404, "no such session"));
+    let home = with_variable(stage, http, "HOME_TOKEN", "Bearer home");
+    let (stage, http) = home.finish();
+    let asked = deletes(&http);
+    assert!(
+        asked.iter().all(|(session, _)| session == "session-2"),
+        "it has no credentials for the first: {asked:?}"
+    );
+    assert_eq!(owed(&stage).len(), 1);
+    // One that looks alike, with another value.
+    let other = with_variable(stage, http, "WORK", "Bearer other");
+    until("it has asked", || {
+        let asked = deletes(&other.http);
+        let ours =
+            |(session, token): &(String, String)| session == "session-1" && token == "Bearer other";
+        asked.iter().any(ours).then_some(())
+    });
+    let (stage, http) = other.finish();
+    let debts = owed(&stage);
+    assert_eq!(debts.len(), 1);
+    let why = debts[0]["why"].as_str().unwrap();
+    assert!(why.contains("WORK") || why.contains("HTTP 404"), "{why}");
+    assert_eq!(debts[0]["attempts"], 0, "that was no attempt of its own");
+    // Its own configuration comes back.
+    http.mend();
+    let work = with_variable(stage, http, "WORK", "Bearer work");
+    until("it is closed", || {
+        let closed = work.http.deleted();
+        closed.iter().any(|one| one == "session-1").then_some(())
+    });
+    let (stage, _http) = work.finish();
+    assert!(owed(&stage).is_empty());
 }

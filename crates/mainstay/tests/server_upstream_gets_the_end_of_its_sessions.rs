@@ -536,3 +536,40 @@ fn and_nothing_of_ours_is_written_into_what_is_compressed() {
     front.finish();
     http.empty();
 }
+
+#[test]
+fn and_not_because_somebody_else_was_told_that_there_is_none() {
+    let http = Httpd::start();
+    let front = before_httpd(&http, &["--session-ttl", "60s"]);
+    let ask = |verb: &str, token: &str, session: Option<&str>, body: &serde_json::Value| {
+        let mut connection = front.connect();
+        let mut more = vec![
+            ("authorization", token),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        more.extend(session.map(|id| ("mcp-session-id", id)));
+        connection.send(verb, &more, body.to_string().as_bytes());
+        connection.answer()
+    };
+    let opening = request(0, "initialize", &json!({"protocolVersion": "2025-11-25"}));
+    let opened = ask("POST", "Bearer mine", None, &opening);
+    let session = opened.header("mcp-session-id").map(String::from);
+    let session = session.as_deref();
+    // A server that tells the accounts apart says to the others that there is no such session.
+    let list = request(1, "tools/list", &json!({}));
+    for (verb, method) in [("POST", "tools/list"), ("DELETE", "DELETE")] {
+        http.next(method, Fault::Status(404, "no such session"));
+        let told = ask(verb, "Bearer somebody-else", session, &list);
+        assert_eq!(told.status, 404, "{verb}");
+        let mine = ask("POST", "Bearer mine", session, &list);
+        assert_eq!(mine.status, 200, "{verb} of somebody else ended it");
+    }
+    // A token that the server takes in this session ends it, too: the first one may be of no use by then.
+    http.secret("authorization", "Bearer renewed");
+    assert_eq!(ask("POST", "Bearer mine", session, &list).status, 401);
+    assert_eq!(ask("POST", "Bearer renewed", session, &list).status, 200);
+    front.finish();
+    assert_eq!(http.deleted().len(), 1);
+    http.empty();
+}

@@ -9,6 +9,7 @@ use mainstay_core::ids::LinkId;
 use super::spec::Spec;
 use crate::debts::note::{Held, Note};
 use crate::debts::pay::UNNAMED;
+use crate::debts::seal::Seal;
 use crate::debts::{Source, secret};
 use crate::http::target::Target;
 use crate::ledger::append::Ledger;
@@ -23,6 +24,7 @@ pub struct Journal {
     url: String,
     url_secret: Option<Source>,
     headers: Vec<secret::Named>,
+    seal: Option<Seal>,
     held: BTreeMap<String, Held>,
     openings: BTreeMap<ExchangeId, Held>,
     ledger: Ledger,
@@ -35,6 +37,7 @@ impl Journal {
         spec: &Spec,
         target: &Target,
         url_secret: Option<Source>,
+        seal: Option<Seal>,
     ) -> Self {
         Self {
             link,
@@ -42,6 +45,7 @@ impl Journal {
             url: target.plain(),
             url_secret,
             headers: spec.named(),
+            seal,
             held: BTreeMap::new(),
             openings: BTreeMap::new(),
             ledger: Ledger::open(&paths),
@@ -98,6 +102,7 @@ impl Journal {
             url_secret: self.url_secret.clone(),
             version,
             headers: self.headers.clone(),
+            seal: self.seal.clone(),
             ..Note::of_ours(&self.server, self.link, self.url.clone(), session)
         }
     }

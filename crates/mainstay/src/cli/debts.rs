@@ -48,7 +48,7 @@ pub struct Pay {
     /// A header whose value came from a flag, and so is nowhere to be had; may be given several times
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub header: Vec<(String, String)>,
-    /// The server that the headers are for, with the secret part of its URL if it has one
+    /// The server that the headers, and the variables of this shell, are for; with the secret part of its URL if it has one
     #[arg(long, value_name = "URL", value_parser = Target::parse)]
     pub url: Option<Target>,
     /// As JSON
@@ -230,6 +230,7 @@ fn pay_them(paths: &Paths, asked: &Pay, json: bool) -> Result<Exit, Report> {
         config,
         given,
         url: asked.url.clone(),
+        of: None,
     };
     let runtime = runtime()?;
     let mut total = Paid::default();

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use hyper::header::HeaderMap;
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::limits;
 use mainstay_os::{clock, identity};
@@ -12,6 +13,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
+use super::seal::Seal;
 use super::secret::{Named, Source};
 use crate::http::target::Target;
 use crate::ledger::time::rfc3339;
@@ -54,6 +56,9 @@ pub struct Note {
     /// The user's headers.
     #[serde(default)]
     pub headers: Vec<Named>,
+    /// By which the values of all these are known again; none if there are none, or in a note of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<Seal>,
     /// Who opened it.
     pub owner: Identity,
     /// The boot that the owner is of.
@@ -77,6 +82,7 @@ impl Note {
             session: session.into(),
             version: None,
             headers: Vec::new(),
+            seal: None,
             owner: identity::me().unwrap_or(Identity { pid: 0, start: 0 }),
             boot: identity::realm()
                 .map(|realm| realm.boot)
@@ -96,6 +102,12 @@ pub struct Tried {
     pub why: String,
     /// Not before this time again, in milliseconds since 1970.
     pub next_ms: u64,
+    /// When the last one was, in milliseconds since 1970; 0 in a file of an older version.
+    #[serde(default)]
+    pub last_ms: u64,
+    /// For how long it is being tried, in milliseconds, as far as no clock has jumped.
+    #[serde(default)]
+    pub waited_ms: u64,
 }
 
 impl Tried {
@@ -103,6 +115,16 @@ impl Tried {
     /// that was wrong.
     pub fn rests(&self, now_ms: u64) -> bool {
         now_ms < self.next_ms && self.next_ms - now_ms <= limits::DEBT_RETRY_MOST_MS
+    }
+
+    /// For how long it has been tried when it is tried now. A clock that jumps adds little to that.
+    pub(super) fn waited_until(&self, now_ms: u64) -> u64 {
+        let since = match self.last_ms {
+            0 => 0,
+            last => now_ms.saturating_sub(last),
+        };
+        self.waited_ms
+            .saturating_add(since.min(limits::DEBT_PAUSE_MOST_MS))
     }
 }
 
@@ -134,6 +156,9 @@ impl Held {
         {
             note.url = target.plain();
             note.url_secret = note.url_secret.or(Some(Source::Flag));
+            if note.headers.is_empty() && note.seal.is_none() {
+                note.seal = Seal::of(&target, &HeaderMap::new());
+            }
         }
         paths
             .make()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::Method;
 use hyper::body::Bytes;
 use mainstay_core::event::{DebtGivenUp, DebtPaid, What};
-use mainstay_core::http::bridge::close::is_paid;
+use mainstay_core::http::bridge::close::{is_paid, is_unknown};
 use mainstay_core::http::headers;
 use mainstay_core::limits;
 use mainstay_os::clock;
@@ -15,9 +15,8 @@ use tokio::time::timeout;
 
 use super::list;
 use super::note::{Held, Note, Tried};
-use super::secret::{self, Keyring};
+use super::secret::{self, Keyring, Opened};
 use crate::http::client::{Client, Outgoing};
-use crate::http::target::Target;
 use crate::ledger::append::Ledger;
 use crate::paths::Paths;
 
@@ -132,7 +131,10 @@ async fn pay_one(
         // Somebody else may have the secret: what is missing here keeps nobody from trying.
         (Err(missing), _) => (Err(missing), false),
         (Ok(_), Some(why)) => (Err(why.clone()), true),
-        (Ok(outgoing), None) => (delete(client, &note.url, outgoing, dead).await, true),
+        (Ok((outgoing, proven)), None) => match delete(client, &note.url, outgoing, dead).await {
+            Ok((status, body)) => (judge(status, &body, proven), proven),
+            Err(why) => (Err(why), true),
+        },
     };
     match result {
         Ok(status) => {
@@ -152,14 +154,19 @@ async fn pay_one(
         Err(why) => {
             let attempts = tried.attempts.saturating_add(u32::from(counts));
             let age = now.saturating_sub(note.since_ms);
-            // A machine that has slept for days has no network yet when it wakes.
-            let soon = counts && attempts < limits::DEBT_TRIES_LEAST;
+            let waited_ms = tried.waited_until(now);
+            // A machine that has slept for days has no network yet when it wakes, and one whose clock was wrong has not
+            // tried for as long as it seems.
+            let soon =
+                counts && attempts < limits::DEBT_TRIES_LEAST || waited_ms < limits::DEBT_KEPT_MS;
             if age <= limits::DEBT_KEPT_MS || soon {
                 let rest = if counts { rest_ms(attempts) } else { 0 };
                 held.note_attempt(&Tried {
                     attempts,
                     why,
                     next_ms: now.saturating_add(rest),
+                    last_ms: now,
+                    waited_ms,
                 });
                 return Outcome::Left;
             }
@@ -184,29 +191,46 @@ fn rest_ms(attempts: u32) -> u64 {
     grown.min(limits::DEBT_RETRY_MOST_MS)
 }
 
-/// The DELETE; or which secret is missing.
-fn request(note: &Note, keyring: &Keyring) -> Result<Outgoing, String> {
-    let target: Target = keyring.target(&note.url, note.url_secret.as_ref())?;
-    let mut all = keyring.headers(&note.url, &note.headers)?;
+/// The DELETE, and whether it is asked with what opened the session; or which secret is missing.
+fn request(note: &Note, keyring: &Keyring) -> Result<(Outgoing, bool), String> {
+    let Opened {
+        target,
+        headers: mut all,
+        proven,
+    } = keyring.find(note)?;
     secret::insert(&mut all, headers::SESSION, &note.session)?;
     if let Some(version) = &note.version {
         secret::insert(&mut all, headers::VERSION, version)?;
     }
-    Ok(Outgoing {
+    let outgoing = Outgoing {
         method: Method::DELETE,
         target,
         headers: all,
         body: Bytes::new(),
-    })
+    };
+    Ok((outgoing, proven))
 }
 
-/// Sends the DELETE; its status if the session is closed now, else why not.
+/// The status, if it says that the session is closed now; else why not.
+fn judge(status: u16, body: &[u8], proven: bool) -> Result<u16, String> {
+    if is_paid(status, body) && (proven || !is_unknown(status)) {
+        Ok(status)
+    } else if proven {
+        Err(format!("the server answered with HTTP {status}"))
+    } else {
+        Err(format!(
+            "the server answered with HTTP {status} to credentials that may not be those of the session"
+        ))
+    }
+}
+
+/// Sends the DELETE; what the server says to it, or why it says nothing.
 async fn delete(
     client: &Client,
     url: &str,
     outgoing: Outgoing,
     dead: &mut BTreeMap<String, String>,
-) -> Result<u16, String> {
+) -> Result<(u16, Vec<u8>), String> {
     let within = Duration::from_millis(limits::DEBT_PAY_MS);
     let sent = timeout(within, async {
         let mut answer = client.send(outgoing).await?;
@@ -215,8 +239,7 @@ async fn delete(
     })
     .await;
     match sent {
-        Ok(Ok((status, body))) if is_paid(status, &body) => Ok(status),
-        Ok(Ok((status, _))) => Err(format!("the server answered with HTTP {status}")),
+        Ok(Ok(answered)) => Ok(answered),
         Ok(Err(failure)) => {
             let failure: crate::http::client::Failure = failure;
             if failure.unsent() {

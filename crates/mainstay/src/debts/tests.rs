@@ -27,6 +27,7 @@ fn note(url: &str, session: &str, age_ms: u64) -> Note {
         session: session.into(),
         version: Some("2025-11-25".into()),
         headers: Vec::new(),
+        seal: None,
         owner: Identity { pid: 1, start: 2 },
         boot: "boot".into(),
         since: rfc3339(since_ms),
@@ -37,6 +38,48 @@ fn note(url: &str, session: &str, age_ms: u64) -> Note {
 /// Written by somebody who is dead now.
 fn owe(paths: &Paths, note: Note) {
     drop(Held::write(paths, note).unwrap());
+}
+
+/// Tried for so long, without an attempt that counts.
+fn tried_for(waited_ms: u64) -> note::Tried {
+    note::Tried {
+        last_ms: clock::wall_ms(),
+        waited_ms,
+        ..note::Tried::default()
+    }
+}
+
+/// A debt whose session was opened with this URL and these headers.
+fn sealed(url: &str, session: &str, headers: &[(&str, Source, &str)]) -> Note {
+    let target = crate::http::target::Target::parse(url).unwrap();
+    let mut values = hyper::HeaderMap::new();
+    for (name, _, value) in headers {
+        secret::insert(&mut values, name, value).unwrap();
+    }
+    let named = headers.iter().map(|(name, from, _)| Named {
+        name: (*name).into(),
+        from: from.clone(),
+    });
+    Note {
+        url_secret: target.has_secret().then_some(Source::Flag),
+        headers: named.collect(),
+        seal: seal::Seal::of(&target, &values),
+        ..note(&target.plain(), session, 0)
+    }
+}
+
+/// What a bridge has that was given this URL and this one header.
+fn of_bridge(url: &str, from: Source, value: &str) -> Keyring {
+    let name = "authorization".to_string();
+    Keyring {
+        given: [(name.clone(), value.to_string())].into(),
+        url: Some(crate::http::target::Target::parse(url).unwrap()),
+        of: Some(secret::Own {
+            url: Source::Flag,
+            headers: vec![Named { name, from }],
+        }),
+        ..Keyring::default()
+    }
 }
 
 fn run<F: Future>(play: F) -> F::Output {
@@ -171,7 +214,10 @@ fn what_cannot_be_paid_rests_and_is_given_up_loudly() {
     let http = Httpd::start();
     http.always("DELETE", Fault::Status(500, ""));
     owe(&paths, note(&http.url(), "young", 0));
-    owe(&paths, note(&http.url(), "old", limits::DEBT_KEPT_MS + 1));
+    let old = note(&http.url(), "old", limits::DEBT_KEPT_MS + 1);
+    let old = Held::write(&paths, old).unwrap();
+    old.note_attempt(&tried_for(limits::DEBT_KEPT_MS));
+    drop(old);
     for attempt in 1..limits::DEBT_TRIES_LEAST {
         let done = run(pay(&paths, &Keyring::default(), Zeal::Asked));
         assert_eq!(
@@ -353,6 +399,7 @@ fn a_clock_that_was_wrong_keeps_nobody_from_paying() {
             attempts: 1,
             why: "x".into(),
             next_ms,
+            ..note::Tried::default()
         });
     }
     assert!(is_due(&paths));
@@ -452,4 +499,182 @@ fn what_is_said_about_a_debt_goes_with_it() {
     fs::write(paths.debts().join("b.tried-new"), "{").unwrap();
     run(pay(&paths, &Keyring::default(), Zeal::Sweep));
     assert_eq!(fs::read_dir(paths.debts()).unwrap().count(), 0);
+}
+
+#[test]
+fn no_such_session_is_believed_only_with_what_opened_it() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    let flag = || ("authorization", Source::Flag, "work");
+    for (status, body) in [(404, ""), (410, ""), (400, "no such session")] {
+        http.always("DELETE", Fault::Status(status, body));
+        owe(&paths, sealed(&http.url(), "a", &[flag()]));
+        for value in ["home", "other"] {
+            let home = of_bridge(&http.url(), Source::Flag, value);
+            let done = run(pay(&paths, &home, Zeal::Asked));
+            assert_eq!((done.paid, done.left), (0, 1), "{status}");
+        }
+        let left = &list(&paths)[0].tried;
+        assert!(
+            left.why.contains(&format!("HTTP {status} to credentials")),
+            "{left:?}"
+        );
+        let now = clock::wall_ms();
+        assert!(
+            left.attempts == 0 && !left.rests(now),
+            "it is left to whoever has them: {left:?}"
+        );
+        let work = of_bridge(&http.url(), Source::Flag, "work");
+        let done = run(pay(&paths, &work, Zeal::Sweep));
+        assert_eq!((done.paid, done.left), (1, 0), "{status}");
+        http.mend();
+    }
+    // One that closes it has closed it, whoever asks.
+    http.always("DELETE", Fault::Status(200, ""));
+    owe(&paths, sealed(&http.url(), "a", &[flag()]));
+    let home = of_bridge(&http.url(), Source::Flag, "renewed");
+    assert_eq!(run(pay(&paths, &home, Zeal::Sweep)).paid, 1);
+}
+
+#[test]
+fn two_accounts_of_one_url_differ_in_its_query() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    http.always("DELETE", Fault::Status(404, "not yours"));
+    let url = |key: &str| format!("{}?key={key}", http.url());
+    owe(&paths, sealed(&url("a"), "a", &[]));
+    for (key, paid) in [("b", 0), ("a", 1)] {
+        let bridge = of_bridge(&url(key), Source::Flag, "x");
+        assert_eq!(run(pay(&paths, &bridge, Zeal::Sweep)).paid, paid, "{key}");
+    }
+}
+
+#[test]
+fn a_bridge_gives_only_what_its_own_configuration_has() {
+    let http = Httpd::start();
+    let (one, other) = (
+        Source::Variable("NOT_SET_HERE".into()),
+        Source::Variable("NOT_SET_EITHER".into()),
+    );
+    let note = sealed(
+        &http.url(),
+        "a",
+        &[("authorization", one.clone(), "Bearer a")],
+    );
+    let found = |from: &Source, value: &str| {
+        let bridge = of_bridge(&http.url(), from.clone(), value);
+        bridge.find(&note).map(|opened| opened.proven)
+    };
+    assert_eq!(found(&one, "Bearer a"), Ok(true));
+    assert_eq!(found(&one, "Bearer renewed"), Ok(false), "but it is sent");
+    assert!(found(&other, "Bearer b").is_err(), "another account's");
+    // A note of an older version has no seal, and is readable.
+    let old: Note = {
+        let mut text = serde_json::to_value(&note).unwrap();
+        text.as_object_mut().unwrap().remove("seal").unwrap();
+        serde_json::from_value(text).unwrap()
+    };
+    let bridge = of_bridge(&http.url(), one, "Bearer a");
+    assert!(!bridge.find(&old).unwrap().proven);
+    assert!(Keyring::default().find(&old).is_err());
+}
+
+#[test]
+fn a_variable_is_nobody_s_until_the_value_or_the_user_says_whose() {
+    // Any variable that every process has.
+    let value = std::env::var("PATH").unwrap();
+    let from = || Source::Variable("PATH".into());
+    let at = |url: &str, value: &str| sealed(url, "a", &[("x", from(), value)]);
+    let here = Keyring::default();
+    assert!(here.find(&at("http://h/mcp", &value)).unwrap().proven);
+    let told = here.find(&at("http://h/mcp", "then")).err().unwrap();
+    assert!(told.contains("may be another server's"), "{told}");
+    let said = Keyring {
+        url: Some(crate::http::target::Target::parse("http://h/mcp").unwrap()),
+        ..Keyring::default()
+    };
+    assert!(!said.find(&at("http://h/mcp", "then")).unwrap().proven);
+    assert!(said.find(&at("http://other/mcp", "then")).is_err());
+    let bridge = of_bridge("http://h/mcp", Source::Flag, "y");
+    assert!(bridge.find(&at("http://h/mcp", "then")).is_err());
+}
+
+#[test]
+fn a_table_without_a_url_is_for_nobody_in_particular() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let text = "[server.web]\nheaders = { X = \"c\" }\n";
+    fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();
+    fs::write(paths.config_file(), text).unwrap();
+    let keyring = |url: Option<&str>| Keyring {
+        config: crate::config::Config::load(&paths).unwrap(),
+        url: url.map(|url| crate::http::target::Target::parse(url).unwrap()),
+        ..Keyring::default()
+    };
+    let from = || Source::Config("web".into());
+    let then = sealed("http://h/mcp", "a", &[("x", from(), "then")]);
+    let same = sealed("http://h/mcp", "a", &[("x", from(), "c")]);
+    assert!(keyring(None).find(&then).is_err());
+    assert!(keyring(Some("http://other/mcp")).find(&then).is_err());
+    assert!(keyring(None).find(&same).unwrap().proven);
+    assert!(!keyring(Some("http://h/mcp")).find(&then).unwrap().proven);
+}
+
+#[test]
+fn a_clock_that_jumps_gives_nothing_up() {
+    let scratch = Scratch::new();
+    let paths = scratch.paths();
+    let http = Httpd::start();
+    http.always("DELETE", Fault::Status(500, ""));
+    let fifty_years = 50 * 365 * limits::DEBT_KEPT_MS;
+    owe(
+        &paths,
+        note(&http.url(), "written in the past", fifty_years),
+    );
+    let tried = Held::write(&paths, note(&http.url(), "tried in the past", fifty_years)).unwrap();
+    tried.note_attempt(&note::Tried {
+        last_ms: 1,
+        ..note::Tried::default()
+    });
+    drop(tried);
+    // Its secret is not here: nobody else has had the time to look, either.
+    let headers = [("x", Source::Flag, "v")];
+    let since_ms = 1;
+    let missing = sealed(&http.url(), "without its secret", &headers);
+    owe(
+        &paths,
+        Note {
+            since_ms,
+            ..missing
+        },
+    );
+    for attempt in 0..2 * limits::DEBT_TRIES_LEAST {
+        let done = run(pay(&paths, &Keyring::default(), Zeal::Asked));
+        assert_eq!((done.left, done.given_up), (3, 0), "attempt {attempt}");
+    }
+    assert!(
+        list(&paths)
+            .iter()
+            .all(|one| one.tried.waited_ms < limits::DEBT_KEPT_MS)
+    );
+    // A day later.
+    for path in list::files(&paths) {
+        let held = Held::claim(&path).unwrap();
+        held.note_attempt(&note::Tried {
+            waited_ms: limits::DEBT_KEPT_MS,
+            ..held.tried()
+        });
+    }
+    let done = run(pay(&paths, &Keyring::default(), Zeal::Asked));
+    assert_eq!((done.left, done.given_up), (0, 3));
+}
+
+#[test]
+fn what_an_older_version_has_tried_is_read() {
+    let old = r#"{"attempts":3,"why":"x","next_ms":7}"#;
+    let tried: note::Tried = serde_json::from_str(old).unwrap();
+    assert_eq!((tried.attempts, tried.next_ms), (3, 7));
+    assert_eq!(tried.waited_until(clock::wall_ms()), 0);
 }

@@ -2,9 +2,9 @@
 //!
 //! The name of a record is a digest of credentials among other things, and names get about: into listings, backups and
 //! reports. So it must not be possible to compute back, which rules out FNV and (its key would lie beside it) `SipHash`;
-//! it must be the same in every build, which rules out the standard library's hashers. This is all that is hashed here,
-//! a few KiB for each start, so sixty lines with the standard's own examples as tests do what a crate with eight others
-//! behind it would do.
+//! it must be the same in every build, which rules out the standard library's hashers. The same holds for the
+//! seal of a debt. This is all that is hashed here, a few KiB for each start, so sixty lines with the standard's own
+//! examples as tests do what a crate with eight others behind it would do.
 
 /// A digest in the making.
 pub struct Sha256 {

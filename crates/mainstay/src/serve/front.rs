@@ -290,6 +290,18 @@ impl Front {
         }
     }
 
+    /// What a server upstream has said to a request of a session: whether that is said to the one whose session it is.
+    pub fn far_answered(&self, key: u64, headers: &HeaderMap, taken: bool) -> bool {
+        let all = self.far.borrow();
+        let Some(far) = all.get(&key) else {
+            return true;
+        };
+        if taken {
+            far.taken(headers);
+        }
+        far.is_of(headers)
+    }
+
     /// Ends a session upstream. Where its server does not know of it yet, it is told.
     fn end_far(self: &Rc<Self>, far: Far, why: Over) {
         far.forget();

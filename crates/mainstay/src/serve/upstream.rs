@@ -34,6 +34,7 @@ use super::bell::Slot;
 use super::front::Front;
 use super::reply::{Refusal, Reply, SESSION_ID};
 use super::stream::{Body, Seat};
+use crate::debts::seal::Seal;
 use crate::debts::secret::Named;
 use crate::debts::{Held, Note, Source};
 use crate::http::client::{Answer, Client, Failure, Outgoing};
@@ -207,15 +208,16 @@ impl Upstream {
     fn note(&self, server: &str, session: &str, headers: &HeaderMap) -> Note {
         let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
         // Others are no secret, and nothing that its end would need.
-        let secret = headers.keys().filter(|name| redact::speaks(name.as_str()));
-        let secret = secret.map(|name| Named {
+        let secret = credentials(headers);
+        let named = secret.keys().map(|name| Named {
             name: name.as_str().into(),
             from: Source::Client,
         });
         Note {
             url_secret: self.target.has_secret().then_some(Source::Flag),
             version: text(VERSION.as_str()),
-            headers: secret.collect(),
+            headers: named.collect(),
+            seal: Seal::of(&self.target, &secret),
             ..Note::of_ours(server, self.link, self.target.plain(), session)
         }
     }
@@ -265,6 +267,20 @@ impl Far {
         if let Some(version) = headers.get(VERSION) {
             self.headers.borrow_mut().insert(VERSION, version.clone());
         }
+    }
+
+    /// Whether a request has the credentials that it is ended with: what the server says to others is about others.
+    pub fn is_of(&self, headers: &HeaderMap) -> bool {
+        credentials(&self.headers.borrow()) == credentials(headers)
+    }
+
+    /// The server took a request in it: with these credentials it is ended, the first ones may be of no use by then.
+    pub fn taken(&self, headers: &HeaderMap) {
+        let mut ours = self.headers.borrow_mut();
+        for name in credentials(&ours).keys() {
+            ours.remove(name);
+        }
+        ours.extend(credentials(headers));
     }
 
     /// Whether it is written down.
@@ -325,6 +341,14 @@ impl Far {
         }
         Err(why)
     }
+}
+
+/// The headers of a message that say on whose behalf it comes.
+fn credentials(headers: &HeaderMap) -> HeaderMap {
+    let all = headers.iter();
+    all.filter(|(name, _)| redact::speaks(name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// The headers of a message, without those of its connection. Nor does anybody ask for compression: what we may have to

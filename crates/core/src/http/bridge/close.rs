@@ -31,11 +31,18 @@ pub fn is_paid(status: u16, body: &[u8]) -> bool {
     }
 }
 
+/// Whether an answer to DELETE only says that there is no such session: to somebody with other credentials than it was
+/// opened with, that may be said of one that is there.
+pub fn is_unknown(status: u16) -> bool {
+    matches!(status, 400 | 404 | 410)
+}
+
 /// Who has closed a session, if that status answers our DELETE.
 fn closed_by(status: u16) -> Closed {
-    match status {
-        400 | 404 | 410 => Closed::Server,
-        status => Closed::Delete(status),
+    if is_unknown(status) {
+        Closed::Server
+    } else {
+        Closed::Delete(status)
     }
 }
 

@@ -97,9 +97,12 @@ async fn in_session(
     let seat = front.seat(key);
     front.far_request(key, &passing.headers);
     let ends = passing.method == Method::DELETE;
+    let asked = passing.headers.clone();
     let (answer, body, mut seats) = timed(front, upstream, passing).await?;
     seats.push(seat);
+    let own = front.far_answered(key, &asked, answer.status.is_success());
     match answer.status {
+        StatusCode::NOT_FOUND if !own => {}
         StatusCode::NOT_FOUND if ends => front.end_session(key, Over::Deleted),
         StatusCode::NOT_FOUND => front.end_session(key, Over::ServerGone),
         status if ends && status.is_success() => front.end_session(key, Over::Deleted),
