@@ -195,10 +195,7 @@ mod tests {
         assert_eq!(Tag::from_leaf(&shifted.leaf()), Some(shifted.clone()));
         assert_ne!(shifted.realm, tag().realm);
         let text = serde_json::to_string(&shifted.realm).unwrap();
-        assert_eq!(
-            serde_json::from_str::<Realm>(&text).unwrap(),
-            shifted.realm
-        );
+        assert_eq!(serde_json::from_str::<Realm>(&text).unwrap(), shifted.realm);
         // As it was before there was a place for it, and as it still is in the first one.
         let first = r#"{"boot":"0a1b2c3d","pidns":4026531836}"#;
         assert_eq!(serde_json::from_str::<Realm>(first).unwrap(), tag().realm);

@@ -232,6 +232,13 @@ mod tests {
     fn a_pid_of_another_namespace_says_nothing() {
         let owned = term(Some(owner()), None);
         assert_eq!(over(&owned, &realm("0a1b2c3d", 2), 0, false), None);
+        // Nor does another clock.
+        let shifted = Realm {
+            timens: Some(1),
+            ..realm("0a1b2c3d", 1)
+        };
+        assert_eq!(over(&owned, &shifted, 0, false), None);
+        assert_eq!(over(&term(None, Some(1)), &shifted, 1_000, true), None);
     }
 
     #[test]

@@ -108,6 +108,7 @@ impl Ledger {
                 bytes.insert(0, b'\n');
             }
         }
+        let allowed = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         if size + bytes.len() as u64 > allowed {
             // Not tried: a host program may have left SIGXFSZ as it was.
             return Err(io::ErrorKind::FileTooLarge.into());

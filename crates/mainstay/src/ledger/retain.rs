@@ -26,7 +26,13 @@ fn prune(directory: &Path, wall_ms: u64, days: u64, bytes: u64) {
     let mut files = files::list(directory).unwrap_or_default();
     let mut on_days: Vec<i64> = files.iter().map(|file| file.day).collect();
     on_days.dedup();
-    let days_after = |day| on_days.iter().rev().take_while(|&&other| other > day).count() as u64;
+    let days_after = |day| {
+        on_days
+            .iter()
+            .rev()
+            .take_while(|&&other| other > day)
+            .count() as u64
+    };
     // The newest is in use.
     files.pop();
     let size = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
