@@ -1,7 +1,7 @@
 //! Names that must outlive us: link ids, process identities, and the tag that marks a tree.
 //!
 //! A pid alone names nobody: it is reused. An [`Identity`] is pid *and* start time; together with the boot id and
-//! the pid namespace it is unique, and that is what a [`Tag`] carries.
+//! the namespaces of pids and of times it is unique, and that is what a [`Tag`] carries.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -68,13 +68,17 @@ impl<'de> Deserialize<'de> for LinkId {
 /// The environment variable that marks every process of a tree.
 pub const TAG_VARIABLE: &str = "MAINSTAY_TAG";
 
-/// Where a process id has its meaning: one boot of one machine, one pid namespace.
+/// Where an identity has its meaning: one boot of one machine, one pid namespace, one time namespace (the kernel shifts
+/// start times by the offset of whoever reads them).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Realm {
     /// First eight digits of the boot id.
     pub boot: String,
     /// Inode of the pid namespace.
     pub pidns: u64,
+    /// Inode of the time namespace; none in the first one, where nothing is shifted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timens: Option<u64>,
 }
 
 /// Who owns a tree, as written into the environment of its members and into the names of cgroup leaves.
@@ -107,11 +111,11 @@ impl Tag {
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { realm, owner, link } = self;
-        write!(
-            f,
-            "{}:{}:{}:{}:{link}",
-            realm.boot, realm.pidns, owner.pid, owner.start
-        )
+        write!(f, "{}:{}", realm.boot, realm.pidns)?;
+        if let Some(timens) = realm.timens {
+            write!(f, "_{timens}")?;
+        }
+        write!(f, ":{}:{}:{link}", owner.pid, owner.start)
     }
 }
 
@@ -124,7 +128,13 @@ impl FromStr for Tag {
         if boot.len() != 8 || !boot.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(Malformed);
         }
-        let pidns = next()?.parse().map_err(|_| Malformed)?;
+        let spaces = next()?;
+        let (pidns, timens) = match spaces.split_once('_') {
+            Some((pidns, timens)) => (pidns, Some(timens)),
+            None => (spaces, None),
+        };
+        let pidns = pidns.parse().map_err(|_| Malformed)?;
+        let timens = timens.map(str::parse).transpose().map_err(|_| Malformed)?;
         let pid = next()?.parse().map_err(|_| Malformed)?;
         let start = next()?.parse().map_err(|_| Malformed)?;
         let link = next()?.parse()?;
@@ -135,6 +145,7 @@ impl FromStr for Tag {
             realm: Realm {
                 boot: boot.into(),
                 pidns,
+                timens,
             },
             owner: Identity { pid, start },
             link,
@@ -151,6 +162,7 @@ mod tests {
             realm: Realm {
                 boot: "0a1b2c3d".into(),
                 pidns: 4_026_531_836,
+                timens: None,
             },
             owner: Identity {
                 pid: 42,
@@ -172,6 +184,25 @@ mod tests {
     }
 
     #[test]
+    fn a_time_namespace_is_part_of_the_name() {
+        let mut shifted = tag();
+        shifted.realm.timens = Some(4_026_532_231);
+        assert_eq!(
+            shifted.to_string(),
+            "0a1b2c3d:4026531836_4026532231:42:9001:0000beef"
+        );
+        assert_eq!(shifted.to_string().parse(), Ok(shifted.clone()));
+        assert_eq!(Tag::from_leaf(&shifted.leaf()), Some(shifted.clone()));
+        assert_ne!(shifted.realm, tag().realm);
+        let text = serde_json::to_string(&shifted.realm).unwrap();
+        assert_eq!(serde_json::from_str::<Realm>(&text).unwrap(), shifted.realm);
+        // As it was before there was a place for it, and as it still is in the first one.
+        let first = r#"{"boot":"0a1b2c3d","pidns":4026531836}"#;
+        assert_eq!(serde_json::from_str::<Realm>(first).unwrap(), tag().realm);
+        assert_eq!(serde_json::to_string(&tag().realm).unwrap(), first);
+    }
+
+    #[test]
     fn anything_else_is_not_a_tag() {
         for text in [
             "",
@@ -182,6 +213,9 @@ mod tests {
             "0a1b2c3d:1:0:9001:0000beef",
             "zzzzzzzz:1:42:9001:0000beef",
             "0a1b2c3d:1:42:9001:BEEF0000",
+            "0a1b2c3d:1_:42:9001:0000beef",
+            "0a1b2c3d:_1:42:9001:0000beef",
+            "0a1b2c3d:1_2_3:42:9001:0000beef",
         ] {
             assert_eq!(text.parse::<Tag>(), Err(Malformed), "{text}");
         }

@@ -2,7 +2,7 @@
 //!
 //! Pure: who the owner is, what time it is and where we are is handed in. A lease is bound by a time, an owner process, or
 //! both, never by nothing. Its time is the keeper's clock, which stands still while the machine sleeps; that clock and
-//! the owner's pid have their meaning in one boot and one pid namespace only, so both are part of it.
+//! the owner's pid have their meaning in one realm only, so that is part of it.
 
 use alloc::format;
 use alloc::string::String;
@@ -67,7 +67,9 @@ impl Term {
                 owner: owner.clone(),
             });
         }
-        let expired = self.left_ms(around.now) == Some(0);
+        // Another time namespace has another clock.
+        let expired =
+            self.realm.timens == around.here.timens && self.left_ms(around.now) == Some(0);
         expired.then(|| Over::Expired {
             ttl_ms: self.ttl_ms.unwrap_or_default(),
         })
@@ -173,6 +175,7 @@ mod tests {
         Realm {
             boot: boot.into(),
             pidns,
+            timens: None,
         }
     }
 
@@ -229,6 +232,13 @@ mod tests {
     fn a_pid_of_another_namespace_says_nothing() {
         let owned = term(Some(owner()), None);
         assert_eq!(over(&owned, &realm("0a1b2c3d", 2), 0, false), None);
+        // Nor does another clock.
+        let shifted = Realm {
+            timens: Some(1),
+            ..realm("0a1b2c3d", 1)
+        };
+        assert_eq!(over(&owned, &shifted, 0, false), None);
+        assert_eq!(over(&term(None, Some(1)), &shifted, 1_000, true), None);
     }
 
     #[test]

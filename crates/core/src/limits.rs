@@ -355,7 +355,7 @@ pub const MEMORY_EVERY_MS: u64 = 1_000;
 pub const TASK_MS: u64 = 3_600_000;
 /// Tasks that are known at once; of more, the one that would end first is forgotten.
 pub const TASKS_MAX: usize = 1_024;
-/// Days that events are kept.
+/// Days that events are kept, of those that have any.
 pub const EVENTS_KEPT_DAYS: u64 = 14;
 /// Bytes of events that are kept.
 pub const EVENTS_KEPT_BYTES: u64 = 64 * 1024 * 1024;

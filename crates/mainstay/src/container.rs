@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use mainstay_os::turn;
+use mainstay_os::{signals, turn};
 
 /// Programs whose `run` starts a container.
 const ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
@@ -94,6 +94,7 @@ pub fn start(argv: &[OsString]) -> Option<i32> {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     turn::as_usual_in(&mut command);
+    signals::default_file_size_in(&mut command);
     let child = command.spawn().ok()?;
     Some(child.id() as i32)
 }

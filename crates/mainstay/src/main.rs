@@ -9,6 +9,7 @@ use mainstay::report::talk;
 use mainstay::view::printer;
 
 fn main() -> ExitCode {
+    mainstay_os::signals::ignore_file_size();
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return unparsed(&error),

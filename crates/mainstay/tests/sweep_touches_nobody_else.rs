@@ -1,7 +1,9 @@
 //! The sweep at start ends what a dead session left, and nobody else: not another session's tree, not a stranger's daemon, not
 //! a process that has got the pid of a recorded member.
 
+use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 use mainstay_os::census::Stat;
 use mainstay_os::identity;
@@ -114,4 +116,61 @@ fn only_the_dead_session_is_swept() {
     stranger.finish_without_waiting_for_stdout();
     // The stranger's daemons are ours to end only because we made them.
     stage.census.end_all();
+}
+
+/// The kernel shifts start times by the offset of whoever reads them: to the other one, everybody seems to be somebody else.
+#[test]
+fn a_session_in_another_time_namespace_lives_on() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/proc/self/ns/time").exists() {
+        eprintln!("not run here: it takes root and a kernel with time namespaces");
+        return;
+    }
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    // On every tier the sweep finds servers in another way.
+    for options in [&[][..], &["--tier", "subreaper"]] {
+        for the_first_is_shifted in [false, true] {
+            let stage = Stage::alone();
+            let words = run(&mainstay, options, stage.unruly(&["--setsid-child"]));
+            let mut shifted: Vec<OsString> =
+                ["unshare", "--time", "--boottime", "100000", "--fork"]
+                    .iter()
+                    .map(Into::into)
+                    .collect();
+            shifted.extend(words.clone());
+            let (first, second) = if the_first_is_shifted {
+                (&shifted, &words)
+            } else {
+                (&words, &shifted)
+            };
+            let mut alive = Client::open(&stage, first);
+            let server = alive.wire.call("pid", &json!({})).unwrap()["pid"].clone();
+            let card = stage.card_that("has a server", |card| !card.json["server"].is_null());
+            assert_eq!(
+                card.json["realm"]["timens"].is_u64(),
+                the_first_is_shifted,
+                "{}",
+                card.json
+            );
+            // A directory from before the machine was started: once it is gone, the sweep has ended whom it meant to end.
+            let forged = state_dir(stage.home()).join("run/00000bad");
+            fs::create_dir(&forged).unwrap();
+            let mut old = card.json.clone();
+            old["id"] = json!("00000bad");
+            old["realm"]["boot"] = json!("00000000");
+            fs::write(forged.join("card.json"), old.to_string()).unwrap();
+
+            let mut next = Client::open(&stage, second);
+            until("the sweep is over", || (!forged.exists()).then_some(()));
+            assert_eq!(stage.events("sweep"), Vec::<serde_json::Value>::new());
+            assert_eq!(
+                alive.wire.call("pid", &json!({})).unwrap()["pid"],
+                server,
+                "{}",
+                stage.story()
+            );
+            assert!(next.finish().0.success());
+            assert!(alive.finish().0.success());
+            stage.census.assert_empty();
+        }
+    }
 }

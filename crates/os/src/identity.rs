@@ -27,13 +27,23 @@ pub fn alive(who: Identity) -> bool {
     census::brief(who.pid).is_ok_and(|found| found.start == who.start && !found.dead)
 }
 
-/// Where our pids have their meaning.
+/// Inode of the first time namespace, where start times are what they are (the kernel's `PROC_TIME_INIT_INO`).
+const FIRST_TIMENS: u64 = 0xEFFF_FFFA;
+
+/// Where identities that we read have their meaning.
 pub fn realm() -> io::Result<Realm> {
     let boot = made_up::text("/proc/sys/kernel/random/boot_id")?;
     let pidns = fs::metadata("/proc/self/ns/pid")?.ino();
+    let timens = match fs::metadata("/proc/self/ns/time") {
+        Ok(meta) => Some(meta.ino()).filter(|&inode| inode != FIRST_TIMENS),
+        // A kernel without time namespaces.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
     Ok(Realm {
         boot: boot.chars().take(8).collect(),
         pidns,
+        timens,
     })
 }
 

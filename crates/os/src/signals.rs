@@ -3,6 +3,8 @@
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// What ends a process unless it is caught: the shim passes these on, the keeper stops by them.
 pub const ENDING: [i32; 6] = [
@@ -96,6 +98,24 @@ impl AsRawFd for Signals {
 pub fn ignore_pipe() {
     // SAFETY: SIG_IGN is a valid disposition for SIGPIPE.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Ignores SIGXFSZ: a file that may not grow (`ulimit -f`) is an error to us, not a death. First thing in `main`, so that
+/// it holds for every process that we are; a server has the default again.
+pub fn ignore_file_size() {
+    // SAFETY: SIG_IGN is a valid disposition for SIGXFSZ.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// The default again, for a command that is neither a role nor a server.
+pub fn default_file_size_in(command: &mut Command) {
+    let reset = || {
+        // SAFETY: SIG_DFL is a valid disposition for SIGXFSZ.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec there is only that system call, on values of its own.
+    unsafe { command.pre_exec(reset) };
 }
 
 /// Ends this process by a signal, so that the parent sees the true cause. Returns only if the signal does not end it.

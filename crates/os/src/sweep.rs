@@ -2,7 +2,7 @@
 //!
 //! A stray is proven by a tag, in the name of a leaf or in a process's environment, or by an identity that a card
 //! recorded; whoever is below a proven process is proven with it. It counts only if the tag's realm is ours (same
-//! boot, same pid namespace) and its owner, pid *and* start time, is dead. Nobody else is ever touched: unsure means
+//! boot, same namespaces of pids and of times) and its owner, pid *and* start time, is dead. Nobody else is ever touched: unsure means
 //! spare. We ourselves and whoever we descend from are spared too, whatever their environment says.
 //!
 //! Here nobody is our child: we signal through pidfds, wait for them, and leave the reaping to whoever owns it.

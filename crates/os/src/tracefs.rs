@@ -93,7 +93,7 @@ enum Line {
 pub enum NoTrace {
     /// Only root may.
     NotRoot,
-    /// In a container the kernel's pids mean others.
+    /// In a container the kernel's pids and times mean others.
     Container,
     /// The kernel has no trace file system, or not that tracepoint.
     NotThere,
@@ -129,7 +129,8 @@ impl Tracer {
         }
         let refused = |step| move |error| NoTrace::Refused { step, error };
         let realm = identity::realm().map_err(refused("read /proc"))?;
-        if realm.pidns != FIRST_PIDNS {
+        // In a time namespace the trace would be on another clock, and living owners would look dead.
+        if realm.pidns != FIRST_PIDNS || realm.timens.is_some() {
             return Err(NoTrace::Container);
         }
         let root = find()?;

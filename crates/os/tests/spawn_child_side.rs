@@ -89,7 +89,14 @@ fn signal_mask_and_dispositions_are_the_defaults() {
     alone("signal_mask_and_dispositions_are_the_defaults", || {
         // SAFETY: changes this process's own signal state only; it has the process for itself.
         unsafe {
-            for signal in [libc::SIGPIPE, libc::SIGHUP, libc::SIGUSR1, libc::SIGCHLD] {
+            let ours = [
+                libc::SIGPIPE,
+                libc::SIGXFSZ,
+                libc::SIGHUP,
+                libc::SIGUSR1,
+                libc::SIGCHLD,
+            ];
+            for signal in ours {
                 libc::signal(signal, libc::SIG_IGN);
             }
             let mut some: libc::sigset_t = std::mem::zeroed();

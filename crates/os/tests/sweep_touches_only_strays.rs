@@ -121,6 +121,7 @@ fn whoever_is_not_proven_to_be_a_stray_is_not_touched() {
             };
         });
         let other_pids = with(&|tag| tag.realm.pidns += 1);
+        let other_times = with(&|tag| tag.realm.timens = Some(1));
         let living = with(&|tag| tag.owner = identity::me().unwrap());
         let malformed = with(&|_| ()) + ":more";
         let spared: Vec<Running> = [
@@ -130,6 +131,7 @@ fn whoever_is_not_proven_to_be_a_stray_is_not_touched() {
             Some(&malformed),
             Some(""),
             None,
+            Some(&other_times),
         ]
         .into_iter()
         .map(|text| marked(text, SLEEP))

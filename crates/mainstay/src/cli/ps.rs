@@ -50,7 +50,7 @@ pub struct Row {
     pub server: String,
     /// The lease that it was started in.
     pub lease: Option<String>,
-    /// Its state; `dead` if guard and keeper are gone, `elsewhere` if it runs in another pid namespace.
+    /// Its state; `dead` if guard and keeper are gone, `elsewhere` if it runs in another pid or time namespace.
     pub state: String,
     /// Which life of the server this is.
     pub generation: u32,

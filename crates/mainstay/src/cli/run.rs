@@ -32,7 +32,10 @@ pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
     let (plan, detach) = prepare(options)?;
     let ending = match warm::meet(&plan) {
         Meeting::Over => return Ok(Exit::Server(Status::Code(0))),
-        Meeting::Nobody(read) => start(&plan, detach, &read),
+        Meeting::Nobody(read) => {
+            let region = Region::create().map_err(|error| no_record(&error))?;
+            start(&plan, &region, detach, &read)
+        }
         Meeting::Warm(welcome) => go_on(plan, detach, welcome),
     }
     .map_err(|error| failed(&error))?;
@@ -105,12 +108,11 @@ fn hide_secrets(options: &RunOptions) {
 }
 
 /// A link of its own; the client may have said something already.
-fn start(plan: &Plan, detach: Detach, read: &[u8]) -> io::Result<Ending> {
-    let region = Region::create()?;
+fn start(plan: &Plan, region: &Region, detach: Detach, read: &[u8]) -> io::Result<Ending> {
     if !read.is_empty() {
         region.preload(read);
     }
-    shim::run(&region, detach, &mut Session::new(plan))
+    shim::run(region, detach, &mut Session::new(plan))
 }
 
 /// A link that was kept for our client.
@@ -206,6 +208,20 @@ pub fn random_id() -> io::Result<LinkId> {
     let mut bytes = [0u8; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(LinkId(u32::from_ne_bytes(bytes)))
+}
+
+/// No link can be without its record, which is a file to the kernel, though in memory.
+#[inline(never)]
+fn no_record(error: &io::Error) -> Report {
+    let report =
+        Report::new(Exit::Failed, "cannot make the link's record in memory").because(plain(error));
+    if error.kind() == io::ErrorKind::FileTooLarge {
+        let kib = Region::BYTES.div_ceil(1024);
+        return report.hint(format!(
+            "the limit on file sizes (`ulimit -f`, LimitFSIZE=) must allow {kib} KiB"
+        ));
+    }
+    report.hint("mainstay doctor looks for the reason")
 }
 
 fn failed(error: &io::Error) -> Report {

@@ -96,7 +96,7 @@ impl Tenancy {
             }
             State::Open(_) => Refusal {
                 over: Over::Removed,
-                problem: format!("the lease `{name}` belongs to another pid namespace"),
+                problem: format!("the lease `{name}` belongs to another pid or time namespace"),
                 hint: "open one here, under another name".into(),
             },
             State::Over(_, over) => Refusal {

@@ -73,7 +73,7 @@ impl Recording {
             Err(error) => (None, Hurt::Untold(plain(&error))),
         };
         let size = file.as_ref().and_then(|file| file.metadata().ok());
-        // A write beyond the limit of the process would end it by a signal.
+        // A write beyond the limit of the process would be refused, or torn.
         let of_process = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         Self {
             link,

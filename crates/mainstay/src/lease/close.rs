@@ -110,7 +110,7 @@ pub fn close(
     closed.was = was;
     if let Some(term) = &term
         && term.realm.boot == here.boot
-        && term.realm.pidns != here.pidns
+        && term.realm != here
     {
         return Err(elsewhere(name));
     }
@@ -304,7 +304,7 @@ fn wait_ended(who: Identity, until: Moment) {
 fn elsewhere(name: &str) -> Report {
     Report::new(
         Exit::Unhealthy,
-        format!("the lease `{name}` belongs to another pid namespace"),
+        format!("the lease `{name}` belongs to another pid or time namespace"),
     )
     .hint("close it in the container where it was opened")
 }

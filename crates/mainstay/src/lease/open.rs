@@ -179,6 +179,13 @@ fn renew_in(place: &Place, ttl_ms: Option<u64>, here: &Realm) -> Result<Term, Re
             );
         }
     };
+    if term.realm.timens != here.timens {
+        return Err(Report::new(
+            Exit::Unhealthy,
+            format!("the lease `{name}` belongs to another time namespace, with another clock"),
+        )
+        .hint("renew it in the container where it was opened"));
+    }
     let term = term.renewed(clock::now(), ttl_ms);
     // Closing takes no lock, and may take the directory away.
     match place.agree(&term) {

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use mainstay_core::event::{Event, VERSION, What};
 use mainstay_core::ids::LinkId;
 use mainstay_os::clock;
+use rustix::process::{Resource, getrlimit};
 
 use super::files::{self, EventFile};
 use super::{cut, retain, time};
@@ -106,6 +107,11 @@ impl Ledger {
             if file.read_at(&mut last, size - 1)? == 1 && last != *b"\n" {
                 bytes.insert(0, b'\n');
             }
+        }
+        let allowed = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+        if size + bytes.len() as u64 > allowed {
+            // Not tried: a host program may have left SIGXFSZ as it was.
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         let written = file.write(&bytes)?;
         if written < bytes.len() {

@@ -1,6 +1,10 @@
 //! Keeping the ledger small: old files go, the oldest first.
 //!
 //! Done by whoever makes a new event file, so it costs nothing on other days. Two at once do no harm.
+//!
+//! The clock alone makes nothing old: a file goes by age once it is that many days old *and* that many later days have a
+//! file of their own. So a clock that is wrong for a day takes the place of one day, not of all; whoever runs nothing for
+//! a month still finds the days before it; and the size bounds both.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +14,7 @@ use mainstay_core::limits::{EVENTS_KEPT_BYTES, EVENTS_KEPT_DAYS};
 use super::append::FILE_BYTES;
 use super::{files, time};
 
-/// Removes what is older than the limit, then the oldest files until the rest fits. The newest file always stays.
+/// Removes what is older than the limit, and the oldest files until the rest fits. The newest file always stays.
 pub fn retain(directory: &Path, wall_ms: u64) {
     // The newest is still to grow, so the others leave it its room.
     let others = EVENTS_KEPT_BYTES - FILE_BYTES;
@@ -20,12 +24,21 @@ pub fn retain(directory: &Path, wall_ms: u64) {
 fn prune(directory: &Path, wall_ms: u64, days: u64, bytes: u64) {
     let today = (wall_ms / time::DAY_MS) as i64;
     let mut files = files::list(directory).unwrap_or_default();
+    let mut on_days: Vec<i64> = files.iter().map(|file| file.day).collect();
+    on_days.dedup();
+    let days_after = |day| {
+        on_days
+            .iter()
+            .rev()
+            .take_while(|&&other| other > day)
+            .count() as u64
+    };
     // The newest is in use.
     files.pop();
     let size = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
     let mut total: u64 = files.iter().map(|file| size(&file.path)).sum();
     for file in files {
-        let old = today - file.day >= days as i64;
+        let old = today - file.day >= days as i64 && days_after(file.day) >= days;
         if old || total > bytes {
             total -= size(&file.path).min(total);
             // Somebody else may have removed it already; what cannot be removed is seen again tomorrow.
@@ -47,13 +60,42 @@ mod tests {
             .collect()
     }
 
+    fn write(directory: &Path, day: u64) {
+        let date = time::date(day * time::DAY_MS);
+        fs::write(directory.join(format!("{date}.jsonl")), "{}\n").unwrap();
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_for_days_costs_only_as_many_days() {
+        let scratch = Scratch::new();
+        let directory = scratch.path();
+        (1..=20).for_each(|day| write(directory, day));
+        retain(directory, 20 * time::DAY_MS);
+        // A year ahead, with a second file on that day, and still so on the next one.
+        write(directory, 400);
+        retain(directory, 400 * time::DAY_MS);
+        let date = time::date(400 * time::DAY_MS);
+        fs::write(directory.join(format!("{date}.1.jsonl")), "{}\n").unwrap();
+        retain(directory, 400 * time::DAY_MS + 1);
+        write(directory, 401);
+        retain(directory, 401 * time::DAY_MS);
+        let kept = names(directory);
+        assert_eq!(kept.first().unwrap(), &time::date(9 * time::DAY_MS));
+        assert_eq!(kept.len(), 12 + 3);
+        // Once it is right again, what the wrong days wrote makes nothing older than it is.
+        write(directory, 21);
+        retain(directory, 21 * time::DAY_MS);
+        assert_eq!(names(directory).len(), 13 + 3);
+        // A clock that is far behind takes nothing either.
+        write(directory, 0);
+        retain(directory, 5);
+        assert_eq!(names(directory).len(), 14 + 3);
+    }
+
     #[test]
     fn old_files_go() {
         let scratch = Scratch::new();
-        for day in 1..=20u64 {
-            let date = time::date(day * time::DAY_MS);
-            fs::write(scratch.path().join(format!("{date}.jsonl")), "{}\n").unwrap();
-        }
+        (1..=20).for_each(|day| write(scratch.path(), day));
         fs::write(scratch.path().join("keep.txt"), "not ours").unwrap();
         retain(scratch.path(), 20 * time::DAY_MS + 5);
         let kept = names(scratch.path());

@@ -66,7 +66,7 @@ pub fn fixed() -> Vec<(&'static str, String)> {
         (
             "Events are kept",
             format!(
-                "{} days, {}",
+                "the last {} days that have any, {}",
                 limits::EVENTS_KEPT_DAYS,
                 size(limits::EVENTS_KEPT_BYTES)
             ),

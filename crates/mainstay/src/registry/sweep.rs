@@ -113,7 +113,7 @@ fn judge(card: &Card, here: &Realm, path: &Path) -> Judgement {
         // The machine was started again: nobody of it can live.
         return Judgement::Elsewhere;
     }
-    // Another pid namespace (a container that shares our home). Whoever runs there can sweep with its own eyes;
+    // Another pid or time namespace (a container that shares our home). Whoever runs there can sweep with its own eyes;
     // only a directory that nobody came back for goes.
     let age = fs::metadata(path)
         .and_then(|meta| meta.modified())
@@ -217,6 +217,7 @@ mod tests {
         });
         // A container that shares our home.
         leave(&paths, 3, |card| card.realm.pidns += 1);
+        leave(&paths, 4, |card| card.realm.timens = Some(1));
         assert_eq!(sweep_dead(&paths).unwrap().len(), 0);
         drop(held);
         // Never written a card: nobody knows a tree of it.

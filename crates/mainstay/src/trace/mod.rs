@@ -184,7 +184,7 @@ fn refused(why: NoTrace) -> Report {
         NoTrace::NotRoot => report("only root can see who sends a signal to another process")
             .hint("run it as `sudo mainstay trace-signals`; its findings go to your own events"),
         NoTrace::Container => {
-            report("this is a container, and the kernel tells pids of the machine outside")
+            report("this is a container, and the kernel tells pids and times of the machine outside")
                 .hint("run it on the machine itself")
         }
         NoTrace::NotThere => report("the kernel has no tracepoint `signal_generate`")

@@ -112,6 +112,9 @@ enum Watch {
 impl Pending {
     /// Finds and greets the user manager, or says why there is none. Whether it answers is seen at [`Self::adopt`].
     pub fn open(tag: &Tag, program: Program) -> Result<Self, String> {
+        if tag.realm.timens.is_some() {
+            return Err("in a time namespace the guardian could not tell whether we live".into());
+        }
         let uid = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let session = std::env::var("DBUS_SESSION_BUS_ADDRESS").ok();

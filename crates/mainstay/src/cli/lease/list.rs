@@ -93,7 +93,10 @@ pub fn gather(paths: &Paths) -> Result<Vec<Row>, Report> {
             over,
             owner: term.and_then(|term| term.owner.clone()),
             ttl_ms: term.and_then(|term| term.ttl_ms),
-            left_ms: term.and_then(|term| term.left_ms(now)),
+            // Another time namespace has another clock.
+            left_ms: term
+                .filter(|term| term.realm.timens == here.timens)
+                .and_then(|term| term.left_ms(now)),
             servers,
             rss_kib: rss.map(|link| link.rss_kib).sum(),
             opened_at: term.map(|term| term.opened_at.clone()),
