@@ -30,7 +30,9 @@ pub enum Reader {
 /// How wide a line may be that goes into a pipe or a file, with this `COLUMNS`.
 fn wanted(columns: Option<&str>) -> usize {
     let columns = columns.and_then(|columns| columns.parse().ok());
-    columns.filter(|&columns| columns >= NARROW).unwrap_or(UNCUT)
+    columns
+        .filter(|&columns| columns >= NARROW)
+        .unwrap_or(UNCUT)
 }
 
 /// Stdout, as views use it.
