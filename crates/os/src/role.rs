@@ -178,3 +178,33 @@ pub fn release_stdio() {
         unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&null), fd) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_reaped_already_is_nobodys_concern() {
+        #[expect(clippy::disallowed_methods, reason = "a child to be reaped")]
+        let start = || {
+            std::process::Command::new("sleep")
+                .arg("60")
+                .spawn()
+                .unwrap()
+        };
+        let held = |child: &std::process::Child| {
+            Handle::open(identity::of(child.id() as i32).unwrap()).unwrap()
+        };
+        let mut reaped = start();
+        let handle = held(&reaped);
+        reaped.kill().unwrap();
+        reaped.wait().unwrap();
+        let other = start();
+        let stays = held(&other);
+        dismiss(&handle);
+        assert!(!stays.ended());
+        // One that waits is ended, and reaped.
+        dismiss(&stays);
+        assert!(stays.ended() && identity::of(other.id() as i32).is_err());
+    }
+}

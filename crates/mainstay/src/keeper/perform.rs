@@ -308,7 +308,9 @@ impl Keeper<'_> {
             shim: (!self.link.away()).then(|| seen(self.shim.pid)).flatten(),
             guard: seen(self.guard().pid),
             keeper: seen(self.me.pid),
-            server: server.and_then(|server| seen(server.who.pid)),
+            // Whoever has the number of a launcher that has left is not the server.
+            server: server
+                .and_then(|server| seen(server.who.pid).filter(|seen| seen.who == server.who)),
             client: self
                 .client
                 .and_then(|client| seen(client.pid))

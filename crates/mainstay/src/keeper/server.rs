@@ -242,3 +242,55 @@ fn not_spawned(error: &SpawnError) -> Failure {
         code,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paths::Paths;
+    use mainstay_core::event::Detached;
+    use mainstay_core::ids::LinkId;
+    use mainstay_core::limits::Limits;
+    use mainstay_core::policy::Policy;
+    use mainstay_os::{census, identity};
+
+    fn plan(argv: &[&str]) -> Plan {
+        Plan {
+            id: LinkId(7),
+            name: "s".into(),
+            argv: argv.iter().map(Into::into).collect(),
+            env: Vec::new(),
+            cwd: None,
+            limits: Limits::default(),
+            policy: Policy::default(),
+            watch: Vec::new(),
+            record: false,
+            lease: None,
+            frames: None,
+            secrets: false,
+            wish: tier::Wish::Exactly(Tier::Subreaper),
+            paths: Paths::nowhere(),
+            realm: identity::realm().unwrap(),
+            started_at: String::new(),
+            shim: identity::me().unwrap(),
+            ancestors: Vec::new(),
+            client: None,
+            detached: Detached::Yes,
+            linger: None,
+        }
+    }
+
+    #[test]
+    fn without_ports_nobody_is_started() {
+        let me = identity::me().unwrap();
+        // No list of what is ready was begun in this thread, so a port to read from is refused.
+        let word = format!("without-ports-{}", me.pid);
+        let failure = start(&plan(&["sh", "-c", "sleep 9; exit 0", &word]), None, me).err();
+        let problem = failure.map(|failure| failure.problem).unwrap_or_default();
+        assert!(problem.contains("no pipes for the server"), "{problem}");
+        let children = census::children(me.pid).unwrap();
+        let started = children
+            .iter()
+            .find(|&&pid| census::cmdline(pid).contains(&word));
+        assert_eq!(started, None);
+    }
+}
