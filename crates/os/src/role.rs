@@ -8,6 +8,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use crate::identity::{self, Handle};
 use crate::{lend, turn};
 
 /// Forks; the child runs `role` and exits with its result. The parent gets the child's pid.
@@ -22,6 +23,15 @@ pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
         }
         pid => Ok(pid),
     }
+}
+
+/// Like [`start`], for a child that only waits, until it is [dismissed](dismiss).
+pub fn start_held(role: impl FnOnce() -> u8) -> io::Result<Handle> {
+    let pid = start(role)?;
+    // Nobody has reaped it yet, so the number is its own.
+    identity::of(pid)
+        .and_then(Handle::open)
+        .inspect_err(|_| end(pid))
 }
 
 /// Like [`start`], but the child is nobody's in our tree: its parent exits at once, so that it is adopted elsewhere. That
@@ -127,8 +137,16 @@ pub fn standard(fd: RawFd) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// Ends a child of ours that only waits, and reaps it.
-pub fn dismiss(child: i32) {
+/// Ends a child of ours that only waits, and reaps it. Refused by the kernel once somebody has reaped it: from then on its
+/// number may be another's.
+pub fn dismiss(child: &Handle) {
+    if child.signal(Signal::KILL).is_ok() {
+        drop(wait(child.who.pid));
+    }
+}
+
+/// Ends a child that was forked a moment ago, and reaps it.
+fn end(child: i32) {
     if let Some(pid) = Pid::from_raw(child) {
         kill_process(pid, Signal::KILL).ok();
         drop(wait(child));
@@ -158,5 +176,35 @@ pub fn release_stdio() {
     for fd in 0..3 {
         // SAFETY: dup2 onto the standard descriptors, which nothing in this process owns as a Rust value.
         unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&null), fd) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_reaped_already_is_nobodys_concern() {
+        #[expect(clippy::disallowed_methods, reason = "a child to be reaped")]
+        let start = || {
+            std::process::Command::new("sleep")
+                .arg("60")
+                .spawn()
+                .unwrap()
+        };
+        let held = |child: &std::process::Child| {
+            Handle::open(identity::of(child.id() as i32).unwrap()).unwrap()
+        };
+        let mut reaped = start();
+        let handle = held(&reaped);
+        reaped.kill().unwrap();
+        reaped.wait().unwrap();
+        let other = start();
+        let stays = held(&other);
+        dismiss(&handle);
+        assert!(!stays.ended());
+        // One that waits is ended, and reaped.
+        dismiss(&stays);
+        assert!(stays.ended() && identity::of(other.id() as i32).is_err());
     }
 }

@@ -5,11 +5,13 @@
 
 use alloc::vec::Vec;
 
+use super::own::Own;
 use super::{Link, Output, Route};
 use crate::clock::Moment;
-use crate::message::batch;
+use crate::limits::WHOLE_LINE_BYTES;
 use crate::message::envelope::{self, cancelled_id};
 use crate::message::frame::{Frame, Id, Kind};
+use crate::message::{batch, token};
 
 impl Link<'_> {
     /// A request of the client's on its way to the server: as it is, or under labels.
@@ -144,7 +146,25 @@ impl Link<'_> {
         Route::Instead
     }
 
-    /// The same for one of the server's: some of its answers may be orphans'.
+    /// Whether a batch of the server's holds what the client must not see: an orphan's answer, one to a request that we have
+    /// answered ourselves, one to a request of our own.
+    pub(super) fn told_one_by_one(&self, line: &[u8]) -> bool {
+        // A long one was held whole because of what may be in it.
+        let mut apart = !self.orphans.is_empty() || line.len() > WHOLE_LINE_BYTES;
+        if !apart {
+            batch::each_member_line(line, |member, _| {
+                if let (Kind::Response | Kind::Error, Id::Token(id)) = (member.kind, member.id) {
+                    let instant = self.instant_id.as_ref();
+                    apart |= Own::is(id)
+                        || self.inflight.is_settled(id)
+                        || instant.is_some_and(|own| token::same(own, id));
+                }
+            });
+        }
+        apart
+    }
+
+    /// The members of such a batch are judged one by one.
     pub(super) fn split_server_batch(&mut self, now: Moment, line: &[u8]) -> Route {
         for (frame, line) in members(line) {
             let frame = frame.borrowed();

@@ -115,6 +115,10 @@ impl Link<'_> {
             Some(frame) if !self.orphans.is_empty() && told_apart(frame) => {
                 self.gather_from_server()
             }
+            // What we have answered ourselves may be in it.
+            Some(frame) if frame.kind == Kind::Batch && self.inflight.settled() > 0 => {
+                self.gather_from_server()
+            }
             None if self.must_see_any() => self.gather_from_server(),
             Some(_) | None => Route::Forward,
         }

@@ -52,7 +52,7 @@ impl Link<'_> {
             Kind::Request => self.server_asks(frame, line),
             Kind::Notification => self.notified(frame, line),
             Kind::Response | Kind::Error => self.answered(now, frame, line),
-            Kind::Batch if !self.orphans.is_empty() => self.split_server_batch(now, line),
+            Kind::Batch if self.told_one_by_one(line) => self.split_server_batch(now, line),
             Kind::Batch => {
                 batch::each_member(line, |member| {
                     if matches!(member.kind, Kind::Response | Kind::Error) {

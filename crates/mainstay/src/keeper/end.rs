@@ -6,6 +6,7 @@ use mainstay_core::link::{Exited, Input};
 use mainstay_core::server::oom::{self, Kills};
 use mainstay_core::verdict;
 use mainstay_os::measure::oom_kills_of_the_machine;
+use mainstay_os::tree::Tree;
 use mainstay_os::{clock, identity};
 
 use super::server::{Ended, Running};
@@ -14,7 +15,11 @@ use super::{Keeper, STEPS};
 impl Keeper<'_> {
     /// Reaps whoever has ended; the server's own end is noted, and the tree is looked at if it is being stopped.
     pub(super) fn reap(&mut self) {
+        let mut side_guard_died = false;
+        let side_guard = self.side_guard.as_ref().map(|beside| beside.who.pid);
         let Some(server) = &mut self.server else {
+            Tree::below_us().reap(&mut |pid, _, _| side_guard_died |= Some(pid) == side_guard);
+            self.unguarded |= side_guard_died;
             return;
         };
         let Running {
@@ -26,10 +31,9 @@ impl Keeper<'_> {
             ..
         } = server;
         let (root, now) = (who.pid, self.now);
-        let mut side_guard_died = false;
-        let side_guard = self.side_guard;
         tree.reap(&mut |pid, status, usage| {
-            if pid == root {
+            // Once it has ended, the number may be anybody's.
+            if pid == root && exit.is_none() {
                 *exit = Some(Ended {
                     status,
                     usage,
@@ -133,6 +137,8 @@ impl Keeper<'_> {
         };
         let root = server.who.pid;
         let mut exit = server.exit;
+        let mut side_guard_died = false;
+        let side_guard = self.side_guard.as_ref().map(|beside| beside.who.pid);
         let now = self.now;
         if let Some(kill) = server.container_to_kill() {
             run_to_its_end(&kill, confirm);
@@ -145,9 +151,12 @@ impl Keeper<'_> {
                     at: now,
                     told: false,
                 });
+            } else if Some(pid) == side_guard {
+                side_guard_died = true;
             }
         });
         server.exit = exit;
+        self.unguarded |= side_guard_died;
         let before = server.seen.len() as u32;
         let left = ended.left;
         let count = before.max(ended.count).saturating_sub(left.len() as u32);

@@ -216,9 +216,9 @@ impl Keeper<'_> {
     }
 
     /// Who guards us now.
-    fn guard(&self) -> Identity {
-        let beside = self.side_guard.and_then(|pid| identity::of(pid).ok());
-        beside.unwrap_or(self.watcher.guard())
+    pub(super) fn guard(&self) -> Identity {
+        let beside = self.side_guard.as_ref();
+        beside.map_or(self.watcher.guard(), |beside| beside.who)
     }
 }
 

@@ -39,6 +39,7 @@ use mainstay_core::link::{Input, Link};
 use mainstay_core::message::remembered::Remembered;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
+use mainstay_os::identity::Handle;
 use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::record::{Notes, Region};
 use mainstay_os::signals::{ENDING, Signals};
@@ -141,7 +142,8 @@ struct Keeper<'p> {
     to_shim: Watched<Channel>,
     to_guard: Channel,
     watcher: Watcher,
-    side_guard: Option<i32>,
+    /// Held, because its number may be another's once it is reaped.
+    side_guard: Option<Handle>,
     /// Side guards that were set so far.
     side_guards: u32,
     /// The guard, or the side guard, is gone.

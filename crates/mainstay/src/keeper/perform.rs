@@ -100,7 +100,10 @@ impl Keeper<'_> {
         let container =
             directory.and_then(|directory| Container::of(&self.plan.argv, &directory, next));
         match server::start(self.plan, container.as_ref(), self.me) {
-            Ok((running, stderr)) => {
+            Ok((mut running, stderr)) => {
+                if let Some(beside) = &self.side_guard {
+                    running.tree.exclude(beside.who.pid);
+                }
                 self.stderr.attach(stderr);
                 let pid = running.who.pid;
                 let (tier, why_not) = (running.tier, running.why_not.clone());
@@ -237,10 +240,8 @@ impl Keeper<'_> {
 
     /// The guard (or the side guard) is gone: a new one stands beside us.
     pub(super) fn guard_lost(&mut self) {
-        let lost = self
-            .side_guard
-            .take()
-            .unwrap_or_else(|| self.watcher.guard().pid);
+        let lost = self.guard().pid;
+        self.side_guard = None;
         // Whoever cannot stand (no memory, no descriptors) must not be set up for ever.
         self.side_guards += 1;
         let successor = (self.side_guards <= SIDE_GUARDS)
@@ -254,19 +255,19 @@ impl Keeper<'_> {
                 )
             })
             .flatten();
-        if let Some((pid, to_guard)) = successor {
-            self.side_guard = Some(pid);
+        if let Some((beside, to_guard)) = successor {
             self.to_guard = to_guard;
             if self.client_out.is_none() {
                 self.to_guard.say(Word::Release);
             }
             if let Some(server) = &mut self.server {
-                server.tree.exclude(pid);
+                server.tree.exclude(beside.who.pid);
             }
+            self.side_guard = Some(beside);
         }
         // A side guard does not inherit the tree, so what it would have to end is written down now.
         self.note_members();
-        let successor = self.side_guard;
+        let successor = self.side_guard.as_ref().map(|beside| beside.who.pid);
         self.tell(What::GuardLost(Lost {
             pid: lost,
             status: None,
@@ -292,7 +293,6 @@ impl Keeper<'_> {
                 comm: stat.comm,
             })
         };
-        let guard = self.side_guard.unwrap_or(self.watcher.guard().pid);
         let limits = &self.plan.limits;
         let ladder_ms = self.ladder_ms();
         Card {
@@ -306,9 +306,11 @@ impl Keeper<'_> {
             started_at: self.plan.started_at.clone(),
             realm: self.plan.realm.clone(),
             shim: (!self.link.away()).then(|| seen(self.shim.pid)).flatten(),
-            guard: seen(guard),
+            guard: seen(self.guard().pid),
             keeper: seen(self.me.pid),
-            server: server.and_then(|server| seen(server.who.pid)),
+            // Whoever has the number of a launcher that has left is not the server.
+            server: server
+                .and_then(|server| seen(server.who.pid).filter(|seen| seen.who == server.who)),
             client: self
                 .client
                 .and_then(|client| seen(client.pid))
@@ -387,8 +389,8 @@ impl Keeper<'_> {
             None => (0, Vec::new()),
         };
         self.control.answer_stops(&Answer::Stopped { ended, left });
-        if let Some(pid) = self.side_guard {
-            mainstay_os::role::dismiss(pid);
+        if let Some(beside) = self.side_guard.take() {
+            mainstay_os::role::dismiss(&beside);
         }
         if let Some(entry) = &self.entry {
             drop(entry.clear());

@@ -89,18 +89,27 @@ pub fn start(
         None => (None, &plan.argv),
     };
     let (argv, env) = (plan.argv_c(argv), plan.env_c(&tag));
+    let port = |fd: OwnedFd, way| Port::of_ours(fd, way).map_err(|error| no_pipes(&error));
+    // Once the server runs nothing may fail any more: nobody would end it.
+    let (ours, theirs) = (
+        (
+            port(stdin.1, Way::Out)?,
+            port(stdout.0, Way::In)?,
+            port(stderr.0, Way::In)?,
+        ),
+        (stdin.0, stdout.1, stderr.1),
+    );
     let spawned = spawn::spawn(spawn::Plan {
         argv: &argv,
         env: &env,
         cwd: plan.cwd.as_deref(),
-        stdin: stdin.0.as_fd(),
-        stdout: stdout.1.as_fd(),
-        stderr: stderr.1.as_fd(),
+        stdin: theirs.0.as_fd(),
+        stdout: theirs.1.as_fd(),
+        stderr: theirs.2.as_fd(),
         choice,
         oom_score_adj_raise: OOM_RAISE,
     })
     .map_err(|error| not_spawned(&error))?;
-    let port = |fd: OwnedFd, way| Port::of_ours(fd, way).map_err(|error| no_pipes(&error));
     let oom_kills = (
         spawned.tree.oom_kills(),
         mainstay_os::measure::oom_kills_of_the_machine(),
@@ -110,16 +119,16 @@ pub fn start(
         tree: spawned.tree,
         tier: spawned.tier,
         why_not: spawned.why_not,
-        stdin: Some(port(stdin.1, Way::Out)?),
+        stdin: Some(ours.0),
         stdin_rest: None,
         stdin_closing: false,
-        stdout: Some(port(stdout.0, Way::In)?),
+        stdout: Some(ours.1),
         exit: None,
         seen: BTreeSet::new(),
         oom_kills,
         container,
     };
-    Ok((running, port(stderr.0, Way::In)?))
+    Ok((running, ours.2))
 }
 
 impl Running {
@@ -231,5 +240,57 @@ fn not_spawned(error: &SpawnError) -> Failure {
         problem: error.problem(),
         hint: error.hint().into(),
         code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paths::Paths;
+    use mainstay_core::event::Detached;
+    use mainstay_core::ids::LinkId;
+    use mainstay_core::limits::Limits;
+    use mainstay_core::policy::Policy;
+    use mainstay_os::{census, identity};
+
+    fn plan(argv: &[&str]) -> Plan {
+        Plan {
+            id: LinkId(7),
+            name: "s".into(),
+            argv: argv.iter().map(Into::into).collect(),
+            env: Vec::new(),
+            cwd: None,
+            limits: Limits::default(),
+            policy: Policy::default(),
+            watch: Vec::new(),
+            record: false,
+            lease: None,
+            frames: None,
+            secrets: false,
+            wish: tier::Wish::Exactly(Tier::Subreaper),
+            paths: Paths::nowhere(),
+            realm: identity::realm().unwrap(),
+            started_at: String::new(),
+            shim: identity::me().unwrap(),
+            ancestors: Vec::new(),
+            client: None,
+            detached: Detached::Yes,
+            linger: None,
+        }
+    }
+
+    #[test]
+    fn without_ports_nobody_is_started() {
+        let me = identity::me().unwrap();
+        // No list of what is ready was begun in this thread, so a port to read from is refused.
+        let word = format!("without-ports-{}", me.pid);
+        let failure = start(&plan(&["sh", "-c", "sleep 9; exit 0", &word]), None, me).err();
+        let problem = failure.map(|failure| failure.problem).unwrap_or_default();
+        assert!(problem.contains("no pipes for the server"), "{problem}");
+        let children = census::children(me.pid).unwrap();
+        let started = children
+            .iter()
+            .find(|&&pid| census::cmdline(pid).contains(&word));
+        assert_eq!(started, None);
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use mainstay_core::ids::{Identity, Tag};
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::{self, Keeping, Roles};
+use mainstay_os::identity::Handle;
 use mainstay_os::record::Region;
 use mainstay_os::role;
 
@@ -76,21 +77,21 @@ pub(super) fn take_entry(plan: &Plan) -> Option<Entry> {
     Entry::take(&plan.paths, plan.id).ok()
 }
 
-/// Starts a side guard: its pid, and our end of its channel.
+/// Starts a side guard: a handle on it, and our end of its channel.
 pub(super) fn stand_beside(
     plan: &Plan,
     entry: Option<&Entry>,
     region: &Region,
     to_shim: &Channel,
     keeper: Identity,
-) -> Option<(i32, Channel)> {
+) -> Option<(Handle, Channel)> {
     let (mine, theirs) = Channel::pair().ok()?;
     let to_shim = to_shim.try_clone().ok()?;
     let mut kept: Vec<RawFd> = vec![theirs.as_raw_fd(), to_shim.as_raw_fd(), region.as_raw_fd()];
     if let Some(entry) = entry {
         kept.extend(entry.fds());
     }
-    let pid = role::start(|| {
+    let beside = role::start_held(|| {
         // This is a fork of a keeper in full swing: nothing of its loop may be touched, and its copies of the
         // server's pipes must go.
         role::close_all_but(&mut kept);
@@ -102,5 +103,5 @@ pub(super) fn stand_beside(
         guard::run_beside(region, to_shim, keeper, &theirs, &mut session)
     })
     .ok()?;
-    Some((pid, mine))
+    Some((beside, mine))
 }

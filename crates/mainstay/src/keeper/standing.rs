@@ -64,8 +64,7 @@ impl Keeper<'_> {
     fn suspects(&self) -> (Vec<Suspect>, u32, bool) {
         let until = clock::now().after_ms(SUSPECTS_MS);
         let uid = rustix::process::geteuid().as_raw();
-        let guard = self.side_guard.unwrap_or(self.watcher.guard().pid);
-        let mut ours = vec![self.me.pid, self.plan.shim.pid, guard];
+        let mut ours = vec![self.me.pid, self.plan.shim.pid, self.guard().pid];
         ours.extend(self.server.as_ref().map(|server| server.who.pid));
         let mut pids = census::pids().unwrap_or_default();
         pids.sort_unstable_by(|a, b| b.cmp(a));
