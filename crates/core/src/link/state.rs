@@ -183,7 +183,11 @@ pub(super) enum Because {
         status: Status,
         stderr_tail: Vec<String>,
     },
-    Abandoned(Box<GivenUp>),
+    Abandoned {
+        given_up: Box<GivenUp>,
+        /// Whether a server may have begun with the request before.
+        sent: bool,
+    },
     Renewed(Renewing),
     Deadline {
         ms: u64,
@@ -266,7 +270,7 @@ impl Because {
                 poisoned: true,
                 tries: 0,
             },
-            Self::Abandoned(given_up) => given_up.why(name),
+            Self::Abandoned { given_up, sent } => given_up.why(name, *sent),
             Self::Renewed(why) => Why::Renewed { name, why },
             Self::Deadline { ms } => Why::Deadline { name, ms: *ms },
             Self::Differs { what } => Why::Differs { name, what },
@@ -286,8 +290,8 @@ impl Because {
 }
 
 impl GivenUp {
-    /// The same, for the answers.
-    pub fn why<'b>(&'b self, name: &'b str) -> Why<'b> {
+    /// The same, for the answer to a request that a server may have begun with, or to one that none has seen.
+    pub fn why<'b>(&'b self, name: &'b str, sent: bool) -> Why<'b> {
         Why::Abandoned {
             name,
             deaths: self.deaths,
@@ -296,6 +300,7 @@ impl GivenUp {
             stderr_tail: &self.stderr_tail,
             changed: self.changed.as_deref(),
             probe_ms: self.probe_ms,
+            sent,
         }
     }
 }
