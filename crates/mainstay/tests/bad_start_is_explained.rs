@@ -194,6 +194,26 @@ fn a_directory_that_is_gone_is_no_worse_than_without_us() {
 }
 
 #[test]
+fn one_that_greets_in_plain_words_and_says_no_more_is_explained_too() {
+    let stage = Stage::new();
+    let options = ["--opening", "200ms", "--grace-eof", "200ms"];
+    let server = ["sh", "-c", "echo hello; printf part; exec sleep 1000"];
+    let mut client = start(&stage, &options, server.map(OsString::from).into());
+    stage.event("junk");
+    let id = client.wire.ask("initialize", &json!({})).unwrap();
+    let answer = loop {
+        let line = client.wire.line().unwrap().expect("an answer");
+        match serde_json::from_slice::<Value>(&line) {
+            Ok(answer) if answer["id"] == id => break answer,
+            Ok(_) | Err(_) => {}
+        }
+    };
+    assert_eq!(answer["error"]["data"]["reason"], "opening_silent");
+    client.finish();
+    stage.census.assert_empty();
+}
+
+#[test]
 fn a_silent_server_is_explained_and_left_running() {
     let stage = Stage::new();
     let options = ["--opening", "200ms", "--grace-eof", "200ms"];

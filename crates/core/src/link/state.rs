@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use super::io::{About, Exited};
 use crate::clock::Moment;
 use crate::event::{Cause, Renewing, Status};
+use crate::message::frame::Kind;
 use crate::message::settle::Why;
 use crate::server::health::Health;
 use crate::server::stop::Ladder;
@@ -40,7 +41,7 @@ pub(super) struct Up {
     pub stage: Stage,
     /// The process that we started has left and others serve on.
     pub left: Option<Exited>,
-    /// Until when a server that has said nothing at all may leave its first request unanswered.
+    /// Since when a server that has said nothing in the protocol has left its first request unanswered.
     pub silence: Silence,
     /// It is to be replaced as soon as it has answered what is in flight.
     pub giving_way: Option<GivingWay>,
@@ -69,6 +70,25 @@ pub(super) enum Silence {
     NothingAsked,
     Since(Moment),
     Broken,
+}
+
+impl Silence {
+    /// The server has written something, be it no message, as an installer does: it is at work, and the time begins anew.
+    pub fn wrote(&mut self, now: Moment) {
+        if let Self::Since(since) = self {
+            *since = now;
+        }
+    }
+
+    /// It was a line: a message breaks the silence for good, junk is a sign of life and no more.
+    pub fn line(&mut self, kind: Kind) {
+        match kind {
+            Kind::Blank | Kind::Junk => {}
+            Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch => {
+                *self = Self::Broken
+            }
+        }
+    }
 }
 
 #[derive(Debug)]

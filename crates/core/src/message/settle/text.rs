@@ -55,7 +55,7 @@ impl Why<'_> {
                 effect(method)
             ),
             Self::OpeningSilent { name, ms, argv } => format!(
-                "MCP server '{name}' has not answered {word} for {} and has written nothing; it is left running: if it is still \
+                "MCP server '{name}' has not answered {word} for {} and has written nothing in that time; it is left running: if it is still \
                  downloading or building, connect again in a while; if not, run `{}` in a terminal to see what it waits for",
                 time(ms),
                 command(argv)
