@@ -25,8 +25,8 @@ fn a_mistake_in_a_table_of_somebody_else_is_a_warning() {
         home.mainstay(&["run", "--name", "play", "--", "sh", "-c", "exit 3"]),
         outcome(
             "",
-            "warning: ~/.config/mainstay/config.toml:5: unknown key `grace_trem` in [server.other]\nhint: did you mean `grace_term`?\n\
-             warning: ~/.config/mainstay/config.toml:2: unknown key `sesion_ttl` in [serve]\nhint: did you mean `session_ttl`?\n",
+            "warning: ~/.config/mainstay/config.toml:2: unknown key `sesion_ttl` in [serve]\nhint: did you mean `session_ttl`?\n\
+             warning: ~/.config/mainstay/config.toml:5: unknown key `grace_trem` in [server.other]\nhint: did you mean `grace_term`?\n",
             3
         )
     );
