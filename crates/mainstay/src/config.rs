@@ -1,7 +1,8 @@
 //! What the user wishes: the config file, the options, and the order in which they count.
 //!
 //! Option before `[server.NAME]` before `[defaults]` before what is built in. Anything that is not understood is an
-//! error that names file and line; nothing is guessed and nothing is ignored.
+//! error that names file and line; nothing is guessed and nothing is ignored. For one server, mistakes in the tables of
+//! others are warnings: a slip in one place must not stop every server of every client.
 
 pub mod file;
 pub mod quantity;
@@ -19,7 +20,7 @@ use crate::paths::Paths;
 use crate::report::Report;
 
 pub use serving::Serving;
-pub use settle::{Settled, resolve};
+pub use settle::{Settled, name_of, resolve};
 
 /// What may be set in one place: in `[defaults]`, for one server, or by options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,6 +126,11 @@ impl Config {
     /// Reads the config file; one that is not there is an empty one.
     pub fn load(paths: &Paths) -> Result<Self, Report> {
         file::load(paths)
+    }
+
+    /// The same for one server: mistakes in tables that do not concern it come beside it.
+    pub fn load_for(paths: &Paths, name: &str) -> Result<(Self, Vec<Report>), Report> {
+        file::load_for(paths, name)
     }
 
     /// What holds for a server: its own table over `[defaults]`.

@@ -133,7 +133,7 @@ fn config_page() {
     let mut page = String::from(
         "# Config file\n\n`~/.config/mainstay/config.toml`; it need not exist. `XDG_*` variables are not read: clients pass six \
          variables only, and everybody must see the same file.\n\nWhat counts: option, then `[server.NAME]`, then \
-         `[defaults]`, then what is built in. An unknown key or a wrong unit is an error that names the line.\n\n\
+         `[defaults]`, then what is built in. An unknown key or a wrong unit is an error that names the line; for `run` it is a warning if it stands in `[serve]` or in the table of another server.\n\n\
          ```toml\n[defaults]\ngrace_eof = \"3s\"\n\n[server.playwright]\ncommand = \"npx\"          # so that `mainstay run --name \
          playwright` is enough\nargs = [\"-y\", \"@playwright/mcp\"]\nenv = { DEBUG = \"pw:mcp\" }\ncwd = \"~/work\"\n\
          require_tier = \"cgroup\"\n```\n\n| key | where | value | built in | what it is |\n|---|---|---|---|---|\n",

@@ -63,6 +63,11 @@ impl Report {
     pub fn tell(&self) {
         talk(&format!("{self}\n"));
     }
+
+    /// Tells it on stderr, and the command goes on.
+    pub fn warn(&self) {
+        talk(&format!("{self}\n").replacen("error: ", "warning: ", 1));
+    }
 }
 
 impl fmt::Display for Report {

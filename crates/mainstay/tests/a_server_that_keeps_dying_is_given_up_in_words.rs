@@ -39,7 +39,7 @@ fn every_request_at_once() {
     let first = scene.call("add", &json!({}));
     assert!(trouble(&first).contains("it is started again"), "{first}");
     scene.replayed(2);
-    // Pending at the last death: none of them is sent to anybody any more.
+    // Pending at the last death: it may have begun with them.
     let mut pending = vec![scene.ask_call("sleep", &json!({"ms": 3_600_000}))];
     pending.push(scene.ask_call("add", &json!({})));
     let wire = &mut scene.client.wire;
@@ -48,8 +48,18 @@ fn every_request_at_once() {
     let all = scene.read_answers(&pending);
     assert_eq!(all.len(), pending.len());
     for id in &pending {
-        check(answers(&all, *id)[0]);
+        let answer = answers(&all, *id)[0];
+        check(answer);
+        assert!(trouble(answer).contains("was sent before that"), "{answer}");
     }
+    for id in [pending[0], pending[1], pending[3]] {
+        let answer = answers(&all, id)[0];
+        assert!(trouble(answer).contains("may or may not"), "{answer}");
+    }
+    assert_eq!(
+        answers(&all, pending[3])[0]["error"]["data"]["safeToRetry"],
+        false
+    );
     let abandoned = scene.stage.event("abandoned");
     assert_eq!(abandoned["deaths"], 2);
     scene.state("abandoned");
@@ -72,6 +82,7 @@ fn every_request_at_once() {
     assert!(later.iter().all(|id| order.next() == Some(*id)));
     for answer in &all {
         check(answer);
+        assert!(trouble(answer).contains("was not sent to it"), "{answer}");
         if let Some(error) = answer.get("error") {
             assert_eq!(error["code"], -32603);
             assert_eq!(error["data"]["reason"], "abandoned");

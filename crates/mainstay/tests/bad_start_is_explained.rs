@@ -56,6 +56,82 @@ fn not_found() {
     );
 }
 
+/// Nothing was started, and the client, stderr, the event and the exit code say why and what to do.
+fn refused(stage: &Stage, options: &[&str], code: i32, problem: &str, hint: &str) {
+    let server = stage.unruly::<&str>(&[]);
+    let (answer, status, stderr) = told(stage, options, server);
+    for text in [message(&answer), &stderr] {
+        assert!(text.contains(problem) && text.contains(hint), "{text}");
+    }
+    assert_eq!(answer["error"]["data"]["reason"], "start_failed");
+    assert_eq!(status.code(), Some(code));
+    let event = stage.event("start_failed");
+    assert!(
+        event["problem"]
+            .as_str()
+            .is_some_and(|text| text.contains(problem))
+    );
+    assert!(stage.events("start").is_empty());
+}
+
+fn config(stage: &Stage, text: &[u8]) {
+    let directory = stage.home().join(".config/mainstay");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("config.toml"), text).unwrap();
+}
+
+#[test]
+fn a_config_with_a_mistake() {
+    for (text, problem, hint) in [
+        (
+            &b"[defaults]\ngrace_trem = '1s'\n"[..],
+            "config.toml:2: unknown key `grace_trem`",
+            "did you mean `grace_term`?",
+        ),
+        (b"[defaults\n", "not valid TOML", "correct that line"),
+        (b"\xff\n", "cannot read the config file", "correct that"),
+    ] {
+        let stage = Stage::new();
+        config(&stage, text);
+        refused(&stage, &[], 125, problem, hint);
+    }
+}
+
+#[test]
+fn a_config_with_a_mistake_elsewhere_is_enough() {
+    let stage = Stage::new();
+    config(&stage, b"[serve]\nsesion_ttl = '1m'\n");
+    let (answer, status, stderr) = told(&stage, &[], stage.unruly::<&str>(&[]));
+    assert!(answer.get("result").is_some(), "{answer}");
+    assert!(stderr.contains("warning: "), "{stderr}");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn a_recording_that_cannot_be_written() {
+    let stage = Stage::new();
+    let path = stage.path("no/such/x");
+    let options = ["--record", path.to_str().unwrap()];
+    refused(&stage, &options, 125, "cannot record in", "--record FILE");
+}
+
+#[test]
+fn a_header_whose_variable_is_not_set() {
+    let stage = Stage::new();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let words = "run --url http://127.0.0.1:9/mcp?key=hidden --header-env A=NOT_SET";
+    let mut argv = vec![OsString::from(mainstay)];
+    argv.extend(words.split(' ').map(OsString::from));
+    let mut client = Launch::new(&stage, &argv).start();
+    let answer = client.wire.request("initialize", &json!({})).unwrap();
+    assert!(message(&answer).contains("NOT_SET"), "{answer}");
+    let (status, _) = client.finish();
+    assert_eq!(status.code(), Some(2));
+    let event = stage.event("start_failed");
+    assert!(!event.to_string().contains("hidden"), "{event}");
+    stage.census.assert_empty();
+}
+
 #[test]
 fn not_executable() {
     let stage = Stage::new();
@@ -113,6 +189,26 @@ fn a_directory_that_is_gone_is_no_worse_than_without_us() {
         answer.get("result").is_some() || message(&answer).contains("directory"),
         "{answer}"
     );
+    client.finish();
+    stage.census.assert_empty();
+}
+
+#[test]
+fn one_that_greets_in_plain_words_and_says_no_more_is_explained_too() {
+    let stage = Stage::new();
+    let options = ["--opening", "200ms", "--grace-eof", "200ms"];
+    let server = ["sh", "-c", "echo hello; printf part; exec sleep 1000"];
+    let mut client = start(&stage, &options, server.map(OsString::from).into());
+    stage.event("junk");
+    let id = client.wire.ask("initialize", &json!({})).unwrap();
+    let answer = loop {
+        let line = client.wire.line().unwrap().expect("an answer");
+        match serde_json::from_slice::<Value>(&line) {
+            Ok(answer) if answer["id"] == id => break answer,
+            Ok(_) | Err(_) => {}
+        }
+    };
+    assert_eq!(answer["error"]["data"]["reason"], "opening_silent");
     client.finish();
     stage.census.assert_empty();
 }

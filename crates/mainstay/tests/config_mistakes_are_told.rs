@@ -11,8 +11,23 @@ fn a_mistake_in_the_file_names_its_line() {
         home.mainstay(&["run", "--name", "play", "--", "true"]),
         outcome(
             "",
-            "error: ~/.config/mainstay/config.toml:5: unknown key `grace_trem` in [server.play]\nhint: did you mean `grace_term`?\n",
+            "mainstay: cannot start `play`: ~/.config/mainstay/config.toml:5: unknown key `grace_trem` in [server.play]\nhint: did you mean `grace_term`?\n",
             125
+        )
+    );
+}
+
+#[test]
+fn a_mistake_in_a_table_of_somebody_else_is_a_warning() {
+    let home = Home::new();
+    home.config("[serve]\nsesion_ttl = '1m'\n\n[server.other]\ngrace_trem = \"1s\"\n");
+    assert_eq!(
+        home.mainstay(&["run", "--name", "play", "--", "sh", "-c", "exit 3"]),
+        outcome(
+            "",
+            "warning: ~/.config/mainstay/config.toml:2: unknown key `sesion_ttl` in [serve]\nhint: did you mean `session_ttl`?\n\
+             warning: ~/.config/mainstay/config.toml:5: unknown key `grace_trem` in [server.other]\nhint: did you mean `grace_term`?\n",
+            3
         )
     );
 }
@@ -31,7 +46,7 @@ fn a_mistake_in_the_options_is_a_usage_error() {
         ),
         (
             &["run", "--name", "nobody"],
-            "error: no server command given, and the config file has no [server.nobody]\nhint: write the command behind `--`, or add it to the config file\n",
+            "mainstay: cannot start `nobody`: no server command given, and the config file has no [server.nobody]\nhint: write the command behind `--`, or add it to the config file\n",
         ),
         (
             &[
@@ -43,7 +58,7 @@ fn a_mistake_in_the_options_is_a_usage_error() {
                 "--",
                 "true",
             ],
-            "error: tier `subreaper` is wished for, but at least `cgroup` is required\nhint: leave one of the two out, or wish for the stronger one\n",
+            "mainstay: cannot start `true`: tier `subreaper` is wished for, but at least `cgroup` is required\nhint: leave one of the two out, or wish for the stronger one\n",
         ),
     ] {
         assert_eq!(home.mainstay(words), outcome("", stderr, 2), "{words:?}");

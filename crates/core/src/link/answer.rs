@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::own::Own;
 use super::route::HELD;
-use super::state::{Because, Client, Life, Then};
+use super::state::{Because, Client, GivenUp, Life, Then};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{OpeningSilent, Status, What};
@@ -82,9 +82,9 @@ impl Link<'_> {
                 }
                 closing.because.why(about)
             }
-            Life::Abandoned(given_up) => given_up.why(&about.name),
+            Life::Abandoned(given_up) => given_up.why(&about.name, false),
             Life::Up(up) => match &up.trial {
-                Some(given_up) => given_up.why(&about.name),
+                Some(given_up) => given_up.why(&about.name, false),
                 None => return Route::Drop,
             },
             Life::Absent { .. }
@@ -114,12 +114,26 @@ impl Link<'_> {
         all.len() as u32
     }
 
+    /// Nobody is started for what is in flight. That it was not sent is said only of what waits within us and of what the
+    /// dead server has not read, unless an earlier generation had it.
+    pub(super) fn settle_abandoned(&mut self, given_up: &GivenUp) {
+        for (id, method, generation) in self.in_flight_now() {
+            let because = Because::Abandoned {
+                given_up: given_up.clone().into(),
+                sent: generation != HELD || self.again.was_sent(&id),
+            };
+            self.answer(&id, method, &because);
+        }
+        self.held.clear();
+        self.held_bytes = 0;
+    }
+
     /// At a death: what cannot be sent again is answered; how many are kept for the next generation.
     pub(super) fn settle_at_death(&mut self, then: &Then, status: Status, tail: &[String]) -> u32 {
         let (status, stderr_tail) = (status, tail.to_vec());
         match then {
             Then::Abandon(given_up) => {
-                self.settle_all(&Because::Abandoned(given_up.clone().into()));
+                self.settle_abandoned(given_up);
                 0
             }
             Then::Mourn { .. } | Then::Respawn { .. } | Then::Rest => {

@@ -1,7 +1,7 @@
 //! The way of a line from the server: whose answer it is, what it asks the client, what of it must be known later.
 
 use super::own::{Own, Purpose};
-use super::state::{Life, Silence, Stage};
+use super::state::{Life, Stage};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{Junk, What};
@@ -20,7 +20,7 @@ impl Link<'_> {
     pub fn server_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         match &mut self.life {
             Life::Up(up) => {
-                up.silence = Silence::Broken;
+                up.silence.line(frame.kind);
                 // An answer to a question of our own is of use to nobody else.
                 if !matches!(frame.id, Id::Token(id) if Own::is(id)) {
                     up.used = now;
@@ -77,6 +77,7 @@ impl Link<'_> {
     pub fn server_wrote(&mut self, now: Moment) {
         if let Life::Up(up) = &mut self.life {
             up.health.heard(now);
+            up.silence.wrote(now);
         }
     }
 

@@ -234,7 +234,7 @@ impl Link<'_> {
             }
             Then::Abandon(given_up) => {
                 // Not before: a server on its way down may still answer.
-                self.settle_all(&Because::Abandoned(Box::new(given_up.clone())));
+                self.settle_abandoned(&given_up);
                 self.tell(What::Abandoned(Abandoned {
                     deaths: given_up.deaths,
                     window_ms: given_up.window_ms,

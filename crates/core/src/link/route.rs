@@ -62,7 +62,19 @@ impl Link<'_> {
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
             return;
         };
+        // Nobody had the beginning of one that was opened at its cut; of another, a server that is gone may have had it.
+        let unsent = self.cut.is_some();
         if self.answered_since_cut() {
+            return;
+        }
+        if let (Life::Abandoned(given_up), false) = (&self.life, unsent) {
+            let because = Because::Abandoned {
+                given_up: given_up.clone().into(),
+                sent: true,
+            };
+            let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
+            self.inflight.open(id, tracked, self.head.generation, now);
+            self.answer(id, tracked, &because);
             return;
         }
         if matches!(

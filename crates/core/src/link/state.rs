@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use super::io::{About, Exited};
 use crate::clock::Moment;
 use crate::event::{Cause, Renewing, Status};
+use crate::message::frame::Kind;
 use crate::message::settle::Why;
 use crate::server::health::Health;
 use crate::server::stop::Ladder;
@@ -40,7 +41,7 @@ pub(super) struct Up {
     pub stage: Stage,
     /// The process that we started has left and others serve on.
     pub left: Option<Exited>,
-    /// Until when a server that has said nothing at all may leave its first request unanswered.
+    /// Since when a server that has said nothing in the protocol has left its first request unanswered.
     pub silence: Silence,
     /// It is to be replaced as soon as it has answered what is in flight.
     pub giving_way: Option<GivingWay>,
@@ -69,6 +70,25 @@ pub(super) enum Silence {
     NothingAsked,
     Since(Moment),
     Broken,
+}
+
+impl Silence {
+    /// The server has written something, be it no message, as an installer does: it is at work, and the time begins anew.
+    pub fn wrote(&mut self, now: Moment) {
+        if let Self::Since(since) = self {
+            *since = now;
+        }
+    }
+
+    /// It was a line: a message breaks the silence for good, junk is a sign of life and no more.
+    pub fn line(&mut self, kind: Kind) {
+        match kind {
+            Kind::Blank | Kind::Junk => {}
+            Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch => {
+                *self = Self::Broken
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -183,7 +203,11 @@ pub(super) enum Because {
         status: Status,
         stderr_tail: Vec<String>,
     },
-    Abandoned(Box<GivenUp>),
+    Abandoned {
+        given_up: Box<GivenUp>,
+        /// Whether a server may have begun with the request before.
+        sent: bool,
+    },
     Renewed(Renewing),
     Deadline {
         ms: u64,
@@ -266,7 +290,7 @@ impl Because {
                 poisoned: true,
                 tries: 0,
             },
-            Self::Abandoned(given_up) => given_up.why(name),
+            Self::Abandoned { given_up, sent } => given_up.why(name, *sent),
             Self::Renewed(why) => Why::Renewed { name, why },
             Self::Deadline { ms } => Why::Deadline { name, ms: *ms },
             Self::Differs { what } => Why::Differs { name, what },
@@ -286,8 +310,8 @@ impl Because {
 }
 
 impl GivenUp {
-    /// The same, for the answers.
-    pub fn why<'b>(&'b self, name: &'b str) -> Why<'b> {
+    /// The same, for the answer to a request that a server may have begun with, or to one that none has seen.
+    pub fn why<'b>(&'b self, name: &'b str, sent: bool) -> Why<'b> {
         Why::Abandoned {
             name,
             deaths: self.deaths,
@@ -296,6 +320,7 @@ impl GivenUp {
             stderr_tail: &self.stderr_tail,
             changed: self.changed.as_deref(),
             probe_ms: self.probe_ms,
+            sent,
         }
     }
 }

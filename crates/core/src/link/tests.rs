@@ -597,6 +597,39 @@ fn a_silent_opening_is_explained_and_its_late_answer_swallowed() {
 }
 
 #[test]
+fn junk_begins_the_time_of_the_opening_anew_and_does_not_end_it() {
+    let mut world = World::up();
+    let opening = Limits::default().opening_ms;
+    world.client(INITIALIZE);
+    for line in ["fetching 1/3", "", "fetching 2/3"] {
+        world.ms += opening - 1;
+        world.input(Input::Tick);
+        world.undelivered(line);
+    }
+    world.drain();
+    // A part of a line counts, too.
+    world.ms += opening - 1;
+    let now = world.now();
+    world.link.server_wrote(now);
+    world.input(Input::Tick);
+    assert_eq!(world.drain(), [""; 0]);
+    assert_eq!(
+        world.link.wake_at(),
+        Some((now.after_ms(opening), Reason::OpeningSilent))
+    );
+    assert_eq!(world.wait(), Reason::OpeningSilent);
+    assert_eq!(world.drain(), ["tell opening_silent", "error for 1"]);
+}
+
+#[test]
+fn a_message_ends_it() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.server(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
+    assert_eq!(world.link.wake_at(), None);
+}
+
+#[test]
 fn a_swallowed_answer_leaves_its_place_in_the_table() {
     let mut world = World::up();
     world.client(INITIALIZE);

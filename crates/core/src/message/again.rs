@@ -129,6 +129,12 @@ impl Again {
         }
     }
 
+    /// Whether a server may have read it.
+    pub fn was_sent(&self, id: &[u8]) -> bool {
+        let kept = self.lines.get(&*token::plain(id));
+        kept.is_some_and(|kept| kept.sent > 0)
+    }
+
     /// What becomes of it if the server is dead.
     pub fn fate(&self, id: &[u8]) -> Fate {
         match self.lines.get(&*token::plain(id)) {

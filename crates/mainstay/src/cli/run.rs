@@ -5,6 +5,8 @@
 //! Shim, guard and keeper stand on this stack for the whole life of the link, so what is needed only to come this far is
 //! in functions that are never inlined: their frames are gone before the fork.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
@@ -16,9 +18,9 @@ use mainstay_os::tier::Wish;
 use mainstay_os::{adopter, census, identity, role, signals, title};
 
 use super::run_options::RunOptions;
-use crate::config::{Config, Settled, resolve};
+use crate::config::{Config, Settings, Settled, name_of, resolve};
 use crate::exit::Exit;
-use crate::keeper::plan::Plan;
+use crate::keeper::plan::{Plan, Refused};
 use crate::keeper::recording;
 use crate::keeper::session::Session;
 use crate::paths::Paths;
@@ -30,7 +32,11 @@ use crate::warm::{self, Meeting, Welcome};
 #[inline(never)]
 pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
     let (plan, detach) = prepare(options)?;
-    let ending = match warm::meet(&plan) {
+    let meeting = match &plan.refused {
+        Some(_) => Meeting::Nobody(Vec::new()),
+        None => warm::meet(&plan),
+    };
+    let ending = match meeting {
         Meeting::Over => return Ok(Exit::Server(Status::Code(0))),
         Meeting::Nobody(read) => {
             let region = Region::create().map_err(|error| no_record(&error))?;
@@ -56,35 +62,88 @@ pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
     }
 }
 
-/// All that is known before anybody is started.
+/// All that is known before anybody is started. What stands against it is told to the client by a link without a server,
+/// because nobody reads the stderr of a server that did not come up.
 #[inline(never)]
 fn prepare(options: Box<RunOptions>) -> Result<(Box<Plan>, Detach), Report> {
     role::close_inherited();
+    let name = name_of(&options)?;
     // Without a home there is no config, no registry and no event; the server runs all the same.
     let (paths, config) = match Paths::find() {
         Ok(paths) => {
-            let config = Config::load(&paths)?;
+            let config = Config::load_for(&paths, &name);
             (paths, config)
         }
         Err(report) => {
             report.tell();
-            (Paths::nowhere(), Config::default())
+            (Paths::nowhere(), Ok((Config::default(), Vec::new())))
         }
     };
-    let settled = resolve(&options, &config)?;
+    let (settled, refused) = match settled(&options, config) {
+        Ok(settled) => (settled, None),
+        Err(report) => (bare(&options, name), Some(refused(&report))),
+    };
     hide_secrets(&options);
     drop(options);
-    if let Some(path) = &settled.frames {
-        recording::open(path).map_err(|error| unrecordable(path, &error))?;
-    }
     let verdict = adopter::judge(adopter::INIT);
-    let plan = plan(settled, paths, &verdict).map_err(|error| failed(&error))?;
+    let mut plan = plan(settled, paths, &verdict).map_err(|error| failed(&error))?;
+    plan.refused = refused;
     let detach = if verdict.reaps {
         Detach::Yes
     } else {
         Detach::No
     };
     Ok((Box::new(plan), detach))
+}
+
+fn settled(
+    options: &RunOptions,
+    config: Result<(Config, Vec<Report>), Report>,
+) -> Result<Settled, Report> {
+    let (config, elsewhere) = config?;
+    for mistake in elsewhere {
+        mistake.warn();
+    }
+    let settled = resolve(options, &config)?;
+    if let Some(path) = &settled.frames {
+        recording::open(path).map_err(|error| unrecordable(path, &error))?;
+    }
+    Ok(settled)
+}
+
+/// What is known without any of what was wrong.
+fn bare(options: &RunOptions, name: String) -> Settled {
+    let argv = if options.command.is_empty() {
+        let words = ["mainstay", "run", "--name", &name];
+        words.map(OsString::from).into()
+    } else {
+        options.command.clone()
+    };
+    let settings = Settings::default();
+    Settled {
+        name,
+        argv,
+        env: BTreeMap::new(),
+        cwd: None,
+        limits: settings.limits(),
+        tier: None,
+        require_tier: None,
+        policy: settings.policy(),
+        watch: Vec::new(),
+        record: false,
+        lease: None,
+        frames: None,
+        secrets: false,
+        linger: Some(0),
+    }
+}
+
+fn refused(report: &Report) -> Refused {
+    Refused {
+        problem: report.problem(),
+        hint: report.advice().unwrap_or("correct that").into(),
+        code: report.exit().code(),
+    }
 }
 
 /// What a client wrote into our command line for an HTTP server is not for everybody who looks at the process list.
@@ -194,6 +253,7 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         // A guard that is our child cannot outlive us without leaving a zombie.
         linger: if verdict.reaps { linger } else { Some(0) },
         detached,
+        refused: None,
     })
 }
 

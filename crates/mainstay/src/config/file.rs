@@ -63,6 +63,20 @@ pub fn key<L>(limit: &Limit<L>) -> String {
 }
 
 pub(super) fn load(paths: &Paths) -> Result<Config, Report> {
+    match text(paths)? {
+        Some(text) => parse(&paths.config_file(), paths.home(), &text),
+        None => Ok(Config::default()),
+    }
+}
+
+pub(super) fn load_for(paths: &Paths, name: &str) -> Result<(Config, Vec<Report>), Report> {
+    match text(paths)? {
+        Some(text) => parse_for(name, &paths.config_file(), paths.home(), &text),
+        None => Ok((Config::default(), Vec::new())),
+    }
+}
+
+fn text(paths: &Paths) -> Result<Option<String>, Report> {
     let path = paths.config_file();
     let trouble = |cause: String| {
         Report::new(
@@ -76,15 +90,45 @@ pub(super) fn load(paths: &Paths) -> Result<Config, Report> {
             return Err(trouble(format!("it is larger than {FILE_BYTES} bytes")));
         }
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Config::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(trouble(plain(&error))),
     }
     let text = fs::read_to_string(&path).map_err(|error| trouble(plain(&error)))?;
-    parse(&path, paths.home(), &text)
+    Ok(Some(text))
 }
 
 /// Reads a config file's text.
 pub(super) fn parse(path: &Path, home: &Path, text: &str) -> Result<Config, Report> {
+    read(path, home, text, |(_, mistake)| Err(mistake))
+}
+
+/// The same for one server: the tables of others, and that of the HTTP front, may have mistakes.
+pub(super) fn parse_for(
+    name: &str,
+    path: &Path,
+    home: &Path,
+    text: &str,
+) -> Result<(Config, Vec<Report>), Report> {
+    let mut elsewhere = Vec::new();
+    let config = read(path, home, text, |(table, mistake)| {
+        if table == Some(name) {
+            return Err(mistake);
+        }
+        elsewhere.push(mistake);
+        Ok(())
+    })?;
+    Ok((config, elsewhere))
+}
+
+/// The server whose table has a mistake, or none for that of the front; and the mistake.
+type Misread<'n> = (Option<&'n str>, Report);
+
+fn read(
+    path: &Path,
+    home: &Path,
+    text: &str,
+    mut forgive: impl FnMut(Misread<'_>) -> Result<(), Report>,
+) -> Result<Config, Report> {
     let reader = Reader { path, home, text };
     let top = DeTable::parse(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
@@ -101,11 +145,20 @@ pub(super) fn parse(path: &Path, home: &Path, text: &str) -> Result<Config, Repo
                 for (server, value) in reader.table(value, "server")? {
                     let server = server.get_ref().to_string();
                     let label = format!("server.{server}");
-                    let read = reader.server(reader.table(value, &label)?, &label)?;
-                    config.servers.insert(server, read);
+                    let table = reader.table(value, &label);
+                    match table.and_then(|table| reader.server(table, &label)) {
+                        Ok(read) => drop(config.servers.insert(server, read)),
+                        Err(mistake) => forgive((Some(&server), mistake))?,
+                    }
                 }
             }
-            "serve" => config.serve = reader.serve(reader.table(value, "serve")?)?,
+            "serve" => {
+                let table = reader.table(value, "serve");
+                match table.and_then(|table| reader.serve(table)) {
+                    Ok(read) => config.serve = read,
+                    Err(mistake) => forgive((None, mistake))?,
+                }
+            }
             other => return Err(reader.homeless(&name.span(), other)),
         }
     }

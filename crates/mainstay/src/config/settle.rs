@@ -53,16 +53,7 @@ pub struct Settled {
 
 /// Puts options, config file and built-in values together.
 pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report> {
-    let name = match &options.name {
-        Some(name) => name.clone(),
-        None if options.url.is_some() => default_name::of_url(options.url.as_deref().unwrap_or("")),
-        None if options.command.is_empty() => {
-            return Err(Report::new(Exit::Usage, "no server command given").hint(
-                "write it behind `--`: `mainstay run -- npx -y @playwright/mcp`, or name one of the config file with `--name`",
-            ));
-        }
-        None => default_name::of(&options.command),
-    };
+    let name = name_of(options)?;
     let server = config.server(&name);
     let bridge = bridge_of(options, &server, &name)?;
     let argv = match (&bridge, &server.command) {
@@ -107,6 +98,22 @@ pub fn resolve(options: &RunOptions, config: &Config) -> Result<Settled, Report>
         watch: settings.watch.unwrap_or_default(),
         lease,
     })
+}
+
+/// The server's name: given, or made from what is started. The config file has no part in it.
+pub fn name_of(options: &RunOptions) -> Result<String, Report> {
+    match (&options.name, &options.url) {
+        (Some(name), _) => Ok(name.clone()),
+        (None, Some(url)) => Ok(default_name::of_url(url)),
+        (None, None) if options.command.is_empty() => Err(Report::new(
+            Exit::Usage,
+            "no server command given",
+        )
+        .hint(
+            "write it behind `--`: `mainstay run -- npx -y @playwright/mcp`, or name one of the config file with `--name`",
+        )),
+        (None, None) => Ok(default_name::of(&options.command)),
+    }
 }
 
 /// The lease: by its option, else by the variable that a host gave with the environment.

@@ -50,7 +50,7 @@ use crate::registry::entry::Entry;
 use control::Control;
 use lease::Tenancy;
 use linger::Host;
-use plan::Plan;
+use plan::{Plan, Refused};
 use port::{Port, Way};
 use pump::Pump;
 use recording::Recording;
@@ -283,6 +283,18 @@ impl<'p> Keeper<'p> {
             keeper.recall();
         }
         keeper.link.begin(keeper.now, lost);
+        if let Some(Refused {
+            problem,
+            hint,
+            code,
+        }) = plan.refused.clone()
+        {
+            keeper.handle(Input::StartFailed {
+                problem,
+                hint,
+                code,
+            });
+        }
         keeper.enter_lease();
         if plan.policy.lazy {
             keeper.show_resting();

@@ -58,6 +58,19 @@ pub struct Plan {
     pub detached: Detached,
     /// How long the server is kept for a client that lives, if that was chosen; else its profile says.
     pub linger: Option<u64>,
+    /// Why no server is started at all: the client is told, and that is all there is to this link.
+    pub refused: Option<Refused>,
+}
+
+/// What was wrong before a server could be started.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// What was wrong, and why.
+    pub problem: String,
+    /// What to do.
+    pub hint: String,
+    /// The exit code.
+    pub code: u8,
 }
 
 impl Plan {

@@ -137,6 +137,10 @@ impl Bridge {
                 request.unsent += 1;
                 request.flight = Flight::Resting(now.after_ms(*wait));
             }
+            // An earlier sending may have been acted upon.
+            Some(_) | None if request.sent > 0 => {
+                self.settle(id, &Why::Broke { why, again: false })
+            }
             Some(_) | None => self.settle(id, &Why::Unreachable { why }),
         }
     }

@@ -601,3 +601,112 @@ fn changed_lists_are_announced_if_the_user_wants_it() {
     world.server(&plain.replace("\"id\":1", "\"id\":\"ms:own:1\""));
     assert_eq!(world.drain(), ["tell replayed"]);
 }
+
+/// The words of our answers, by id.
+fn words(world: &mut World) -> Vec<(i64, String)> {
+    let mut all = Vec::new();
+    while let Some(output) = world.link.next() {
+        if let Output::ToClient(line) = output {
+            let answer: serde_json::Value = serde_json::from_slice(&line).unwrap();
+            all.push((answer["id"].as_i64().unwrap(), answer.to_string()));
+        }
+    }
+    all
+}
+
+#[test]
+fn what_a_server_may_have_begun_with_is_never_called_unsent() {
+    let limits = Limits {
+        restart_budget: 1,
+        ..Limits::default()
+    };
+    let policy = Policy {
+        retry: Retry::Never,
+        ..safe()
+    };
+    let mut world = World::met(limits, policy);
+    world.client(&call(2, "x"));
+    world.client(&ask(3, "custom/method"));
+    world.client(&ask(4, "tools/list"));
+    world.client(&call(5, "x"));
+    world.client(&ask(6, "custom/method"));
+    // The last two are still in the pipe.
+    let unread = format!("{}\n{}\n", call(5, "x"), ask(6, "custom/method"));
+    world.link.unread(unread.as_bytes());
+    world.exits(CRASH, true);
+    world.empty();
+    assert_eq!(world.link.word(), "abandoned");
+    world.client(&ask(7, "custom/method"));
+    let told = words(&mut world);
+    let may = "may or may not have taken effect";
+    let unsent = "was not sent to it";
+    let expected = [
+        (2, may, ""),
+        (3, may, "\"safeToRetry\":false"),
+        (4, "the request can be repeated", "\"safeToRetry\":true"),
+        (5, unsent, ""),
+        (6, unsent, "\"safeToRetry\":true"),
+        (7, unsent, "\"safeToRetry\":true"),
+    ];
+    for (id, part, data) in expected {
+        let (_, text) = told.iter().find(|(told, _)| *told == id).unwrap();
+        assert!(text.contains(part) && text.contains(data), "{id}: {text}");
+        assert_eq!(part == unsent, text.contains("not sent"), "{id}: {text}");
+        assert!(text.contains("is not running: it ended once"), "{text}");
+    }
+}
+
+#[test]
+fn nor_what_an_earlier_generation_had_and_the_last_one_did_not_read() {
+    let limits = Limits {
+        restart_budget: 2,
+        ..Limits::default()
+    };
+    let policy = Policy {
+        retry: Retry::Annotated,
+        ..safe()
+    };
+    let mut world = World::met(limits, policy);
+    world.client(&ask(2, "tools/list"));
+    world.server(
+        r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"reads","annotations":{"readOnlyHint":true}}]}}"#,
+    );
+    world.client(&call(3, "reads"));
+    world.dies_and_returns("1");
+    world.drain();
+    world
+        .link
+        .unread(format!("{}\n", call(3, "reads")).as_bytes());
+    world.exits(CRASH, true);
+    world.empty();
+    assert_eq!(world.link.word(), "abandoned");
+    let told = words(&mut world);
+    assert_eq!(told[0].0, 3);
+    assert!(told[0].1.contains("may or may not"), "{told:?}");
+}
+
+#[test]
+fn nor_what_the_version_before_a_bad_change_had() {
+    let mut world = World::met(Limits::default(), safe());
+    world.client(&ask(2, "tools/list"));
+    let path = "src/a.py".into();
+    world.input(Input::Renew(Renewing::Changed { path }));
+    world.client(&call(3, "x"));
+    while !world.drain().contains(&"close stdin".into()) {
+        world.wait();
+    }
+    world.exits(Status::Code(0), true);
+    world.empty();
+    world.drain();
+    world.input(Input::Started);
+    world.exits(CRASH, true);
+    world.empty();
+    let told = words(&mut world);
+    assert_eq!((told[0].0, told[1].0, told.len()), (2, 3, 2));
+    let sent = "a list request was sent before that and not answered; the request can be repeated";
+    assert!(told[0].1.contains(sent), "{told:?}");
+    assert!(
+        told[1].1.contains("tools/call was not sent to anybody"),
+        "{told:?}"
+    );
+}

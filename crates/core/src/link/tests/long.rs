@@ -75,6 +75,26 @@ fn a_request_that_an_abandoned_server_will_not_see_is_answered_at_its_end() {
 }
 
 #[test]
+fn one_whose_beginning_a_server_may_have_had_is_not_called_unsent() {
+    let mut world = abandoned();
+    let call = long_call(2);
+    for (cut, unsent) in [(true, true), (false, false)] {
+        if cut {
+            world.cut(&call);
+        }
+        world.lost(&call);
+        let Some(Output::ToClient(told)) = world.link.next() else {
+            panic!("no answer")
+        };
+        let told = String::from_utf8(told).unwrap();
+        assert_eq!(told.contains("was not sent"), unsent, "{told}");
+        assert_eq!(told.contains("may or may not"), !unsent, "{told}");
+        world.link.written();
+        assert_eq!(world.link.in_flight(), 0);
+    }
+}
+
+#[test]
 fn or_by_the_next_keeper_if_the_beginning_is_gone_with_this_one() {
     let mut world = abandoned();
     assert_eq!(world.cut(&long_call(2)), Route::Drop);

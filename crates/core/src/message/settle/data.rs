@@ -47,7 +47,10 @@ impl Why<'_> {
             Self::LeaseEnded { .. } => ("lease_ended", false),
             Self::ClientStopping { .. } => ("client_stopping", false),
         };
-        let unsent = matches!(self, Self::StartFailed { .. } | Self::Abandoned { .. });
+        let unsent = matches!(
+            self,
+            Self::StartFailed { .. } | Self::Abandoned { sent: false, .. }
+        );
         let mut data = Data {
             proxy: "mainstay",
             reason,

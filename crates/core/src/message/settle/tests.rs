@@ -109,7 +109,7 @@ fn a_silent_server_is_left_running() {
     assert_eq!(
         told("0", Tracked::Initialize, false, &why),
         concat!(
-            r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"MCP server 'x' has not answered initialize for 55 s and has written nothing; "#,
+            r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"MCP server 'x' has not answered initialize for 55 s and has written nothing in that time; "#,
             r"it is left running: if it is still downloading or building, connect again in a while; if not, run `npx -y 'a b'\\''s'` in a terminal to see ",
             r#"what it waits for","data":{"proxy":"mainstay","reason":"opening_silent","restarted":false,"retried":false,"safeToRetry":true}}}"#,
             "\n"

@@ -55,7 +55,7 @@ impl Why<'_> {
                 effect(method)
             ),
             Self::OpeningSilent { name, ms, argv } => format!(
-                "MCP server '{name}' has not answered {word} for {} and has written nothing; it is left running: if it is still \
+                "MCP server '{name}' has not answered {word} for {} and has written nothing in that time; it is left running: if it is still \
                  downloading or building, connect again in a while; if not, run `{}` in a terminal to see what it waits for",
                 time(ms),
                 command(argv)
@@ -68,17 +68,26 @@ impl Why<'_> {
                 stderr_tail,
                 changed,
                 probe_ms,
+                sent,
             } => {
                 let again = match probe_ms {
                     0 => "it is not tried again by itself".to_string(),
                     ms => format!("it is tried again every {}", time(ms)),
                 };
                 let quoted = quoted(stderr_tail);
+                let met = |whom: &str| match sent {
+                    true => format!(
+                        "{word} was sent before that and not answered; {}",
+                        effect(method)
+                    ),
+                    false => format!("{word} was not sent to {whom}"),
+                };
                 if let Some(path) = changed {
                     return format!(
                         "MCP server '{name}' is not running: {path} has changed, and what is there now does not start ({last}); the \
-                         version before it was ended, {word} was not sent to anybody; mend the file: it is started as soon as a watched \
-                         file changes; besides, {again}{quoted}"
+                         version before it was ended, {}; mend the file: it is started as soon as a watched \
+                         file changes; besides, {again}{quoted}",
+                        met("anybody")
                     );
                 }
                 let times = match deaths {
@@ -86,10 +95,10 @@ impl Why<'_> {
                     deaths => format!("{deaths} times"),
                 };
                 format!(
-                    "MCP server '{name}' is not running: it ended {times} within {}, last: {last}; {word} was not sent to it; \
-                     {again}; mend it, then `mainstay restart {name}` starts it at once; `mainstay why {name}` tells the whole \
-                     story{quoted}",
-                    time(window_ms)
+                    "MCP server '{name}' is not running: it ended {times} within {}, last: {last}; {}; {again}; mend it, then \
+                     `mainstay restart {name}` starts it at once; `mainstay why {name}` tells the whole story{quoted}",
+                    time(window_ms),
+                    met("it")
                 )
             }
             Self::Renewed { name, why } => format!(

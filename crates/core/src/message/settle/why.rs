@@ -47,6 +47,8 @@ pub enum Why<'a> {
         changed: Option<&'a str>,
         /// After how long it is tried once more; 0: never.
         probe_ms: u64,
+        /// Whether a server may have begun with the request before.
+        sent: bool,
     },
     /// The generation had to give way before it had answered.
     Renewed {

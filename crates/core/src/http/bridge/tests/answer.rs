@@ -24,6 +24,21 @@ fn what_the_server_has_not_seen_is_tried_a_few_times() {
 }
 
 #[test]
+fn what_broke_off_and_then_cannot_be_repeated_is_not_called_unsent() {
+    let mut play = Play::open(Retry::Safe);
+    play.line(&list(1));
+    play.fails(play.last(), false);
+    play.wait(1_000);
+    for _ in 0..=limits::HTTP_AGAIN_MS.len() {
+        assert!(play.said.is_empty());
+        play.fails(play.last(), true);
+        play.wait(1_000);
+    }
+    play.says(0, "did not finish its answer to a list request");
+    assert!(!play.said[0].contains("not sent"), "{}", play.said[0]);
+}
+
+#[test]
 fn refusals_are_told_with_the_servers_own_words_where_there_are_any() {
     let mut play = Play::open(Retry::Safe);
     play.line(&call(1));
