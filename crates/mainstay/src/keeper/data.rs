@@ -60,9 +60,10 @@ impl Keeper<'_> {
         if moved && self.note_at.is_none() {
             self.note_at = Some(self.noted_at.after_ms(limits::NOTE_AGAIN_MS));
         }
-        // What waits behind lines of ours is routed in its turn, and the end comes after it.
+        // What waits behind lines of ours is routed in its turn, and the end comes after it. Lines of ours that wait behind
+        // half a line wait for nothing but this end.
         if self.down.ended()
-            && (self.to_client.is_empty() || self.client_out.is_none())
+            && (self.to_client.is_empty() || self.down.mid_line() || self.client_out.is_none())
             && let Some(server) = &mut self.server
             && server.stdout.take().is_some()
         {
