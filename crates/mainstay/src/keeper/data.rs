@@ -209,11 +209,12 @@ impl Keeper<'_> {
 
     /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be
     /// reached before a server that does not read. As long as something is taken it is only slow; if nothing is for its
-    /// grace, that must not hide the EOF.
+    /// grace, that must not hide the EOF. While nobody serves because we wait ourselves, that proves nothing: the next
+    /// generation answers what was asked, or it is given up and we do.
     fn left_unread(&mut self, moved: bool) -> bool {
         let left = (self.up.ended() && self.waits())
             || (self.up.full() && self.client_in.as_ref().is_some_and(Port::hung_up));
-        if moved || !left {
+        if moved || !left || self.link.awaits_generation() {
             self.unread_until = None;
             return false;
         }
