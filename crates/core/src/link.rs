@@ -304,6 +304,11 @@ impl<'a> Link<'a> {
         self.remembered.changed().then_some(&self.remembered)
     }
 
+    /// Whether nobody serves, and the next generation comes when its time has come.
+    pub fn awaits_generation(&self) -> bool {
+        matches!(self.life, Life::Waiting { .. })
+    }
+
     /// Whether a tree is on its way down.
     pub fn descending(&self) -> bool {
         match &self.life {

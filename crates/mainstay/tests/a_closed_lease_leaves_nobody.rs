@@ -10,6 +10,7 @@ use std::process::Stdio;
 use leased::{
     assert_gone, card, command, everybody, lease, left_on_disk, server, told, until_nothing_on_disk,
 };
+use mainstay_core::ids::Identity;
 use mainstay_os::identity::{self, Handle};
 use mainstay_testkit::card::members;
 use mainstay_testkit::killers;
@@ -114,6 +115,20 @@ fn all_of_it_and_none_of_another() {
     until_nothing_on_disk(&stage);
 }
 
+/// Stops a process; returns when it is stopped.
+fn freeze(who: Identity) {
+    Handle::open(who).unwrap().signal(Signal::STOP).unwrap();
+    until("it is stopped", || {
+        let stat = mainstay_os::census::stat(who.pid).unwrap();
+        (stat.state == b'T').then_some(())
+    });
+}
+
+/// Lets a stopped process go on.
+fn thaw(who: Identity) {
+    Handle::open(who).unwrap().signal(Signal::CONT).unwrap();
+}
+
 /// Closes while others do something to it; what each of them says.
 fn closing(stage: &Stage, name: &str, times: usize, meanwhile: impl FnOnce()) -> Vec<Value> {
     let begun: Vec<_> = (0..times)
@@ -183,8 +198,10 @@ fn its_keeper_killed_in_the_middle() {
 fn whoever_closes_killed_in_the_middle() {
     let stage = Stage::new();
     lease(&stage, &["open", "job"]);
-    let graces = ["--grace-eof", "1s", "--grace-term", "100ms"];
-    let mut client = server(&stage, "job", &graces, &DEAF);
+    let mut client = server(&stage, "job", &SHORT, &DEAF);
+    // Its keeper is in the middle of it until everything is asked, however long that takes.
+    let keeper = card(&stage, &client).keeper.unwrap();
+    freeze(keeper);
     let mut close = command(&stage, &["close", "job"]).spawn().unwrap();
     stage.event("lease_ended");
     close.kill().unwrap();
@@ -192,6 +209,7 @@ fn whoever_closes_killed_in_the_middle() {
     // It stays closed.
     let (code, stderr) = leased::refused(&stage, &["renew", "job"]);
     assert!(code == 1 && stderr.contains("was closed by"), "{stderr}");
+    thaw(keeper);
     // And the server ends, the directory goes with it.
     client.wait();
     until_nothing_on_disk(&stage);
@@ -278,7 +296,11 @@ fn without_waiting() {
     let stage = Stage::new();
     lease(&stage, &["open", "job"]);
     let mut client = server(&stage, "job", &SHORT, &DEAF);
+    // It is not done before it is looked at, however slow the look is.
+    let keeper = card(&stage, &client).keeper.unwrap();
+    freeze(keeper);
     let closed = lease(&stage, &["close", "job", "--wait", "0"]);
+    thaw(keeper);
     assert_eq!(closed["ok"], true, "{closed}");
     assert_eq!(closed["servers"][0]["error"], "not waited for");
     client.wait();
@@ -291,12 +313,12 @@ fn a_stopped_keeper_is_told() {
     let stage = Stage::new();
     lease(&stage, &["open", "job"]);
     let mut client = server(&stage, "job", &[], &[]);
-    let keeper = Handle::open(card(&stage, &client).keeper.unwrap()).unwrap();
-    keeper.signal(Signal::STOP).unwrap();
+    let keeper = card(&stage, &client).keeper.unwrap();
+    freeze(keeper);
     let (code, stderr) = leased::refused(&stage, &["close", "job", "--wait", "100ms"]);
     assert_eq!(code, 75);
     assert!(stderr.contains("is not done after 100 ms"), "{stderr}");
-    keeper.signal(Signal::CONT).unwrap();
+    thaw(keeper);
     client.wait();
     until_nothing_on_disk(&stage);
 }

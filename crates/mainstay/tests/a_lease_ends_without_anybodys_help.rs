@@ -61,16 +61,16 @@ fn by_its_time() {
     let mut short = server(&stage, "short", &[], &["--daemon", "--setsid-child"]);
     let mine = card(&stage, &short).server.unwrap();
     // Renewed in time: when the other one is over, this time has passed as well.
-    lease(&stage, &["renew", "long", "--ttl", "3s"]);
+    lease(&stage, &["renew", "long", "--ttl", "8s"]);
     let renewed = lease(&stage, &["renew", "long", "--ttl", "10m"]);
     assert_eq!(renewed["renewed"], true);
-    let renewed = lease(&stage, &["renew", "short", "--ttl", "3s"]);
-    assert_eq!(renewed["ttl_ms"], 3_000);
+    let renewed = lease(&stage, &["renew", "short", "--ttl", "8s"]);
+    assert_eq!(renewed["ttl_ms"], 8_000);
     short.wait();
     assert!(!identity::alive(mine));
     let over = stage.event("lease_ended");
     assert_eq!(over["lease"], "short");
-    assert_eq!(over["over"], json!({"expired": {"ttl_ms": 3_000}}));
+    assert_eq!(over["over"], json!({"expired": {"ttl_ms": 8_000}}));
     assert!(long.wire.call("pid", &json!({})).unwrap()["pid"].is_i64());
     // Not renewed any more, not even by name.
     let (code, stderr) = refused(&stage, &["renew", "short"]);

@@ -73,7 +73,7 @@ fn stopped_in_a_call() {
 #[test]
 fn woken_for_a_long_call() {
     let stage = Stage::new();
-    let options = ["--hibernate", "100ms", "--opening", "4s"];
+    let options = ["--hibernate", "100ms", "--opening", "8s"];
     let mut client = play::start(&stage, &options, &[]);
     let call = |name: &str| play::modern(json!({"name": name, "arguments": {"until": "done"}}));
     let first = client.wire.request("tools/call", &call("pid")).unwrap();
@@ -84,7 +84,7 @@ fn woken_for_a_long_call() {
     // One that really does not open is told of after that time.
     let mut silent = play::start(
         &stage,
-        &["--opening", "4s", "--name", "silent"],
+        &["--opening", "8s", "--name", "silent"],
         &["--gate", "gate"],
     );
     silent.wire.request("tools/list", &json!({})).unwrap();

@@ -4,14 +4,18 @@
 mod front;
 
 use front::{Front, call, request};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 #[test]
 fn of_an_answer_that_it_missed() {
     let front = Front::start(&["--sse-keep-alive", "50ms"], &[]);
     let session = front.session();
-    // An answer that takes its time becomes a stream, which begins with something to come back with.
-    let mut first = session.asking(&call(7, "sleep", &json!({"ms": 1_000})));
+    let server = Pid::from_raw(session.server()).unwrap();
+    // An answer that takes its time becomes a stream, which begins with something to come back with. This one takes all
+    // the time until its client is back.
+    kill_process(server, Signal::STOP).unwrap();
+    let mut first = session.asking(&call(7, "echo", &json!({})));
     assert_eq!(
         first.head().header("content-type"),
         Some("text/event-stream")
@@ -22,6 +26,7 @@ fn of_an_answer_that_it_missed() {
     first.drop_it();
     let mut again = session.news(Some(&id));
     assert_eq!(again.head().status, 200);
+    kill_process(server, Signal::CONT).unwrap();
     assert_eq!(again.message()["id"], 7);
     assert_eq!(again.event(), None, "and that is all");
     // Once more: the answer was kept.

@@ -4,6 +4,7 @@
 mod front;
 
 use front::{Front, call, request};
+use mainstay_testkit::wait::until;
 use serde_json::json;
 
 const LINKS: &str = "mainstay_links";
@@ -26,9 +27,10 @@ fn whole(session: Option<&str>) -> Vec<u8> {
 
 #[test]
 fn whatever_they_were_in_the_middle_of() {
-    let front = Front::start(&["--session-ttl", "1500ms"], &[]);
+    let front = Front::start(&[], &[]);
     assert_eq!(front.session().delete().status, 200);
     front.metric_is(LINKS, 0);
+    front.metric_is("mainstay_connections_open", 1);
     let before = front.metric(DESCRIPTORS);
     for round in 0..12 {
         let session = front.session();
@@ -48,9 +50,13 @@ fn whatever_they_were_in_the_middle_of() {
             assert_eq!(session.delete().status, 200);
         }
     }
+    front.limit("session_ttl = \"1s\"");
     front.metric_is("mainstay_sessions_open", 0);
     front.metric_is(LINKS, 0);
     front.metric_is("mainstay_connections_open", 1);
-    assert!(front.metric(DESCRIPTORS) <= before, "{before} before");
+    // The connection that asked before may be on its way out still.
+    until(&format!("{before} descriptors, as before"), || {
+        (front.metric(DESCRIPTORS) <= before).then_some(())
+    });
     front.finish();
 }

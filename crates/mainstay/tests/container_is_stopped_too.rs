@@ -43,16 +43,23 @@ fn calls(stage: &Stage) -> Vec<String> {
     text.lines().map(str::to_string).collect()
 }
 
-fn wrapped(stage: &Stage, habits: &[&str]) -> Vec<OsString> {
+/// One that obeys has all the time that it needs, on a slow machine as well.
+fn obedient(stage: &Stage) -> Vec<OsString> {
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    run(mainstay, &["--grace-eof", "60s"], engine(stage, &[]))
+}
+
+fn stubborn(stage: &Stage) -> Vec<OsString> {
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
     let graces = ["--grace-eof", "200ms", "--grace-term", "1s"];
-    run(mainstay, &graces, engine(stage, habits))
+    let habits = ["--ignore-eof", "--ignore-term"];
+    run(mainstay, &graces, engine(stage, &habits))
 }
 
 #[test]
 fn a_container_that_obeys_is_left_alone() {
     let stage = Stage::new();
-    let mut client = Client::open(&stage, &wrapped(&stage, &[]));
+    let mut client = Client::open(&stage, &obedient(&stage));
     assert!(client.finish().0.success());
     stage.census.assert_empty();
     let calls = calls(&stage);
@@ -66,7 +73,7 @@ fn a_container_that_obeys_is_left_alone() {
 #[test]
 fn a_container_that_does_not_is_stopped_and_then_killed() {
     let stage = Stage::new();
-    let mut client = Client::open(&stage, &wrapped(&stage, &["--ignore-eof", "--ignore-term"]));
+    let mut client = Client::open(&stage, &stubborn(&stage));
     client.finish_without_waiting_for_stdout();
     stage.census.assert_empty();
     assert_eq!(
@@ -81,7 +88,7 @@ fn a_container_that_does_not_is_stopped_and_then_killed() {
 #[test]
 fn a_container_whose_keeper_was_killed_is_killed_before_the_next_one_starts() {
     let stage = Stage::new();
-    let mut client = Client::open(&stage, &wrapped(&stage, &[]));
+    let mut client = Client::open(&stage, &obedient(&stage));
     killers::at_once(&[stage.card().keeper.unwrap()]);
     assert!(client.wire.call("pid", &json!({})).unwrap()["pid"].is_i64());
     assert!(client.finish().0.success());

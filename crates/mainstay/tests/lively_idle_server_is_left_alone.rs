@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Probes that a server leaves lying while it is otherwise occupied: many times what an idle and silent one may.
 const LEFT: usize = 8;
+/// Bytes that it writes, one every ten milliseconds: for longer than an idle and silent one may leave probes unanswered.
+const BYTES: usize = 250;
 
 #[test]
 fn while_it_computes() {
@@ -35,9 +37,12 @@ fn while_it_writes() {
     let stage = Stage::new();
     let mut client = open(&stage, &probing(&[]), &[]);
     let server = answers_probes(&stage, &mut client);
-    client.wire.call("dribble", &json!({"bytes": 60})).unwrap();
+    client
+        .wire
+        .call("dribble", &json!({"bytes": BYTES}))
+        .unwrap();
     // It reads no probe meanwhile. Whether each byte comes in time to put the next one off is the machine's affair.
-    noted(&stage, "done with it", |note| note["dribbled"] == 60);
+    noted(&stage, "done with it", |note| note["dribbled"] == BYTES);
     assert_eq!(pid(&mut client), server);
     assert!(play::renewals(&stage, "unresponsive").is_empty());
     end(client);
@@ -77,22 +82,24 @@ fn while_the_machine_sleeps() {
         "--probe-wait",
         "300ms",
         "--probe-lost",
-        "3",
+        "10",
     ];
     let mut client = open(&stage, &options, &[]);
     let server = answers_probes(&stage, &mut client);
     let keeper = stage.card().keeper.unwrap().pid;
+    freeze(keeper.into());
     freeze(server);
-    // It wakes up five times for a moment, each time long after the answer was due, and goes to sleep again.
-    for _ in 0..5 {
-        freeze(keeper.into());
+    // It wakes up a dozen times for a moment, each time long after the answer was due, and goes to sleep again.
+    for _ in 0..12 {
         idle(Duration::from_millis(500));
         signal(keeper.into(), Signal::CONT);
         until("the keeper has looked around", || {
             (census::stat(keeper).unwrap().state == b'S').then_some(())
         });
+        freeze(keeper.into());
     }
     signal(server, Signal::CONT);
+    signal(keeper.into(), Signal::CONT);
     assert_eq!(pid(&mut client), server);
     assert_eq!(starts(&stage), 1);
     assert!(play::renewals(&stage, "unresponsive").is_empty());

@@ -38,10 +38,11 @@ fn also_after_a_restart() {
     scene.client.wire.initialize().unwrap();
     let held = scene.held();
     assert_eq!(held["generation"], 3);
-    assert_eq!(
-        scene::heard(&held),
-        ["initialize", "notifications/initialized", "tools/call"]
-    );
+    let heard = scene::heard(&held);
+    assert_eq!(heard[..2], ["initialize", "notifications/initialized"]);
+    // Once it is open, a slow client may find it idle for so long that it is asked whether it is there.
+    let asked = heard[2..].iter().filter(|method| *method != "ping");
+    assert_eq!(asked.collect::<Vec<_>>(), ["tools/call"]);
     assert_eq!(scene.finish(), [json!(null); 0]);
 }
 

@@ -20,13 +20,15 @@ fn before(server: &Front, options: &[&str]) -> Front {
     Front::on(Stage::new(), &words)
 }
 
+/// In force from the moment when nobody is to use a session any more.
+const SHORT: &str = "session_ttl = \"1s\"";
 const OPEN: &str = "mainstay_sessions_open";
 const DELETED: &str = "mainstay_sessions_closed_total{cause=\"deleted\"}";
 
 #[test]
 fn when_nobody_uses_them() {
     let server = Front::start(&[], &[]);
-    let front = before(&server, &["--session-ttl", "1500ms"]);
+    let front = before(&server, &[]);
     for id in 0..10 {
         let session = front.session();
         let answer = session.call(id, "echo", &json!({"text": "hi"}));
@@ -38,6 +40,7 @@ fn when_nobody_uses_them() {
     let reading = front.session();
     let mut news = reading.news(None);
     assert_eq!(news.head().status, 200);
+    front.limit(SHORT);
     server.metric_is(DELETED, 10);
     server.metric_is(OPEN, 1);
     assert_eq!(
@@ -329,7 +332,7 @@ fn with_the_headers_that_they_were_opened_with() {
     ] {
         let http = Httpd::start();
         http.secret(header, value);
-        let mut front = before_httpd(&http, &["--session-ttl", "1500ms"]);
+        let mut front = before_httpd(&http, &[]);
         let opening = request(0, "initialize", &json!({"protocolVersion": "2025-11-25"}));
         let open = |more: &[(&str, &str)]| {
             let mut connection = front.connect();
@@ -352,7 +355,9 @@ fn with_the_headers_that_they_were_opened_with() {
         ];
         connection.post(&more, &request(1, "tools/list", &json!({})));
         assert_eq!(connection.answer().status, 200);
+        front.limit(SHORT);
         http.empty();
+        front.limit("session_ttl = \"1h\"");
         let end = http.sent().pop().unwrap();
         assert_eq!(end.verb, "DELETE");
         assert_eq!(end.headers["mcp-protocol-version"], "2025-11-25");

@@ -9,13 +9,14 @@ use front::{Front, alive, call, gone, request};
 use mainstay_testkit::wait::idle;
 use serde_json::json;
 
-const TTL: Duration = Duration::from_secs(2);
-const OPTIONS: [&str; 4] = ["--session-ttl", "2s", "--sse-keep-alive", "50ms"];
+const TTL: Duration = Duration::from_secs(1);
+/// In force from the moment when everybody uses its session or has left it.
+const SHORT: &str = "session_ttl = \"1s\"";
+const OPTIONS: [&str; 2] = ["--sse-keep-alive", "50ms"];
 
 #[test]
 fn and_one_with_a_stream_or_a_request_is_not_idle() {
     let front = Front::start(&OPTIONS, &[]);
-    // Each is in use before the next one is opened: on a slow machine that may take as long as a session may be idle.
     let reading = front.session();
     let mut news = reading.news(None);
     assert_eq!(news.head().status, 200);
@@ -25,6 +26,7 @@ fn and_one_with_a_stream_or_a_request_is_not_idle() {
     let mut slow = waiting.asking(&call(7, "sleep", &json!({"ms": 5_000})));
     let left = front.session();
     let leaver = left.server();
+    front.limit(SHORT);
     gone(leaver);
     assert_eq!(left.delete().status, 404);
     // Not to let something happen, but to see that something does not.
@@ -51,6 +53,7 @@ fn also_while_its_server_works_for_a_client_that_left() {
     let connection = session.asking(&call(7, "sleep", &json!({"ms": 600_000})));
     front.metric_is("mainstay_requests_total{era=\"legacy\"}", 3);
     connection.drop_it();
+    front.limit(SHORT);
     gone(server);
     assert_eq!(front.stage.event("session_over")["why"], "idle");
     front.finish();
@@ -66,6 +69,7 @@ fn also_if_its_client_left_in_the_middle_of_the_next_request() {
     connection.raw(b"P");
     front.metric_is("mainstay_requests_total{era=\"legacy\"}", 3);
     connection.drop_it();
+    front.limit(SHORT);
     gone(server);
     assert_eq!(front.stage.event("session_over")["why"], "idle");
     front.finish();
@@ -80,6 +84,7 @@ fn also_if_its_client_is_there_and_reads_nothing() {
     let server = session.server();
     let params = json!({"name": "steps", "arguments": {"n": 150_000}, "_meta": {"progressToken": "more-than-all-buffers-hold"}});
     let deaf = session.asking(&request(7, "tools/call", &params));
+    front.limit(SHORT);
     gone(server);
     assert_eq!(front.stage.event("session_over")["why"], "idle");
     front.metric_is("mainstay_connections_open", 1);

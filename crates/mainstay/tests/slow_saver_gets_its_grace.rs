@@ -1,4 +1,5 @@
 //! A server that needs 1.5 s after EOF to save its state has them, however the session ended: nobody signals it meanwhile.
+//! Its grace is far longer here, so that a slow machine is not taken for a slow server.
 
 use std::fs;
 
@@ -24,7 +25,7 @@ fn saved_after(end: impl FnOnce(Puppet) -> Option<Puppet>) -> String {
             own_group: true,
             ..Plan::default()
         },
-        &run(mainstay, &["--linger", "0"], server),
+        &run(mainstay, &["--linger", "0", "--grace-eof", "60s"], server),
     );
     let client = end(puppet);
     stage.census.assert_empty();

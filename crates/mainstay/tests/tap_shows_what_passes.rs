@@ -71,9 +71,12 @@ fn both_directions_until_it_is_interrupted() {
 #[test]
 fn what_was_asked_before_has_its_latency_too() {
     let mut scene = Scene::open(&[], &[]);
+    // The server hears of it only when the tap is there, however long that takes.
+    scene.freeze(1);
     let id = scene.ask_call("sleep", &json!({"ms": 400}));
     scene.taken();
     let mut tap = Tap::attach(&scene.stage, &[]);
+    scene.thaw(1);
     let answer = tap.find(answer_to(id));
     assert_eq!(answer["method"], "tools/call");
     assert!(

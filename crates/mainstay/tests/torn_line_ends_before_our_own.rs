@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Launch;
+use mainstay_testkit::killers;
 use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::wait::until;
 use serde_json::json;
@@ -19,7 +20,15 @@ while :; do sleep 1; done"#;
 fn an_answer_that_waited_is_a_line() {
     let stage = Stage::new();
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
-    let options = ["--name", "torn", "--grace-eof", "1s", "--grace-term", "1s"];
+    // It does not end before it is killed, however long the rest takes; and nothing of ours waits for these times then.
+    let options = [
+        "--name",
+        "torn",
+        "--grace-eof",
+        "10m",
+        "--grace-term",
+        "10m",
+    ];
     let server: Vec<OsString> = ["sh", "-c", SERVER].map(OsString::from).into();
     let mut client = Launch::new(&stage, &run(mainstay, &options, server)).start();
     until("half a line is on its way", || {
@@ -30,8 +39,13 @@ fn an_answer_that_waited_is_a_line() {
         .args(["stop", "torn"])
         .spawn()
         .unwrap();
-    stage.card_that("is being stopped", |card| card.json["state"] == "stopping");
+    let card = stage.card_that("is being stopped", |card| card.json["state"] == "stopping");
     let id = client.wire.ask("ping", &json!({})).unwrap();
+    let to = client.wire.writer().unwrap();
+    until("it is taken", || {
+        (rustix::io::ioctl_fionread(to).unwrap() == 0).then_some(())
+    });
+    killers::at_once(&[card.server.unwrap()]);
     let torn = client.wire.line().unwrap().expect("half a line");
     assert!(torn.starts_with(b"{\"jsonrpc\"") && torn.len() > 100_000);
     let answer = client.wire.line().unwrap().expect("the answer");

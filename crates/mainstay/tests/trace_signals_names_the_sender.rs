@@ -104,13 +104,17 @@ fn of_a_killed_shim_and_a_killed_keeper() {
 fn of_servers_that_are_only_watched() {
     let stage = Stage::new();
     let client = Puppet::start(&stage, Plan::default(), &stage.unruly::<&str>(&[]));
-    let Some(tracer) = trace(&stage, &[]) else {
+    let Some(mut tracer) = trace(&stage, &[]) else {
         return;
     };
     let server = client.shims[0].pid;
     let mut watch = watch(&stage, &[&client.who.pid.to_string()]);
     watch.of("new", server);
+    // It waits for the tracer's word, but not for ever: it looks when that is there, however long the tracer takes.
+    scene::freeze(watch.who);
     send_by(&stage, "cleanup", "KILL", server);
+    tracer.that("the kill", |line| line["victim"]["pid"] == server);
+    scene::thaw(watch.who);
     let gone = watch.of("gone", server);
     assert_eq!(gone["status"]["signal"]["number"], 9);
     assert_eq!(gone["sender"]["comm"], "sh", "{gone}");

@@ -65,10 +65,11 @@ impl Keeper<'_> {
         if moved && self.note_at.is_none() {
             self.note_at = Some(self.noted_at.after_ms(limits::NOTE_AGAIN_MS));
         }
-        // What waits behind lines of ours is routed in its turn, and the end comes after it.
+        // What waits behind lines of ours is routed in its turn, and the end comes after it. Lines of ours that wait behind
+        // half a line wait for nothing but this end.
         if self.down.ended()
             && !self.down.lines_wait()
-            && (self.to_client.is_empty() || self.client_out.is_none())
+            && (self.to_client.is_empty() || self.down.mid_line() || self.client_out.is_none())
             && let Some(server) = &mut self.server
             && server.stdout.take().is_some()
         {
@@ -216,11 +217,12 @@ impl Keeper<'_> {
 
     /// A client that has left behind a full buffer, or behind a line that waits for the next generation: its EOF cannot be
     /// reached before a server that does not read. As long as something is taken it is only slow; if nothing is for its
-    /// grace, that must not hide the EOF.
+    /// grace, that must not hide the EOF. While nobody serves because we wait ourselves, that proves nothing: the next
+    /// generation answers what was asked, or it is given up and we do.
     fn left_unread(&mut self, moved: bool) -> bool {
         let left = (self.up.ended() && self.waits())
             || (self.up.full() && self.client_in.as_ref().is_some_and(Port::hung_up));
-        if moved || !left {
+        if moved || !left || self.link.awaits_generation() {
             self.unread_until = None;
             return false;
         }

@@ -98,6 +98,24 @@ impl Front {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Has it read a config file with these limits of the front. A time that a test could run into by accident on a slow
+    /// machine is set here, when everything is ready for it; what an option says is not changed by it.
+    pub fn limit(&self, limits: &str) {
+        let directory = self.stage.path(".config/mainstay");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(
+            directory.join("config.toml"),
+            format!("[serve]\n{limits}\n"),
+        )
+        .unwrap();
+        let read = || self.stderr().matches("the config file was read").count();
+        let before = read();
+        self.signal(Signal::HUP);
+        until("it has read its config file", || {
+            (read() > before).then_some(())
+        });
+    }
+
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()

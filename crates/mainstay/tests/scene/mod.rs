@@ -82,12 +82,12 @@ impl Scene {
 
     /// Stops a generation from outside: it reads nothing any more; returns when it is stopped.
     pub fn freeze(&self, generation: u32) {
-        let who = self.server(generation);
-        Handle::open(who).unwrap().signal(Signal::STOP).unwrap();
-        until("the server is stopped", || {
-            let stat = mainstay_os::census::stat(who.pid).unwrap();
-            (stat.state == b'T').then_some(())
-        });
+        freeze(self.server(generation));
+    }
+
+    /// Lets a stopped generation go on.
+    pub fn thaw(&self, generation: u32) {
+        thaw(self.server(generation));
     }
 
     /// Has the server read on and answer nothing: everything that is asked stays in flight.
@@ -181,6 +181,20 @@ impl Scene {
         self.stage.census.assert_empty();
         messages(&rest)
     }
+}
+
+/// Stops a process; returns when it is stopped.
+pub fn freeze(who: Identity) {
+    Handle::open(who).unwrap().signal(Signal::STOP).unwrap();
+    until("it is stopped", || {
+        let stat = mainstay_os::census::stat(who.pid).unwrap();
+        (stat.state == b'T').then_some(())
+    });
+}
+
+/// Lets a stopped process go on.
+pub fn thaw(who: Identity) {
+    Handle::open(who).unwrap().signal(Signal::CONT).unwrap();
 }
 
 /// The methods among what a generation has heard.

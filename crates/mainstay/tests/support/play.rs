@@ -168,13 +168,14 @@ fn is(event: &Value, why: &str) -> bool {
     event["why"] == why || event["why"].get(why).is_some()
 }
 
-/// Options with which an idle server is asked often and soon.
+/// Options with which an idle server is asked often and soon. It has the time to answer on a slow machine: one that had not
+/// would be replaced with good reason.
 pub fn probing<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let mut options = vec![
         "--probe-idle",
         "20ms",
         "--probe-wait",
-        "100ms",
+        "500ms",
         "--probe-lost",
         "2",
     ];

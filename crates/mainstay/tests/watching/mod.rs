@@ -38,7 +38,7 @@ pub fn watch(stage: &Stage, words: &[&str]) -> Watching {
     let mut command = stage.command(mainstay());
     command.args(["watch", "--json"]).args(words);
     if !words.contains(&"--once") {
-        command.args(["--for", "60s"]);
+        command.args(["--for", "5m"]);
     }
     Watching::start(stage, &mut command)
 }
@@ -47,7 +47,7 @@ pub fn watch(stage: &Stage, words: &[&str]) -> Watching {
 pub fn trace(stage: &Stage, words: &[&str]) -> Option<Watching> {
     let mut command = stage.command(mainstay());
     command
-        .args(["trace-signals", "--json", "--for", "60s"])
+        .args(["trace-signals", "--json", "--for", "5m"])
         .args(words);
     begun(Watching::start(stage, &mut command))
 }

@@ -35,7 +35,7 @@ impl Shell<'_> {
             step |= self.write_client(outside)?;
         }
         if self.down.ended()
-            && (self.to_client.is_empty() || !self.client_out)
+            && (self.to_client.is_empty() || self.down.mid_line() || !self.client_out)
             && let Some(server) = &mut self.server
             && std::mem::take(&mut server.stdout)
         {
@@ -167,7 +167,7 @@ impl Shell<'_> {
     pub(super) fn left_unread(&mut self, moved: bool, outside: &Outside) -> bool {
         let left = (self.up.ended() && self.waits())
             || (self.up.full() && outside.from_client.writer_gone);
-        if moved || !left {
+        if moved || !left || self.link.awaits_generation() {
             self.unread_until = None;
             return false;
         }
