@@ -75,12 +75,12 @@ impl Why<'_> {
                     ms => format!("it is tried again every {}", time(ms)),
                 };
                 let quoted = quoted(stderr_tail);
-                let met = |whom: &str| match sent {
-                    true => format!(
-                        "{word} was sent before that and not answered; {}",
-                        effect(method)
-                    ),
-                    false => format!("{word} was not sent to {whom}"),
+                let met = |whom: &str| {
+                    if sent {
+                        let effect = effect(method);
+                        return format!("{word} was sent before that and not answered; {effect}");
+                    }
+                    format!("{word} was not sent to {whom}")
                 };
                 if let Some(path) = changed {
                     return format!(
