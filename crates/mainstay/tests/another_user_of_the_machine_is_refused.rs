@@ -23,6 +23,7 @@ const STRANGER: u32 = 65_534;
 const OTHER: u32 = 23_456;
 const OPENED: &str = "mainstay_sessions_opened_total";
 
+#[expect(clippy::print_stderr, reason = "why it is not run")]
 fn only_as_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
