@@ -21,13 +21,13 @@ use serde_json::json;
 /// fails when it is told to.
 fn launcher(stage: &Stage) -> Vec<OsString> {
     let follower = format!(
-        r#"read go < '{go}'
+        r"read go < '{go}'
 while kill -0 $root; do :; done
 for try in 1 2 3 4 5 6 7 8; do
     echo $((root - 1)) > /proc/sys/kernel/ns_last_pid
     (read word < '{fail}'; exit 7) &
     [ $! = $root ] && : > '{reused}' && exit 0
-done"#,
+done",
         go = stage.path("go").display(),
         fail = stage.path("fail").display(),
         reused = stage.path("reused").display(),
