@@ -75,12 +75,13 @@ impl Why<'_> {
                     ms => format!("it is tried again every {}", time(ms)),
                 };
                 let quoted = quoted(stderr_tail);
-                let met = |whom: &str| match sent {
-                    true => format!(
-                        "{word} was sent before that and not answered; {}",
-                        effect(method)
-                    ),
-                    false => format!("{word} was not sent to {whom}"),
+                let met = |whom: &str| {
+                    if sent {
+                        let effect = effect(method);
+                        format!("{word} was sent before that and not answered; {effect}")
+                    } else {
+                        format!("{word} was not sent to {whom}")
+                    }
                 };
                 if let Some(path) = changed {
                     return format!(
