@@ -85,7 +85,7 @@ impl Silence {
         match kind {
             Kind::Blank | Kind::Junk => {}
             Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch => {
-                *self = Self::Broken
+                *self = Self::Broken;
             }
         }
     }

@@ -139,7 +139,7 @@ impl Bridge {
             }
             // An earlier sending may have been acted upon.
             Some(_) | None if request.sent > 0 => {
-                self.settle(id, &Why::Broke { why, again: false })
+                self.settle(id, &Why::Broke { why, again: false });
             }
             Some(_) | None => self.settle(id, &Why::Unreachable { why }),
         }
