@@ -76,8 +76,8 @@ fn refused(stage: &Stage, options: &[&str], code: i32, problem: &str, hint: &str
 
 fn config(stage: &Stage, text: &[u8]) {
     let directory = stage.home().join(".config/mainstay");
-    fs::create_dir_all(&directory).expect("the HOME takes a directory");
-    fs::write(directory.join("config.toml"), text).expect("the HOME takes a file");
+    fs::create_dir_all(&directory).expect("a directory");
+    fs::write(directory.join("config.toml"), text).expect("a config file");
 }
 
 #[test]

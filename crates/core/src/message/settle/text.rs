@@ -78,9 +78,10 @@ impl Why<'_> {
                 let met = |whom: &str| {
                     if sent {
                         let effect = effect(method);
-                        return format!("{word} was sent before that and not answered; {effect}");
+                        format!("{word} was sent before that and not answered; {effect}")
+                    } else {
+                        format!("{word} was not sent to {whom}")
                     }
-                    format!("{word} was not sent to {whom}")
                 };
                 if let Some(path) = changed {
                     return format!(
