@@ -119,7 +119,9 @@ fn stopped_after_what_is_in_flight_is_answered() {
 
 #[test]
 fn stopped_though_something_is_in_flight_for_ever() {
-    let mut front = Front::start(&["--stop-wait", "200ms"], &[]);
+    // A short way down for the server, so that nearly all of the time that serve waits for its end is left to a slow machine.
+    let options = ["--stop-wait", "200ms", "--grace-eof", "200ms"];
+    let mut front = Front::start(&options, &[]);
     let session = front.session();
     let mut waiting = session.asking(&call(7, "sleep", &json!({"ms": 600_000})));
     front.metric_is("mainstay_requests_total{era=\"legacy\"}", 2);
