@@ -276,6 +276,7 @@ mod tests {
             client: None,
             detached: Detached::Yes,
             linger: None,
+            refused: None,
         }
     }
 
