@@ -199,12 +199,12 @@ mod tests {
         let handle = held(&reaped);
         reaped.kill().unwrap();
         reaped.wait().unwrap();
-        let other = start();
+        let mut other = start();
         let stays = held(&other);
         dismiss(&handle);
         assert!(!stays.ended());
         // One that waits is ended, and reaped.
         dismiss(&stays);
-        assert!(stays.ended() && identity::of(other.id() as i32).is_err());
+        assert!(stays.ended() && other.wait().is_err());
     }
 }
