@@ -32,7 +32,12 @@ pub fn plain(stage: &Stage, flags: &[&str]) -> Vec<OsString> {
 pub fn words(stage: &Stage, options: &[&str], flags: &[&str]) -> Vec<OsString> {
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
     let server = plain(stage, flags);
-    run(mainstay, options, server)
+    let mut all = options.to_vec();
+    if !options.contains(&"--grace-eof") {
+        // It ends by its EOF, on a slow machine as well: a signal would show in its status.
+        all.extend(["--grace-eof", "20s"]);
+    }
+    run(mainstay, &all, server)
 }
 
 /// Starts a session and says nothing yet.
