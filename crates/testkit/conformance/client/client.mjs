@@ -85,6 +85,9 @@ if (count !== undefined) {
   const listTools = client.listTools.bind(client);
   client.listTools = async () => {
     const listed = await listTools();
+    // The SDK asks nothing of a server without tools, so the next bridge may not have been heard yet; one that is killed while it opens a session leaves what
+    // nobody can close.
+    await client.ping().catch(() => undefined);
     kill(bridges(url), count);
     return listed;
   };
