@@ -86,8 +86,8 @@ if (count !== undefined) {
   client.listTools = async () => {
     const listed = await listTools();
     // The SDK asks nothing of a server without tools, so the next bridge may not have been heard yet; one that is killed while it opens a session leaves what
-    // nobody can close.
-    await client.ping().catch(() => undefined);
+    // nobody can close. The modern era has neither sessions nor pings.
+    if (!MODERN.includes(version)) await client.ping().catch(() => undefined);
     kill(bridges(url), count);
     return listed;
   };
