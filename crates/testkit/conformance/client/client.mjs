@@ -80,17 +80,24 @@ for (const [method, answer] of Object.entries(answers)) client.setRequestHandler
 const through = () => new StdioClientTransport({ command: between, args: ['run', '--name', name, '--url', url], env: process.env });
 await client.connect(between === undefined ? new StreamableHTTPClientTransport(new URL(url)) : through());
 if (count !== undefined) {
-  // Whatever the bridge has learnt by now is gone with it.
-  kill(bridges(url), count);
-  const listTools = client.listTools.bind(client);
-  client.listTools = async () => {
-    const listed = await listTools();
-    // The SDK asks nothing of a server without tools, so the next bridge may not have been heard yet; one that is killed while it opens a session leaves what
-    // nobody can close. The modern era has neither sessions nor pings.
-    if (!MODERN.includes(version)) await client.ping().catch(() => undefined);
-    kill(bridges(url), count);
-    return listed;
-  };
+  const modern = MODERN.includes(version);
+  // Whatever the bridge has learnt by now is gone with it. In the modern era to connect asks nothing of it, and who ends before being asked anything is no server.
+  if (!modern) kill(bridges(url), count);
+  for (const ask of modern ? ['listTools', 'callTool'] : ['listTools']) killedOnceAfter(ask, modern);
 }
 await play(client);
 await client.close();
+
+// Kills the bridge when this has been answered for the first time.
+function killedOnceAfter(ask, modern) {
+  const asked = client[ask].bind(client);
+  client[ask] = async (...words) => {
+    const told = await asked(...words);
+    client[ask] = asked;
+    // The SDK asks nothing of a server without tools, so the next bridge may not have been heard yet; one that is killed while it opens a session leaves what
+    // nobody can close. The modern era has neither sessions nor pings.
+    if (!modern) await client.ping().catch(() => undefined);
+    kill(bridges(url), count);
+    return told;
+  };
+}

@@ -51,8 +51,8 @@ ${table('client', TO_CLIENT, sets, played, found)}
 
 - **direct**: by the SDK's own HTTP transport.
 - **\`run --url\`**: over stdio, with \`mainstay run --url\` as its server. At the end no session is owed, and nobody is left.
-- **bridge killed**: the same, and the process of mainstay that speaks HTTP gets SIGKILL when the client has connected and when it has the tool list. Not one check may
-  differ from the calm run.
+- **bridge killed**: the same, and the process of mainstay that speaks HTTP gets SIGKILL when the client has opened its session and when it has the tool list, in the
+  modern era when it has the tool list and the first answer to a call. Not one check may differ from the calm run.
 
 Not played, for they are not ours to do:
 
