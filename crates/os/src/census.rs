@@ -236,7 +236,7 @@ pub fn ancestors(of: &Stat) -> Vec<Identity> {
 
 /// The value of one variable in a process's environment, if we may read it.
 pub fn variable(pid: i32, name: &str) -> Option<String> {
-    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environ = made_up::bytes(format!("/proc/{pid}/environ")).ok()?;
     environ.split(|&b| b == 0).find_map(|entry| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         String::from_utf8(value.to_vec()).ok()
@@ -245,7 +245,7 @@ pub fn variable(pid: i32, name: &str) -> Option<String> {
 
 /// A process's arguments.
 pub fn cmdline(pid: i32) -> Vec<String> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let bytes = made_up::bytes(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     bytes
         .split(|&b| b == 0)
         .filter(|part| !part.is_empty())

@@ -8,11 +8,16 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// One of them, whole.
-pub(crate) fn text(path: impl AsRef<Path>) -> io::Result<String> {
+pub(crate) fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
     // A limit that is none, so that nobody asks the file for its size.
     File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
-    String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
+    Ok(bytes)
+}
+
+/// One that holds text.
+pub(crate) fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    String::from_utf8(bytes(path)?).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]
@@ -24,6 +29,8 @@ mod tests {
         for path in ["/proc/self/mountinfo", "/proc/cpuinfo", "/proc/self/comm"] {
             assert_eq!(text(path).unwrap(), std::fs::read_to_string(path).unwrap());
         }
+        let environ = "/proc/self/environ";
+        assert_eq!(bytes(environ).unwrap(), std::fs::read(environ).unwrap());
         assert!(text("/proc/self/nothing").is_err());
     }
 }

@@ -298,9 +298,11 @@ fn look(
         }
     };
     for path in leaves {
-        for pid in Leaf::open(path.clone()).map_or(Vec::new(), |leaf| leaf.members()) {
-            let inside = || cgroup::of_process(pid).is_some_and(|dir| dir.starts_with(path));
-            add(pid, None, &inside);
+        let Ok(leaf) = Leaf::open(path.clone()) else {
+            continue;
+        };
+        for pid in leaf.members() {
+            add(pid, None, &|| leaf.holds(pid));
         }
     }
     for &pid in tagged {
