@@ -371,10 +371,15 @@ pub const RECORDS_KEPT_DAYS: u64 = 30;
 pub const RECORDS_KEPT: usize = 256;
 /// Bytes of records that are kept.
 pub const RECORDS_KEPT_BYTES: u64 = 64 * 1024 * 1024;
-/// New keepers that a guard starts within [`KEEPER_BUDGET_MS`] before it gives up.
+/// New keepers that a guard starts within [`KEEPER_BUDGET_MS`] before it gives up; likewise new pairs that a shim starts.
 pub const KEEPER_BUDGET: u32 = 5;
 /// See [`KEEPER_BUDGET`].
 pub const KEEPER_BUDGET_MS: u64 = 60_000;
+/// How long they wait after a start that failed, for want of memory, processes or descriptors; a keeper likewise before it
+/// sets the next side guard.
+pub const KEEPER_RETRY_MS: u32 = 500;
+/// Side guards that one keeper sets before it goes on alone.
+pub const SIDE_GUARDS: u32 = 16;
 /// How long a guard's or a sweep's kill may take until all are gone.
 pub const GUARD_KILL_MS: u64 = 5_000;
 /// How long a shim waits for the death of a killed guard and keeper before it starts new ones.

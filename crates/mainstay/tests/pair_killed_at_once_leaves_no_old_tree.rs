@@ -8,7 +8,7 @@ use mainstay_testkit::killers;
 use mainstay_testkit::stage::{Stage, run};
 use serde_json::json;
 
-/// A shim lights so many pairs anew, and then gives up.
+/// A shim lights a few more pairs than that anew before it gives up.
 const TIMES: usize = 3;
 const LINKS: usize = 2;
 

@@ -30,6 +30,8 @@ pub enum Word {
         /// The exit code.
         code: u8,
     },
+    /// To the shim: no keeper can be kept alive, and nobody of the tree is left.
+    GaveUp,
     /// To the keeper: the shim got this signal.
     Signalled(Received),
     /// To a shim that was signalled: nothing more is to be learned from your staying.
@@ -210,6 +212,7 @@ fn encode(word: Word) -> [u8; PACKET] {
         Word::Spawned => put(0, &[5]),
         Word::Leave => put(0, &[6]),
         Word::Attach => put(0, &[7]),
+        Word::GaveUp => put(0, &[8]),
     }
     out
 }
@@ -241,6 +244,7 @@ fn decode(bytes: &[u8]) -> Option<Word> {
         5 => Some(Word::Spawned),
         6 => Some(Word::Leave),
         7 => Some(Word::Attach),
+        8 => Some(Word::GaveUp),
         _ => None,
     }
 }

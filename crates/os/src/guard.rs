@@ -34,6 +34,8 @@ pub enum Birth {
 
 /// What a keeper is given.
 pub struct Keeping<'a> {
+    /// Itself.
+    pub me: Identity,
     /// The record.
     pub region: &'a Region,
     /// Its parts, lent to this keeper alone.
@@ -64,8 +66,22 @@ pub trait Roles {
     fn end_strays(&mut self) -> u32;
 }
 
-/// The code with which the shim leaves when no keeper could be kept alive.
+/// The code with which one of ours leaves that could not do its work.
 pub const LOST: u8 = 125;
+
+/// When keepers or pairs were lost: so many within a while, and no more are started.
+#[derive(Default)]
+pub(crate) struct Losses([Option<Moment>; KEEPER_BUDGET as usize]);
+
+impl Losses {
+    /// Notes one more; whether the next may be started.
+    pub fn bear(&mut self) -> bool {
+        let now = clock::now();
+        self.0.rotate_right(1);
+        let oldest = self.0[0].replace(now);
+        oldest.is_none_or(|oldest| now.ms_since(oldest) > KEEPER_BUDGET_MS)
+    }
+}
 
 /// Runs the guard's life in this process.
 pub fn run(
@@ -82,7 +98,7 @@ pub fn run(
     if birth == Birth::Relit {
         guard.roles.prepare();
         let ended = guard.roles.end_strays();
-        guard.note_loss(None, ended);
+        region.note_loss(None, ended);
     }
     guard.sweep_aside = birth == Birth::First;
     guard.stand(birth == Birth::Relit)
@@ -105,7 +121,7 @@ pub fn run_beside(
     }
     guard.note_keeper(keeper.pid);
     let ended = guard.roles.end_strays();
-    guard.note_loss(None, ended);
+    region.note_loss(None, ended);
     guard.stand(true)
 }
 
@@ -115,7 +131,7 @@ struct Guard<'a> {
     roles: &'a mut dyn Roles,
     signals: Signals,
     me: Identity,
-    losses: [Option<Moment>; KEEPER_BUDGET as usize],
+    losses: Losses,
     /// A sweep is due, after the keeper has been started.
     sweep_aside: bool,
     /// The process that sweeps.
@@ -136,7 +152,7 @@ impl<'a> Guard<'a> {
             roles,
             signals,
             me,
-            losses: Default::default(),
+            losses: Losses::default(),
             sweep_aside: false,
             sweeper: None,
             detach: Detach::No,
@@ -146,9 +162,15 @@ impl<'a> Guard<'a> {
     /// Keeper after keeper, until the work is done or the budget is spent.
     fn stand(&mut self, mut takeover: bool) -> u8 {
         loop {
-            let Ok((keeper, status)) = self.over_a_keeper(takeover) else {
-                return self.give_up();
+            let Ok((keeper, words)) = self.light(takeover) else {
+                // What fails now for want of memory, processes or descriptors may go well a little later.
+                if !self.losses.bear() {
+                    return self.give_up();
+                }
+                clock::nap(limits::KEEPER_RETRY_MS);
+                continue;
             };
+            let status = self.over(keeper.pid, &words);
             // Whatever is below us now was the keeper's: it is ours to end, however the keeper ended.
             let mut tree = Tree::inherited(&self.roles.tag(keeper));
             let finished = self.region.head().phase() == Phase::Finished;
@@ -164,30 +186,34 @@ impl<'a> Guard<'a> {
             if finished {
                 return 0;
             }
-            self.note_loss(Some(status), ended.count);
-            if !self.within_budget() {
+            self.region.note_loss(Some(status), ended.count);
+            if !self.losses.bear() {
                 return self.give_up();
             }
             takeover = true;
         }
     }
 
-    /// Starts a keeper and waits for its end.
-    fn over_a_keeper(&mut self, takeover: bool) -> io::Result<(Identity, Status)> {
+    /// Starts a keeper: who it is, and our end of the channel to it.
+    fn light(&mut self, takeover: bool) -> io::Result<(Identity, Channel)> {
         let (mine, theirs) = Channel::pair()?;
         let (region, me) = (self.region, self.me);
         let to_shim = self.to_shim.try_clone()?;
         let roles = &mut *self.roles;
-        let keeper = role::start(|| {
+        let who = role::start_known(|| {
             role::own_session();
             title::set(c"mcp-keeper");
-            if role::become_subreaper().is_err() {
+            let (Ok(keeper), Ok(())) = (identity::me(), role::become_subreaper()) else {
                 return LOST;
-            }
+            };
+            // Ours to say, and first of all: were the guard killed before it had said it, the shim would take us for dead
+            // as well, and start a second pair.
+            to_shim.say(Word::Here { guard: me, keeper });
             // SAFETY: this process has just been forked to be the only keeper: the guard starts the next one only after
-            // the death of the last.
+            // the death of the last, and the shim the next pair only when nobody holds the other end of its channel.
             let parts = unsafe { region.lend() };
             roles.keeper(Keeping {
+                me: keeper,
                 region,
                 parts,
                 to_shim,
@@ -196,23 +222,23 @@ impl<'a> Guard<'a> {
                 takeover,
             })
         })?;
-        let who = identity::of(keeper)?;
-        self.to_shim.say(Word::Here {
-            guard: self.me,
-            keeper: who,
-        });
+        Ok((who, mine))
+    }
+
+    /// Waits for a keeper's end. There is no other way out: whoever left a keeper alone would let two of them live.
+    fn over(&mut self, keeper: i32, words: &Channel) -> Status {
         let mut below = Tree::below_us();
         let (mut deaf, mut news) = (false, News::default());
         loop {
             let mut fds = [
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(mine.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(words.as_fd(), PollFlags::IN),
             ];
             // A closed channel stays readable: once it is known to be closed it is not waited for.
-            wait(&mut fds[..if deaf { 1 } else { 2 }])?;
-            deaf = deaf || listen(&mine, &mut news);
+            wait(&mut fds[..if deaf { 1 } else { 2 }]);
+            deaf = deaf || listen(words, &mut news);
             self.take(&mut news);
-            while self.signals.read()?.is_some() {}
+            while let Ok(Some(_)) = self.signals.read() {}
             let mut found = None;
             below.reap(&mut |pid, status, _| {
                 if pid == keeper {
@@ -224,10 +250,10 @@ impl<'a> Guard<'a> {
             });
             if let Some(status) = found {
                 // Its last words may have come after the last look.
-                listen(&mine, &mut news);
+                listen(words, &mut news);
                 self.take(&mut news);
                 self.note_keeper(keeper);
-                return Ok((who, status));
+                return status;
             }
         }
     }
@@ -266,23 +292,24 @@ impl<'a> Guard<'a> {
 
     /// Waits until a keeper that is not our child has ended.
     fn beside(&mut self, keeper: Identity, words: &Channel) -> io::Result<()> {
-        let handle = match Handle::open(keeper) {
-            Ok(handle) => handle,
-            // Already gone: then there is nothing to wait for.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
+        // First of all, for the same reason as a keeper does.
         self.to_shim.say(Word::Here {
             guard: self.me,
             keeper,
         });
+        let handle = match Handle::open(keeper) {
+            Ok(handle) => handle,
+            // Already gone: then there is nothing to wait for.
+            Err(_) if !identity::alive(keeper) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         let (mut deaf, mut news) = (false, News::default());
         while !handle.ended() {
             let mut fds = [
                 PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(words.as_fd(), PollFlags::IN),
             ];
-            wait(&mut fds[..if deaf { 1 } else { 2 }])?;
+            wait(&mut fds[..if deaf { 1 } else { 2 }]);
             deaf = deaf || listen(words, &mut news);
             self.take(&mut news);
         }
@@ -297,29 +324,18 @@ impl<'a> Guard<'a> {
         self.region.write_notes(notes);
     }
 
-    fn note_loss(&self, status: Option<Status>, ended: u32) {
-        let mut notes = self.region.notes();
-        notes.lose(notes.lost_pid(), status, ended);
-        self.region.write_notes(notes);
-    }
-
-    fn within_budget(&mut self) -> bool {
-        let now = clock::now();
-        self.losses.rotate_right(1);
-        let oldest = self.losses[0].replace(now);
-        oldest.is_none_or(|oldest| now.ms_since(oldest) > KEEPER_BUDGET_MS)
-    }
-
     fn give_up(&self) -> u8 {
-        self.to_shim.say(Word::Finished { code: LOST });
+        self.to_shim.say(Word::GaveUp);
         LOST
     }
 }
 
-fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
-    match poll(fds, None) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
+/// Waits for one of them; the caller looks at all of them then. The only failure is want of memory, which passes.
+fn wait(fds: &mut [PollFd<'_>]) {
+    if let Err(error) = poll(fds, None)
+        && error != rustix::io::Errno::INTR
+    {
+        clock::nap(limits::KEEPER_RETRY_MS);
     }
 }
 
@@ -347,10 +363,33 @@ fn listen(keeper: &Channel, news: &mut News) -> bool {
                 }
             }
             Heard::Word(
-                Word::Here { .. } | Word::Finished { .. } | Word::Signalled(_) | Word::Leave,
+                Word::Here { .. }
+                | Word::Finished { .. }
+                | Word::GaveUp
+                | Word::Signalled(_)
+                | Word::Leave,
             ) => {}
             Heard::Nothing => return false,
             Heard::Closed => return true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_losses_are_borne_at_once_and_one_more_later() {
+        let mut losses = Losses::default();
+        assert!((0..KEEPER_BUDGET).all(|_| losses.bear()));
+        assert!(!losses.bear());
+        let long_ago = Moment(
+            clock::now()
+                .0
+                .saturating_sub((KEEPER_BUDGET_MS + 1) * 1_000_000),
+        );
+        *losses.0.last_mut().unwrap() = Some(long_ago);
+        assert!(losses.bear(), "the oldest is forgotten after a while");
     }
 }

@@ -330,6 +330,13 @@ impl Region {
         unsafe { ptr::read_volatile(self.part::<Notes>(NOTES)) }
     }
 
+    /// Notes that the keeper noted last was lost, and how many of its tree were ended. Only for whoever outlived it.
+    pub(crate) fn note_loss(&self, status: Option<Status>, ended: u32) {
+        let mut notes = self.notes();
+        notes.lose(notes.lost_pid(), status, ended);
+        self.write_notes(notes);
+    }
+
     /// Changes the notes. Only for a guard whose keeper is dead.
     pub fn write_notes(&self, notes: Notes) {
         // SAFETY: within the mapping and aligned; no keeper lives that could hold a reference to it.

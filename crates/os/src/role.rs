@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
+use mainstay_core::ids::Identity;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::identity::{self, Handle};
@@ -25,13 +26,17 @@ pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
     }
 }
 
-/// Like [`start`], for a child that only waits, until it is [dismissed](dismiss).
-pub fn start_held(role: impl FnOnce() -> u8) -> io::Result<Handle> {
+/// Like [`start`], and who the child is. Without that there is no child.
+pub fn start_known(role: impl FnOnce() -> u8) -> io::Result<Identity> {
     let pid = start(role)?;
     // Nobody has reaped it yet, so the number is its own.
-    identity::of(pid)
-        .and_then(Handle::open)
-        .inspect_err(|_| end(pid))
+    identity::of(pid).inspect_err(|_| end(pid))
+}
+
+/// Like [`start`], for a child that only waits, until it is [dismissed](dismiss).
+pub fn start_held(role: impl FnOnce() -> u8) -> io::Result<Handle> {
+    let who = start_known(role)?;
+    Handle::open(who).inspect_err(|_| end(who.pid))
 }
 
 /// Like [`start`], but the child is nobody's in our tree: its parent exits at once, so that it is adopted elsewhere. That

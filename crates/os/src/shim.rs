@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::channel::{Channel, Heard, Word};
 use crate::clock;
-use crate::guard::{self, Birth, Roles};
+use crate::guard::{self, Birth, Losses, Roles};
 use crate::identity::Handle;
 use crate::memory;
 use crate::record::Region;
@@ -28,7 +28,7 @@ pub enum Ending {
     Code(u8),
     /// By this signal, which the client (or somebody) sent.
     Signal(i32),
-    /// Guard and keeper were killed again and again.
+    /// Guard and keeper were killed again and again. Nobody of the tree is left; the record's notes tell of the last loss.
     Lost,
 }
 
@@ -40,9 +40,6 @@ pub enum Detach {
     /// It stays our child, because nobody would reap it elsewhere; we outlive it.
     No,
 }
-
-/// How often a lost pair is replaced.
-const RELIGHTS: u32 = 3;
 
 /// Starts the guard and keeps the place until all is done.
 pub fn run(region: &Region, detach: Detach, roles: &mut dyn Roles) -> io::Result<Ending> {
@@ -77,7 +74,8 @@ struct Shim {
 
 enum Wake {
     Ending(Ending),
-    Lost,
+    /// Guard and keeper are dead; the signal that we were about to leave by.
+    Lost(Option<i32>),
 }
 
 impl Shim {
@@ -92,20 +90,33 @@ impl Shim {
     }
 
     fn keep_the_place(&mut self, region: &Region, roles: &mut dyn Roles) -> io::Result<Ending> {
-        let mut relights = 0;
+        let mut losses = Losses::default();
         loop {
             match self.wait()? {
                 Wake::Ending(ending) => {
                     self.outlive_the_guard();
                     return Ok(ending);
                 }
-                Wake::Lost if relights < RELIGHTS => {
-                    relights += 1;
-                    self.light(region, Birth::Relit, roles)?;
+                Wake::Lost(None) if self.relight(region, &mut losses, roles) => {}
+                Wake::Lost(leaving) => {
+                    // Nobody else is left to do it.
+                    roles.prepare();
+                    region.note_loss(None, roles.end_strays());
+                    return Ok(leaving.map_or(Ending::Lost, Ending::Signal));
                 }
-                Wake::Lost => return Ok(Ending::Lost),
             }
         }
+    }
+
+    /// The next pair, if there may be one. What fails now for want of memory or processes may go well a little later.
+    fn relight(&mut self, region: &Region, losses: &mut Losses, roles: &mut dyn Roles) -> bool {
+        while losses.bear() {
+            if self.light(region, Birth::Relit, roles).is_ok() {
+                return true;
+            }
+            clock::nap(limits::KEEPER_RETRY_MS);
+        }
+        false
     }
 
     fn light(&mut self, region: &Region, birth: Birth, roles: &mut dyn Roles) -> io::Result<()> {
@@ -125,9 +136,11 @@ impl Shim {
     fn wait(&mut self) -> io::Result<Wake> {
         // The signal that we leave by, and when at the latest.
         let mut leaving: Option<(i32, Moment)> = None;
+        // Until when a pair that is dead may be followed by one whose word is still to come.
+        let mut heirs: Option<Moment> = None;
         loop {
             let Some(channel) = &self.channel else {
-                return Ok(Wake::Lost);
+                return Ok(Wake::Lost(None));
             };
             let mut fds = [
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
@@ -145,12 +158,17 @@ impl Shim {
                     }
                 }
             }
-            // With both gone there is nobody to wait for; what they said last is heard all the same.
-            let left = leaving.map(|(_, until)| until.0.saturating_sub(clock::now().0));
-            let wait = if nobody { Some(0) } else { left };
-            let wait = wait.map(|ns| Timespec {
-                tv_sec: 0,
-                tv_nsec: ns.min(999_999_999) as i64,
+            // A channel that is still open has somebody behind it: a keeper that they had just started, or a side guard.
+            if nobody {
+                heirs.get_or_insert_with(|| clock::now().after_ms(limits::PAIR_END_MS));
+            } else {
+                heirs = None;
+            }
+            let due = leaving.map(|(_, until)| until).into_iter().chain(heirs);
+            let left = due.map(|until| until.0.saturating_sub(clock::now().0));
+            let wait = left.min().map(|ns| Timespec {
+                tv_sec: (ns / 1_000_000_000) as i64,
+                tv_nsec: (ns % 1_000_000_000) as i64,
             });
             match poll(&mut fds, wait.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -167,6 +185,7 @@ impl Shim {
                     Heard::Word(Word::Finished { code }) => {
                         return Ok(Wake::Ending(Ending::Code(code)));
                     }
+                    Heard::Word(Word::GaveUp) => return Ok(Wake::Ending(Ending::Lost)),
                     Heard::Word(Word::Here { guard, keeper }) => {
                         self.pair = watch(guard, keeper);
                         lost = false;
@@ -181,11 +200,8 @@ impl Shim {
                     ) => {}
                     Heard::Nothing => break,
                     Heard::Closed => {
-                        if let Some((number, _)) = leaving {
-                            return Ok(Wake::Ending(Ending::Signal(number)));
-                        }
                         self.outlast_the_pair();
-                        return Ok(Wake::Lost);
+                        return Ok(Wake::Lost(leaving.map(|(number, _)| number)));
                     }
                 }
             }
@@ -202,12 +218,14 @@ impl Shim {
                     leaving.get_or_insert_with(|| (received.number, until()));
                 }
             }
-            match leaving {
-                Some((number, until)) if lost || clock::now() >= until => {
-                    return Ok(Wake::Ending(Ending::Signal(number)));
-                }
-                None if lost => return Ok(Wake::Lost),
-                Some(_) | None => {}
+            let now = clock::now();
+            if lost && heirs.is_some_and(|until| now >= until) {
+                return Ok(Wake::Lost(leaving.map(|(number, _)| number)));
+            }
+            if let Some((number, until)) = leaving
+                && now >= until
+            {
+                return Ok(Wake::Ending(Ending::Signal(number)));
             }
         }
     }

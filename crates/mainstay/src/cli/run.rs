@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use mainstay_core::event::{Detached, Seen, Status};
+use mainstay_core::event::{Detached, Lost, Seen, Status, What};
 use mainstay_core::ids::LinkId;
 use mainstay_os::record::Region;
 use mainstay_os::shim::{self, Detach, Ending};
@@ -23,6 +23,7 @@ use crate::exit::Exit;
 use crate::keeper::plan::{Plan, Refused};
 use crate::keeper::recording;
 use crate::keeper::session::Session;
+use crate::ledger::append::Ledger;
 use crate::paths::Paths;
 use crate::profile;
 use crate::report::{Report, plain};
@@ -56,9 +57,9 @@ pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
         }
         Ending::Lost => Err(Report::new(
             Exit::Failed,
-            "guard and keeper were killed again and again",
+            "our keepers were killed again and again; the server is ended, nobody of it is left",
         )
-        .hint("see who does it: mainstay events --since 5m")),
+        .hint("see what was seen of it: mainstay events --since 5m; as root, `mainstay trace-signals` names who kills")),
     }
 }
 
@@ -171,7 +172,9 @@ fn start(plan: &Plan, region: &Region, detach: Detach, read: &[u8]) -> io::Resul
     if !read.is_empty() {
         region.preload(read);
     }
-    shim::run(region, detach, &mut Session::new(plan))
+    let ending = shim::run(region, detach, &mut Session::new(plan))?;
+    tell_loss(plan, region, ending);
+    Ok(ending)
 }
 
 /// A link that was kept for our client.
@@ -183,7 +186,26 @@ fn go_on(mut plan: Box<Plan>, detach: Detach, welcome: Welcome) -> io::Result<En
         pair,
     } = welcome;
     plan.id = link;
-    shim::go_on(&region, detach, channel, pair, &mut Session::new(&plan))
+    let ending = shim::go_on(&region, detach, channel, pair, &mut Session::new(&plan))?;
+    tell_loss(&plan, &region, ending);
+    Ok(ending)
+}
+
+/// A keeper's loss is told by its successor. If it has none, nobody but us is left to do it.
+fn tell_loss(plan: &Plan, region: &Region, ending: Ending) {
+    if ending != Ending::Lost {
+        return;
+    }
+    let notes = region.notes();
+    let (pid, status) = notes.lost().unwrap_or_default();
+    let lost = Lost {
+        pid,
+        status,
+        ended: notes.lost_ended,
+        settled: 0,
+        successor: None,
+    };
+    Ledger::open(&plan.paths).record(plan.id, &plan.name, What::KeeperLost(lost));
 }
 
 fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Result<Plan> {

@@ -59,6 +59,7 @@ impl Keeper<'_> {
                 Heard::Word(
                     Word::Here { .. }
                     | Word::Finished { .. }
+                    | Word::GaveUp
                     | Word::Leave
                     | Word::Release
                     | Word::Attach

@@ -43,7 +43,7 @@ use mainstay_os::identity::Handle;
 use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::record::{Notes, Region};
 use mainstay_os::signals::{ENDING, Signals};
-use mainstay_os::{clock, identity, notice};
+use mainstay_os::{clock, notice};
 
 use crate::ledger::append::Ledger;
 use crate::registry::entry::Entry;
@@ -60,8 +60,6 @@ use tap::Frames;
 use upkeep::Upkeep;
 use watch::{Watched, Watcher};
 
-/// Side guards that one keeper sets before it goes on alone.
-const SIDE_GUARDS: u32 = 16;
 /// Steps of one direction before the others have their turn.
 const STEPS: u32 = 32;
 /// Lines of ours that may wait for a client that does not read, before it is not listened to any more.
@@ -148,6 +146,8 @@ struct Keeper<'p> {
     side_guards: u32,
     /// The guard, or the side guard, is gone.
     unguarded: bool,
+    /// When the next side guard is set, if the last one could not be.
+    guard_at: Option<Moment>,
     /// The process that the client started; another one after the client came back.
     shim: Identity,
     client: Option<Identity>,
@@ -181,6 +181,7 @@ struct Keeper<'p> {
 impl<'p> Keeper<'p> {
     fn new(plan: &'p Plan, entry: Option<&Entry>, keeping: Keeping<'p>) -> io::Result<Self> {
         let Keeping {
+            me,
             region,
             parts,
             to_shim,
@@ -188,7 +189,6 @@ impl<'p> Keeper<'p> {
             guard,
             takeover,
         } = keeping;
-        let me = identity::me()?;
         let signals = [&ENDING[..], &[libc::SIGCHLD, notice::SIGNAL]].concat();
         let mid_line = parts.record.head.client_mid_line != 0;
         let lost = takeover.then(|| {
@@ -251,6 +251,7 @@ impl<'p> Keeper<'p> {
             side_guard: None,
             side_guards: 0,
             unguarded: false,
+            guard_at: None,
             shim,
             client,
             ancestors,
@@ -364,12 +365,17 @@ impl<'p> Keeper<'p> {
         if self.note_at.is_some_and(|at| self.now >= at) {
             self.note_members();
         }
+        if self.guard_at.take_if(|at| self.now >= *at).is_some() {
+            self.unguarded = true;
+            any = true;
+        }
         if let Some(bytes) = self.stderr.dropped() {
             self.tell(What::StderrDropped(StderrDropped { bytes }));
         }
         let due = [
             link_due.map(|(at, _)| at),
             self.note_at,
+            self.guard_at,
             self.upkeep.due(),
             self.lease_due(),
             self.exit_due(),

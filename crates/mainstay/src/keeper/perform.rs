@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use super::control::{self, Outcome};
 use super::end::run_to_its_end;
-use super::{Keeper, SIDE_GUARDS, server, session};
+use super::{Keeper, server, session};
 use crate::container::{self, Container};
 use crate::profile;
 use crate::registry::card::{self, Card};
@@ -244,7 +244,8 @@ impl Keeper<'_> {
         self.side_guard = None;
         // Whoever cannot stand (no memory, no descriptors) must not be set up for ever.
         self.side_guards += 1;
-        let successor = (self.side_guards <= SIDE_GUARDS)
+        let may = self.side_guards <= limits::SIDE_GUARDS;
+        let successor = may
             .then(|| {
                 session::stand_beside(
                     self.plan,
@@ -255,6 +256,9 @@ impl Keeper<'_> {
                 )
             })
             .flatten();
+        if may && successor.is_none() {
+            self.guard_at = Some(self.now.after_ms(limits::KEEPER_RETRY_MS.into()));
+        }
         if let Some((beside, to_guard)) = successor {
             self.to_guard = to_guard;
             if self.client_out.is_none() {

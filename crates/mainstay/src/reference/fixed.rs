@@ -89,12 +89,20 @@ pub fn fixed() -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "New keepers that a guard starts before it gives up",
+            "New keepers that a guard starts, and new pairs of them that a shim starts, before it gives up",
             format!(
                 "{} in {}",
                 limits::KEEPER_BUDGET,
                 time(limits::KEEPER_BUDGET_MS)
             ),
+        ),
+        (
+            "Time until a guard, keeper or side guard is started again that could not be",
+            time(limits::KEEPER_RETRY_MS.into()),
+        ),
+        (
+            "Side guards that one keeper sets before it goes on alone",
+            limits::SIDE_GUARDS.to_string(),
         ),
         (
             "Time a guard or a sweep waits for those whom it has killed",

@@ -221,6 +221,7 @@ fn await_word(channel: &Channel, ms: u64) -> Option<(Identity, Identity)> {
             Heard::Word(Word::Here { guard, keeper }) => return Some((guard, keeper)),
             Heard::Word(
                 Word::Finished { .. }
+                | Word::GaveUp
                 | Word::Signalled(_)
                 | Word::Leave
                 | Word::Release
