@@ -7,7 +7,7 @@ use crate::place::Place;
 use crate::role;
 
 /// The tiers that are measured, weakest first.
-const WANTED: [&str; 2] = ["subreaper", "cgroup"];
+const WANTED: [&str; 3] = ["subreaper", "cgroup", "pidns"];
 
 /// Which of them can be had here, and a sentence about those that cannot.
 pub fn available(place: &Place<'_>) -> io::Result<(Vec<&'static str>, Option<String>)> {

@@ -1,7 +1,49 @@
 //! Every limit and time-out, with its unit and default, in one table.
 //!
-//! The table makes the options, the config keys and the reference page; nothing else in the project carries a
-//! number that a user might want to change.
+//! The tables make the options, the config keys and the reference pages. What follows them is fixed, because another number
+//! would make nothing better (or, as the table of requests in flight, belongs to the shape of the record), and is told on the
+//! same pages.
+
+/// How much is kept of the events of all servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Days that have events.
+    pub days: u64,
+    /// Bytes of all files together.
+    pub bytes: u64,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        let mut kept = Self { days: 0, bytes: 0 };
+        for limit in &EVENTS {
+            *(limit.of)(&mut kept) = limit.default;
+        }
+        kept
+    }
+}
+
+/// What may be set below `[events]`.
+pub static EVENTS: [Limit<Kept>; 2] = [
+    Limit {
+        name: "days",
+        unit: Unit::Count,
+        default: 14,
+        min: 1,
+        max: 36_500,
+        help: "So many of the last days that have events are kept",
+        of: |kept| &mut kept.days,
+    },
+    Limit {
+        name: "size",
+        unit: Unit::Size,
+        default: 64 * 1024 * 1024,
+        min: 2 * EVENTS_FILE_BYTES,
+        max: 1 << 40,
+        help: "The oldest go before all files together are larger than this",
+        of: |kept| &mut kept.bytes,
+    },
+];
 
 /// What may be set for one server. Times in milliseconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -355,10 +397,10 @@ pub const MEMORY_EVERY_MS: u64 = 1_000;
 pub const TASK_MS: u64 = 3_600_000;
 /// Tasks that are known at once; of more, the one that would end first is forgotten.
 pub const TASKS_MAX: usize = 1_024;
-/// Days that events are kept, of those that have any.
-pub const EVENTS_KEPT_DAYS: u64 = 14;
-/// Bytes of events that are kept.
-pub const EVENTS_KEPT_BYTES: u64 = 64 * 1024 * 1024;
+/// A day's file of events is followed by another one at this size.
+pub const EVENTS_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// A link's directory of another container that nobody came back for goes after so many days.
+pub const ENTRY_ELSEWHERE_DAYS: u64 = 14;
 /// Openings that the record of one configuration holds; the oldest goes.
 pub const RECORD_OPENINGS: usize = 4;
 /// Bytes of results that the record of one configuration holds.

@@ -12,7 +12,7 @@ pub mod settle;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use mainstay_core::limits::{Limits, TABLE};
+use mainstay_core::limits::{Kept, Limits, TABLE};
 use mainstay_core::policy::{Policy, Retry};
 use mainstay_core::tier::Tier;
 
@@ -120,6 +120,8 @@ pub struct Config {
     pub servers: BTreeMap<String, ServerConfig>,
     /// What holds for the HTTP front.
     pub serve: Serving,
+    /// How much is kept of the events.
+    pub events: Kept,
 }
 
 impl Config {

@@ -133,20 +133,21 @@ fn config_page() {
     let mut page = String::from(
         "# Config file\n\n`~/.config/mainstay/config.toml`; it need not exist. `XDG_*` variables are not read: clients pass six \
          variables only, and everybody must see the same file.\n\nWhat counts: option, then `[server.NAME]`, then \
-         `[defaults]`, then what is built in. An unknown key or a wrong unit is an error that names the line; for `run` it is a warning if it stands in `[serve]` or in the table of another server.\n\n\
+         `[defaults]`, then what is built in. An unknown key or a wrong unit is an error that names the line; for `run` it is a warning if it stands in `[serve]`, in `[events]` or in the table of another server.\n\n\
          ```toml\n[defaults]\ngrace_eof = \"3s\"\n\n[server.playwright]\ncommand = \"npx\"          # so that `mainstay run --name \
          playwright` is enough\nargs = [\"-y\", \"@playwright/mcp\"]\nenv = { DEBUG = \"pw:mcp\" }\ncwd = \"~/work\"\n\
          require_tier = \"cgroup\"\n```\n\n| key | where | value | built in | what it is |\n|---|---|---|---|---|\n",
     );
+    let form = |unit| match unit {
+        limits::Unit::Time => "time (`1500ms`, `2s`, `5m`, `1h`)",
+        limits::Unit::Size => "size (`8192`, `8KiB`, `16MiB`)",
+        limits::Unit::Count => "number",
+    };
     for limit in &TABLE {
-        let form = match limit.unit {
-            limits::Unit::Time => "time (`1500ms`, `2s`, `5m`, `1h`)",
-            limits::Unit::Size => "size (`8192`, `8KiB`, `16MiB`)",
-            limits::Unit::Count => "number",
-        };
         page += &format!(
-            "| `{}` | both | {form} | {} | {} |\n",
+            "| `{}` | both | {} | {} | {} |\n",
             file::key(limit),
+            form(limit.unit),
             quantity::show(limit.unit, limit.default),
             limit.help
         );
@@ -265,6 +266,17 @@ fn config_page() {
     ] {
         assert!(file::COMMON.contains(&key) || file::SERVER.contains(&key));
         page += &format!("| `{key}` | {place} | {form} | {default} | {help} |\n");
+    }
+    page += "\n## `[events]`\n\nFor all servers together, since they share the [event files](events.md); kept by whoever writes the first event of a day. As long as the \
+             config file has a mistake, nothing is removed.\n\n| key | value | built in | what it is |\n|---|---|---|---|\n";
+    for limit in &limits::EVENTS {
+        page += &format!(
+            "| `{}` | {} | {} | {} |\n",
+            file::key(limit),
+            form(limit.unit),
+            quantity::show(limit.unit, limit.default),
+            limit.help
+        );
     }
     page += "\n## `[serve]`\n\nFor `mainstay serve`; options count before these. Its limits are on the page of [options](options.md#limits-of-serve).\n\n\
              | key | value | built in | what it is |\n|---|---|---|---|\n";

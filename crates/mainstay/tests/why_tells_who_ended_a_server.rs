@@ -399,7 +399,7 @@ fn nothing_is_known() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         String::from_utf8(output.stderr).unwrap(),
-        "error: no death is known\nhint: deaths of servers under `mainstay run` are remembered for 14 days\n"
+        "error: no death is known\nhint: deaths of servers under `mainstay run` are remembered for 14 days, if the config file says nothing else\n"
     );
     let mut scene = Scene::open(&[], &[]);
     let text = |whom: &str| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use mainstay_core::event::{Event, What};
 use mainstay_core::ids::LinkId;
-use mainstay_core::limits::EVENTS_KEPT_DAYS;
+use mainstay_core::limits::Kept;
 use mainstay_core::verdict::{Fact, deaths};
 
 use crate::config::file::nearest;
@@ -186,7 +186,8 @@ fn mentions(what: &What, pid: i32) -> bool {
 
 fn none_known() -> Report {
     Report::new(Exit::NotFound, "no death is known").hint(format!(
-        "deaths of servers under `mainstay run` are remembered for {EVENTS_KEPT_DAYS} days"
+        "deaths of servers under `mainstay run` are remembered for {} days, if the config file says nothing else",
+        Kept::default().days
     ))
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use mainstay_core::limits::{Limit, TABLE};
+use mainstay_core::limits::{EVENTS, Kept, Limit, TABLE};
 use mainstay_core::policy::UnknownRetry;
 use mainstay_core::serve::limits as serve;
 use toml::Spanned;
@@ -23,7 +23,7 @@ pub use mistake::nearest;
 /// The largest config file.
 const FILE_BYTES: u64 = 1024 * 1024;
 /// What may stand at the top.
-const TOP: [&str; 3] = ["defaults", "server", "serve"];
+const TOP: [&str; 4] = ["defaults", "server", "serve", "events"];
 /// Keys beside the limits that may stand in `[defaults]`.
 pub const COMMON: [&str; 9] = [
     "tier",
@@ -102,7 +102,7 @@ pub(super) fn parse(path: &Path, home: &Path, text: &str) -> Result<Config, Repo
     read(path, home, text, |(_, mistake)| Err(mistake))
 }
 
-/// The same for one server: the tables of others, and that of the HTTP front, may have mistakes.
+/// The same for one server: the tables of others, and those of the HTTP front and of the events, may have mistakes.
 pub(super) fn parse_for(
     name: &str,
     path: &Path,
@@ -120,7 +120,7 @@ pub(super) fn parse_for(
     Ok((config, elsewhere))
 }
 
-/// The server whose table has a mistake, or none for that of the front; and the mistake.
+/// The server whose table has a mistake, or none for that of the front or of the events; and the mistake.
 type Misread<'n> = (Option<&'n str>, Report);
 
 fn read(
@@ -156,6 +156,13 @@ fn read(
                 let table = reader.table(value, "serve");
                 match table.and_then(|table| reader.serve(table)) {
                     Ok(read) => config.serve = read,
+                    Err(mistake) => forgive((None, mistake))?,
+                }
+            }
+            "events" => {
+                let table = reader.table(value, "events");
+                match table.and_then(|table| reader.events(table)) {
+                    Ok(read) => config.events = read,
                     Err(mistake) => forgive((None, mistake))?,
                 }
             }
@@ -259,6 +266,19 @@ impl Reader<'_> {
             }
         }
         Ok(serving)
+    }
+
+    fn events(&self, table: &Table<'_>) -> Result<Kept, Report> {
+        let mut kept = Kept::default();
+        for (name, value) in table {
+            let key_name = name.get_ref().as_ref();
+            let Some(limit) = EVENTS.iter().find(|limit| key(limit) == key_name) else {
+                let known: Vec<String> = EVENTS.iter().map(key).collect();
+                return Err(self.unknown(&name.span(), key_name, "in [events]", &known));
+            };
+            *(limit.of)(&mut kept) = self.quantity(limit, value, key_name)?;
+        }
+        Ok(kept)
     }
 
     /// Takes a key that `[defaults]` and servers have in common; false if it is none of those.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use mainstay_core::event::{Event, VERSION, What};
 use mainstay_core::ids::LinkId;
+use mainstay_core::limits::EVENTS_FILE_BYTES;
 use mainstay_os::clock;
 use rustix::process::{Resource, getrlimit};
 
@@ -18,12 +19,10 @@ use super::{cut, retain, time};
 use crate::paths::{FILE_MODE, Paths};
 use crate::report::plain;
 
-/// A day's file rolls over at this size.
-pub const FILE_BYTES: u64 = 16 * 1024 * 1024;
-
 /// The ledger, open for writing.
 #[derive(Debug)]
 pub struct Ledger {
+    paths: Paths,
     directory: PathBuf,
     open: Option<Open>,
     trouble: Trouble,
@@ -46,6 +45,7 @@ impl Ledger {
     /// The ledger below these paths, whose directories are made if they are missing.
     pub fn open(paths: &Paths) -> Self {
         Self {
+            paths: paths.clone(),
             directory: paths.events(),
             open: None,
             trouble: match paths.make() {
@@ -60,6 +60,7 @@ impl Ledger {
     /// The ledger below these paths, whose directories are there: for somebody who writes beside its owner.
     pub fn beside(paths: &Paths) -> Self {
         Self {
+            paths: paths.clone(),
             directory: paths.events(),
             open: None,
             trouble: Trouble::None,
@@ -127,7 +128,7 @@ impl Ledger {
         let usable = match &self.open {
             Some(open) if open.day == day => {
                 let meta = open.file.metadata()?;
-                meta.nlink() > 0 && meta.len() < FILE_BYTES
+                meta.nlink() > 0 && meta.len() < EVENTS_FILE_BYTES
             }
             Some(_) | None => false,
         };
@@ -163,9 +164,9 @@ impl Ledger {
                 Err(error) => return Err(error),
             };
             if new {
-                retain::retain(&self.directory, wall_ms);
+                retain::retain(&self.paths, wall_ms);
             }
-            if file.metadata()?.len() < FILE_BYTES {
+            if file.metadata()?.len() < EVENTS_FILE_BYTES {
                 return Ok(file);
             }
             number += 1;
@@ -249,7 +250,7 @@ mod tests {
             .write(true)
             .open(&first)
             .unwrap()
-            .set_len(FILE_BYTES)
+            .set_len(EVENTS_FILE_BYTES)
             .unwrap();
         ledger.record(LinkId(1), "a", silent(2));
         let second = today(&ledger);

@@ -9,16 +9,24 @@
 use std::fs;
 use std::path::Path;
 
-use mainstay_core::limits::{EVENTS_KEPT_BYTES, EVENTS_KEPT_DAYS};
+use mainstay_core::limits::{EVENTS_FILE_BYTES, Kept};
 
-use super::append::FILE_BYTES;
 use super::{files, time};
+use crate::config::Config;
+use crate::paths::Paths;
 
-/// Removes what is older than the limit, and the oldest files until the rest fits. The newest file always stays.
-pub fn retain(directory: &Path, wall_ms: u64) {
+/// Removes what is older than the user wishes, and the oldest files until the rest fits. The newest file always stays; all do as
+/// long as nobody knows what the user wishes, because the config file cannot be read.
+pub fn retain(paths: &Paths, wall_ms: u64) {
+    if let Ok(config) = Config::load(paths) {
+        keep(&paths.events(), wall_ms, config.events);
+    }
+}
+
+fn keep(directory: &Path, wall_ms: u64, kept: Kept) {
     // The newest is still to grow, so the others leave it its room.
-    let others = EVENTS_KEPT_BYTES - FILE_BYTES;
-    prune(directory, wall_ms, EVENTS_KEPT_DAYS, others);
+    let others = kept.bytes.saturating_sub(EVENTS_FILE_BYTES);
+    prune(directory, wall_ms, kept.days, others);
 }
 
 fn prune(directory: &Path, wall_ms: u64, days: u64, bytes: u64) {
@@ -70,25 +78,25 @@ mod tests {
         let scratch = Scratch::new();
         let directory = scratch.path();
         (1..=20).for_each(|day| write(directory, day));
-        retain(directory, 20 * time::DAY_MS);
+        keep(directory, 20 * time::DAY_MS, Kept::default());
         // A year ahead, with a second file on that day, and still so on the next one.
         write(directory, 400);
-        retain(directory, 400 * time::DAY_MS);
+        keep(directory, 400 * time::DAY_MS, Kept::default());
         let date = time::date(400 * time::DAY_MS);
         fs::write(directory.join(format!("{date}.1.jsonl")), "{}\n").unwrap();
-        retain(directory, 400 * time::DAY_MS + 1);
+        keep(directory, 400 * time::DAY_MS + 1, Kept::default());
         write(directory, 401);
-        retain(directory, 401 * time::DAY_MS);
+        keep(directory, 401 * time::DAY_MS, Kept::default());
         let kept = names(directory);
         assert_eq!(kept.first().unwrap(), &time::date(9 * time::DAY_MS));
         assert_eq!(kept.len(), 12 + 3);
         // Once it is right again, what the wrong days wrote makes nothing older than it is.
         write(directory, 21);
-        retain(directory, 21 * time::DAY_MS);
+        keep(directory, 21 * time::DAY_MS, Kept::default());
         assert_eq!(names(directory).len(), 13 + 3);
         // A clock that is far behind takes nothing either.
         write(directory, 0);
-        retain(directory, 5);
+        keep(directory, 5, Kept::default());
         assert_eq!(names(directory).len(), 14 + 3);
     }
 
@@ -97,11 +105,31 @@ mod tests {
         let scratch = Scratch::new();
         (1..=20).for_each(|day| write(scratch.path(), day));
         fs::write(scratch.path().join("keep.txt"), "not ours").unwrap();
-        retain(scratch.path(), 20 * time::DAY_MS + 5);
+        keep(scratch.path(), 20 * time::DAY_MS + 5, Kept::default());
         let kept = names(scratch.path());
-        assert_eq!(kept.len(), EVENTS_KEPT_DAYS as usize);
+        assert_eq!(kept.len(), Kept::default().days as usize);
         assert_eq!(kept.first().unwrap(), &time::date(7 * time::DAY_MS));
         assert!(scratch.path().join("keep.txt").exists());
+    }
+
+    #[test]
+    fn as_many_days_stay_as_the_user_wishes() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        paths.make().unwrap();
+        let directory = paths.events();
+        (1..=20).for_each(|day| write(&directory, day));
+        let say = |text: &str| {
+            let file = paths.config_file();
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        say("[events]\ndays = \"three\"\n");
+        retain(&paths, 20 * time::DAY_MS);
+        assert_eq!(names(&directory).len(), 20, "not known, so nothing goes");
+        say("[events]\ndays = 3\n");
+        retain(&paths, 20 * time::DAY_MS);
+        assert_eq!(names(&directory).len(), 3);
     }
 
     #[test]

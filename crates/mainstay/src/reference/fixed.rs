@@ -64,12 +64,8 @@ pub fn fixed() -> Vec<(&'static str, String)> {
             limits::TASKS_MAX.to_string(),
         ),
         (
-            "Events are kept",
-            format!(
-                "the last {} days that have any, {}",
-                limits::EVENTS_KEPT_DAYS,
-                size(limits::EVENTS_KEPT_BYTES)
-            ),
+            "A day's file of events is followed by another one at",
+            size(limits::EVENTS_FILE_BYTES),
         ),
         (
             "A record holds",

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mainstay_core::ids::{Identity, LinkId, Realm, Tag};
-use mainstay_core::limits::EVENTS_KEPT_DAYS;
+use mainstay_core::limits::ENTRY_ELSEWHERE_DAYS;
 use mainstay_os::{clock, identity};
 
 use super::card::Card;
@@ -121,7 +121,7 @@ fn judge(card: &Card, here: &Realm, path: &Path) -> Judgement {
         .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
         .map(|time| Duration::from_millis(clock::wall_ms()).saturating_sub(time));
     match age {
-        Some(age) if age.as_millis() > u128::from(EVENTS_KEPT_DAYS * DAY_MS) => {
+        Some(age) if age.as_millis() > u128::from(ENTRY_ELSEWHERE_DAYS * DAY_MS) => {
             Judgement::Elsewhere
         }
         Some(_) | None => Judgement::Spare,
