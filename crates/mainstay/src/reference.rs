@@ -19,6 +19,7 @@ use serde_json::Value;
 
 mod fields;
 mod fixed;
+mod views;
 
 use crate::cli::Cli;
 use crate::config::{file, quantity};
@@ -355,6 +356,11 @@ fn events_page() {
         page += &format!("\n```json\n{line}\n```\n");
     }
     compare("events.md", &page);
+}
+
+#[test]
+fn json_page() {
+    compare("json.md", &views::page());
 }
 
 fn size(bytes: u64) -> String {

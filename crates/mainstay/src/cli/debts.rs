@@ -84,8 +84,11 @@ pub struct Debt {
 /// What `pay` did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Done {
+    /// How many sessions were closed.
     paid: u32,
+    /// How many are so old that their server has surely forgotten them.
     given_up: u32,
+    /// What is left.
     left: Vec<Debt>,
 }
 

@@ -119,12 +119,17 @@ pub fn lease(verb: &Verb) -> Result<Exit, Report> {
 /// A lease as `open` and `renew` show it.
 #[derive(Clone, Debug, Serialize)]
 struct Agreed<'a> {
+    /// Its name.
     lease: &'a str,
     /// Whether it was open before.
     renewed: bool,
+    /// The process whose end is its end.
     owner: Option<&'a Seen>,
+    /// How long it lasts without being renewed.
     ttl_ms: Option<u64>,
+    /// How long that is from now.
     left_ms: Option<u64>,
+    /// When it was opened.
     opened_at: &'a str,
 }
 
@@ -197,6 +202,7 @@ struct Told<'a> {
     ended: u32,
     /// How many are left.
     left: usize,
+    /// The lease, and what became of each server.
     #[serde(flatten)]
     closed: &'a Closed,
 }

@@ -34,13 +34,18 @@ use watch::Trouble;
 /// What is told of a scene; `--json` prints it as it is.
 #[derive(Debug, Serialize)]
 struct Told {
+    /// Its name.
     scene: &'static str,
+    /// Whether everything was as it should be.
     held: bool,
+    /// How long it took.
     ms: u64,
+    /// What was not as it should be.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     /// Who was still there when the scene was over, and was then ended.
     left: Vec<Seen>,
+    /// What was measured and seen.
     facts: Value,
 }
 

@@ -60,10 +60,14 @@ pub struct Process {
     pub cmdline: Vec<String>,
 }
 
+/// A link that it concerns.
 #[derive(Serialize)]
 struct Link<'a> {
+    /// The link.
     id: LinkId,
+    /// The server's name.
     server: &'a str,
+    /// What the victim is to it.
     to: Target,
 }
 
