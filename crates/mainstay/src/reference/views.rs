@@ -58,7 +58,7 @@ const VIEWS: &[View] = &[
     },
     View {
         command: "tap",
-        prints: "a `Sight` a line",
+        prints: "a line each: `\"line\": \"frame\"` with the fields of a `Sight`, and `head`, `lost`, `end` around them",
         types: &[
             ("core/src/frames.rs", "Sight"),
             ("core/src/frames.rs", "Side"),
