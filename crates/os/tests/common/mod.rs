@@ -27,6 +27,7 @@ use mainstay_os::tier::{Choice, Wish, choose};
 use mainstay_os::{census, identity};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Names the test that a copy of the test program runs.
 pub const INNER: &str = "MAINSTAY_TEST_INNER";
@@ -184,6 +185,19 @@ pub fn passed(out: &Output) {
     let said = String::from_utf8_lossy(&said);
     assert!(out.status.success(), "{said}");
     assert!(said.contains("1 passed"), "no test of that name: {said}");
+}
+
+/// Lets this process have no descriptor of that number or above while `body` runs. What is open stays open.
+pub fn few_descriptors<T>(most: u64, body: impl FnOnce() -> T) -> T {
+    let before = getrlimit(Resource::Nofile);
+    let few = Rlimit {
+        current: Some(most),
+        ..before
+    };
+    setrlimit(Resource::Nofile, few).unwrap();
+    let done = body();
+    setrlimit(Resource::Nofile, before).unwrap();
+    done
 }
 
 /// The tag of a tree that this process owns.
