@@ -236,11 +236,16 @@ pub fn ancestors(of: &Stat) -> Vec<Identity> {
 
 /// The value of one variable in a process's environment, if we may read it.
 pub fn variable(pid: i32, name: &str) -> Option<String> {
-    let environ = made_up::bytes(format!("/proc/{pid}/environ")).ok()?;
-    environ.split(|&b| b == 0).find_map(|entry| {
+    read_variable(pid, name).ok()?
+}
+
+/// The same, or why it cannot be read.
+pub(crate) fn read_variable(pid: i32, name: &str) -> io::Result<Option<String>> {
+    let environ = made_up::bytes(format!("/proc/{pid}/environ"))?;
+    Ok(environ.split(|&b| b == 0).find_map(|entry| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         String::from_utf8(value.to_vec()).ok()
-    })
+    }))
 }
 
 /// A process's arguments.

@@ -26,7 +26,7 @@ use crate::tier::cgroup::timespec;
 use crate::tier::pidns::Init;
 
 /// Pidfds that are held at once while we wait for members to end; the others are looked at by the next walk.
-const HELD_MAX: usize = 256;
+pub(crate) const HELD_MAX: usize = 256;
 
 /// What is told of each process that was reaped: its pid, how it ended, what it used.
 pub type OnReaped<'a> = &'a mut dyn FnMut(i32, Status, Usage);
@@ -159,7 +159,7 @@ impl Tree {
         let mut quiet = 0;
         match &self.hold {
             Hold::Parenthood => {}
-            Hold::Leaf(leaf) => seen.extend(leaf.members()),
+            Hold::Leaf(leaf) => seen.extend(leaf.members().unwrap_or_default()),
             Hold::Pidns(init) => {
                 // Once init is killed, nobody knows any more how the server ended.
                 init.hear_out();
@@ -310,7 +310,7 @@ impl Tree {
             }
         }
         if let Hold::Leaf(leaf) = &self.hold {
-            for pid in leaf.members() {
+            for pid in leaf.members().unwrap_or_default() {
                 if !walked.contains(&pid)
                     && !self.excluded.contains(&pid)
                     && let Some(member) = Member::look(pid)

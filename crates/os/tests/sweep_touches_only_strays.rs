@@ -6,7 +6,7 @@ mod common;
 
 use std::ffi::CString;
 
-use common::{Running, SHAPES, Server, secluded, tag};
+use common::{Running, SHAPES, Server, few_descriptors, secluded, tag};
 use mainstay_core::event::Seen;
 use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
 use mainstay_os::identity;
@@ -101,6 +101,47 @@ fn a_tagged_process_whose_owner_is_dead_is_ended() {
         let outcome = sweep::end(&found[0], 5_000);
         assert_eq!((pids(&outcome.ended), outcome.left.len()), (members, 0));
         assert!(find(&[]).is_empty());
+        bury(stray);
+    });
+}
+
+#[test]
+fn more_strays_than_descriptors_are_ended_to_the_last() {
+    secluded("more_strays_than_descriptors_are_ended_to_the_last", || {
+        let tag = orphaned();
+        let mut server = Server::python(SHAPES);
+        server.argv.push(c"60".to_owned());
+        server.env[1] = CString::new(format!("{TAG_VARIABLE}={tag}")).unwrap();
+        for known in [true, false] {
+            let mut stray = server.start().unwrap();
+            assert_eq!(stray.line(), "ready");
+            let members = stray.spawned.tree.members();
+            let outcome = few_descriptors(20, || {
+                if !known {
+                    return sweep::end_by_tag(&tag, &[], 10_000);
+                }
+                let found = find(&[]);
+                assert_eq!(found.len(), 1, "{found:?}");
+                assert_eq!(found[0].members.len(), 61);
+                sweep::end(&found[0], 10_000)
+            });
+            assert_eq!((outcome.ended.len(), outcome.left.len()), (61, 0));
+            assert!(!members.iter().any(|stat| identity::alive(stat.who())));
+            bury(stray);
+        }
+    });
+}
+
+#[test]
+fn without_any_descriptor_nobody_is_called_ended() {
+    secluded("without_any_descriptor_nobody_is_called_ended", || {
+        let stray = marked(Some(&orphaned().to_string()), SLEEP);
+        let found = find(&[]);
+        assert_eq!(found.len(), 1);
+        let outcome = few_descriptors(0, || sweep::end(&found[0], 50));
+        assert!(outcome.ended.is_empty());
+        assert_eq!(pids(&outcome.left), [stray.spawned.who.pid]);
+        assert!(identity::alive(stray.spawned.who));
         bury(stray);
     });
 }
