@@ -38,6 +38,23 @@ fn there(pid: i32) -> bool {
     pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
+/// Why `/proc` is of no use here, if it shows another pid namespace than ours: then each number in it is somebody else's.
+pub fn misnamed() -> Option<String> {
+    let mine = rustix::process::getpid().as_raw_nonzero().get();
+    // Unreadable is another trouble, which whoever needs it tells.
+    let shown = fs::read_link("/proc/self").ok()?;
+    let shown = shown.to_string_lossy();
+    (shown != mine.to_string()).then(|| {
+        format!(
+            "/proc shows another PID namespace: there this process is {shown}, here it is {mine}"
+        )
+    })
+}
+
+/// What to do about it.
+pub const MISNAMED_HINT: &str =
+    "give the namespace a /proc of its own (unshare --mount-proc, bwrap --proc /proc)";
+
 /// Inode of the first time namespace, where start times are what they are (the kernel's `PROC_TIME_INIT_INO`).
 const FIRST_TIMENS: u64 = 0xEFFF_FFFA;
 

@@ -98,6 +98,13 @@ pub fn containment(found: Option<&Containment>) -> Vec<Finding> {
     findings
 }
 
+/// Whether `/proc` shows our own namespace; a word only if not.
+pub fn namespace() -> Option<Finding> {
+    let why = identity::misnamed()?;
+    let what = format!("nothing can be contained here: {why}");
+    Some(finding("proc", Status::Problem, what).hint(identity::MISNAMED_HINT))
+}
+
 /// Whether there are watches enough for a large directory under `--watch`; a word only if not.
 pub fn inotify() -> Option<Finding> {
     let text = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").ok()?;
