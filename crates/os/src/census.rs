@@ -279,6 +279,13 @@ pub fn uid(pid: i32) -> Option<u32> {
         .map(|meta| meta.uid())
 }
 
+/// The user that a process runs as; who owns its entry in the table is another one, if it does not let itself be looked at.
+pub fn real_uid(pid: i32) -> Option<u32> {
+    let text = made_up::text(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// Memory of one process in KiB: resident and swapped out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
