@@ -44,13 +44,33 @@ pub struct Outcome {
     pub left: Vec<Seen>,
 }
 
-/// Looks for strays: by leaf names, by tags in the environment of our own user's processes, and by what cards
-/// recorded. Links for which `skip` is true are not looked at. Empty leaves of dead owners are removed on the way.
+/// What a look for strays has found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Those who are there.
+    pub strays: Vec<Stray>,
+    hollow: Vec<PathBuf>,
+}
+
+impl Found {
+    /// Removes the leaves of dead owners that nobody is in.
+    pub fn remove_hollow(&self) {
+        for path in &self.hollow {
+            // A scope is removed by its manager; refusals leave an empty directory, which harms nobody.
+            if let Ok(leaf) = Leaf::open(path.clone()) {
+                drop(leaf.remove());
+            }
+        }
+    }
+}
+
+/// Looks for strays, and changes nothing: by leaf names, by tags in the environment of our own user's processes, and by
+/// what cards recorded. Links for which `skip` is true are not looked at.
 pub fn find(
     realm: &Realm,
     recorded: &[(Tag, Vec<Identity>)],
     skip: &dyn Fn(LinkId) -> bool,
-) -> Vec<Stray> {
+) -> Found {
     let mut owners: BTreeMap<Identity, bool> = BTreeMap::new();
     let mut orphaned = |tag: &Tag| {
         tag.realm == *realm
@@ -60,13 +80,13 @@ pub fn find(
                 .or_insert_with(|| !identity::alive(tag.owner))
     };
     let mut found: BTreeMap<String, Stray> = BTreeMap::new();
+    let mut hollow = Vec::new();
     for (tag, path) in cgroup::search() {
         if !orphaned(&tag) {
             continue;
         }
         match Leaf::open(path.clone()) {
-            // A scope is removed by its manager; refusals leave an empty directory, which harms nobody.
-            Ok(leaf) if !leaf.populated() => drop(leaf.remove()),
+            Ok(leaf) if !leaf.populated() => hollow.push(path),
             Ok(_) | Err(_) => entry(&mut found, &tag, "leaf").leaves.push(path),
         }
     }
@@ -101,7 +121,7 @@ pub fn find(
     }
     // A leaf that is populated has members, also if none of them stood still for our look.
     strays.retain(|stray| !stray.members.is_empty() || !stray.leaves.is_empty());
-    strays
+    Found { strays, hollow }
 }
 
 /// Ends a stray, if its owner is still dead and the realm still ours.

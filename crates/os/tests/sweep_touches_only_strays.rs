@@ -10,7 +10,7 @@ use common::{Running, SHAPES, Server, few_descriptors, secluded, tag};
 use mainstay_core::event::Seen;
 use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
 use mainstay_os::identity;
-use mainstay_os::sweep::{self, Stray};
+use mainstay_os::sweep::{self, Found, Stray};
 use mainstay_os::tier::Leaf;
 
 /// Somebody who has ended, and whose pid is free. To be called first: it ends everybody below us.
@@ -48,9 +48,13 @@ fn marked(text: Option<&str>, script: &str) -> Running {
 /// It executes nothing: whoever does so has no environment for a moment, and is spared.
 const SLEEP: &str = "echo up; read nothing";
 
+fn look(recorded: &[(Tag, Vec<Identity>)]) -> Found {
+    sweep::find(&identity::realm().unwrap(), recorded, &|_| false)
+}
+
 /// What the sweep finds of our own link; other people's strays are not our business here.
 fn find(recorded: &[(Tag, Vec<Identity>)]) -> Vec<Stray> {
-    let mut strays = sweep::find(&identity::realm().unwrap(), recorded, &|_| false);
+    let mut strays = look(recorded).strays;
     strays.retain(|stray| stray.tag.link == tag().link);
     strays
 }
@@ -237,7 +241,12 @@ fn a_link_that_is_to_be_skipped_is_skipped() {
         let stray = marked(Some(&orphaned().to_string()), SLEEP);
         let skip = |link: LinkId| link == tag().link;
         let found = sweep::find(&identity::realm().unwrap(), &[], &skip);
-        assert!(!found.iter().any(|stray| stray.tag.link == tag().link));
+        assert!(
+            !found
+                .strays
+                .iter()
+                .any(|stray| stray.tag.link == tag().link)
+        );
         assert_eq!(find(&[]).len(), 1);
         bury(stray);
     });
@@ -296,7 +305,9 @@ fn a_leaf_tells_of_those_who_lost_every_other_mark() {
         let found = find(&[]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((&found[0].tag, &found[0].by[..]), (&tag, &["leaf"][..]));
-        assert!(!hollow.exists(), "an empty leaf is removed on the way");
+        assert!(hollow.exists(), "to look changes nothing");
+        look(&[]).remove_hollow();
+        assert!(!hollow.exists() && path.exists());
         let outcome = sweep::end(&found[0], 5_000);
         assert_eq!(pids(&outcome.ended), [stray.spawned.who.pid]);
         assert!(!path.exists());

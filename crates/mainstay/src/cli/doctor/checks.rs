@@ -291,7 +291,9 @@ pub fn strays(paths: &Paths) -> Finding {
         return finding("strays", Status::Problem, "/proc cannot be read")
             .hint("mount /proc; nothing can be contained without it");
     };
-    let strays: Vec<String> = sweep::find(&here, &recorded, &|link| living.contains(&link))
+    let found = sweep::find(&here, &recorded, &|link| living.contains(&link));
+    let strays: Vec<String> = found
+        .strays
         .into_iter()
         .flat_map(|stray| stray.members)
         .map(|seen| format!("{} ({})", seen.comm, seen.who.pid))
