@@ -75,8 +75,9 @@ pub fn end_leftovers(paths: &Paths, spare: Option<LinkId>) -> Vec<Sweep> {
     let Ok(realm) = identity::realm() else {
         return Vec::new();
     };
-    let strays = sweep::find(&realm, &recorded, &|link| Some(link) == spare);
-    let swept = strays.iter().map(end).collect();
+    let found = sweep::find(&realm, &recorded, &|link| Some(link) == spare);
+    found.remove_hollow();
+    let swept = found.strays.iter().map(end).collect();
     for link in dead {
         // A directory that cannot be removed now is found again by the next sweep.
         drop(link.remove());
@@ -97,8 +98,10 @@ pub fn end_link(plan: &Plan, entry: Option<&Entry>) -> u32 {
                 .ended
                 .len() as u32
         });
-    let strays = sweep::find(&plan.realm, &[], &|link| link != plan.id);
-    let others: u32 = strays
+    let found = sweep::find(&plan.realm, &[], &|link| link != plan.id);
+    found.remove_hollow();
+    let others: u32 = found
+        .strays
         .iter()
         .map(|stray| end(stray).ended.len() as u32)
         .sum();
@@ -137,8 +140,10 @@ pub fn end_one(paths: &Paths, id: LinkId, server: &str) -> Swept {
         return swept;
     };
     let mut ledger = Ledger::open(paths);
-    for stray in sweep::find(&realm, &recorded, &|link| link != id) {
-        let told = end(&stray);
+    let found = sweep::find(&realm, &recorded, &|link| link != id);
+    found.remove_hollow();
+    for stray in &found.strays {
+        let told = end(stray);
         swept.ended += told.ended.len() as u32;
         swept.left.extend(told.left.clone());
         ledger.record(id, server, What::Sweep(told));

@@ -24,7 +24,7 @@ use crate::keeper::plan::Plan;
 use crate::paths::{DIRECTORY_MODE, Paths};
 use crate::recollection::Configuration;
 
-pub use guest::{Meeting, Welcome, meet};
+pub use guest::{Meeting, Welcome, meet, write_to_client};
 pub use word::{ANSWER_BYTES, Hello, PACKET_BYTES, Request, answer, no_answer};
 
 /// How often a door is tried to be made while others take the directory away.

@@ -194,6 +194,52 @@ fn a_directory_that_is_gone_is_no_worse_than_without_us() {
 }
 
 #[test]
+fn a_proc_of_another_pid_namespace() {
+    if !rustix::process::geteuid().is_root() {
+        println!("not played: a PID namespace of one's own needs root");
+        return;
+    }
+    let stage = Stage::new();
+    // The shell is PID 1 there, as a sandbox has one.
+    let sandbox = ["unshare", "--pid", "--fork", "--kill-child"];
+    let shell = ["sh", "-c", "\"$@\"; exit $?", "sh"];
+    let mut argv: Vec<OsString> = [&sandbox[..], &shell]
+        .concat()
+        .iter()
+        .map(Into::into)
+        .collect();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let doctor = [&argv[..], &[mainstay.clone().into(), "doctor".into()]].concat();
+    argv.extend(run(mainstay, &[], stage.unruly::<&str>(&[])));
+    let mut client = Launch::new(&stage, &argv).start();
+    let answer = client
+        .wire
+        .request("initialize", &json!({"protocolVersion": "2025-11-25"}))
+        .unwrap();
+    let words = ["/proc shows another PID namespace", "--mount-proc"];
+    for word in words {
+        assert!(message(&answer).contains(word), "{answer}");
+    }
+    let (status, _) = client.finish();
+    assert_eq!(status.code(), Some(125), "{}", client.stderr_text());
+    let event = stage.event("start_failed");
+    assert!(
+        event["problem"].as_str().unwrap().contains(words[0]),
+        "{event}"
+    );
+    assert!(stage.events("start").is_empty());
+    stage.census.assert_empty();
+
+    let told = stage
+        .command(&doctor[0])
+        .args(&doctor[1..])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+}
+
+#[test]
 fn one_that_greets_in_plain_words_and_says_no_more_is_explained_too() {
     let stage = Stage::new();
     let options = ["--opening", "200ms", "--grace-eof", "200ms"];

@@ -236,11 +236,16 @@ pub fn ancestors(of: &Stat) -> Vec<Identity> {
 
 /// The value of one variable in a process's environment, if we may read it.
 pub fn variable(pid: i32, name: &str) -> Option<String> {
-    let environ = made_up::bytes(format!("/proc/{pid}/environ")).ok()?;
-    environ.split(|&b| b == 0).find_map(|entry| {
+    read_variable(pid, name).ok()?
+}
+
+/// The same, or why it cannot be read.
+pub(crate) fn read_variable(pid: i32, name: &str) -> io::Result<Option<String>> {
+    let environ = made_up::bytes(format!("/proc/{pid}/environ"))?;
+    Ok(environ.split(|&b| b == 0).find_map(|entry| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         String::from_utf8(value.to_vec()).ok()
-    })
+    }))
 }
 
 /// A process's arguments.
@@ -272,6 +277,13 @@ pub fn uid(pid: i32) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}"))
         .ok()
         .map(|meta| meta.uid())
+}
+
+/// The user that a process runs as; who owns its entry in the table is another one, if it does not let itself be looked at.
+pub fn real_uid(pid: i32) -> Option<u32> {
+    let text = made_up::text(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Memory of one process in KiB: resident and swapped out.

@@ -3,6 +3,9 @@
 //! When the process that started us is gone and no EOF came, somebody holds the client's end: the real client behind a
 //! launcher (`sh -c`, npx) that has done its part, or a sibling into which the descriptor leaked. The real client is
 //! older than the launcher it started; a sibling is younger than the client that leaked to it.
+//!
+//! A client may have made itself unreadable, as whoever handles keys does. Whether it holds the end cannot be seen then: it
+//! is taken for the client, and its end or an EOF decides.
 
 use std::fs;
 use std::io;
@@ -13,11 +16,13 @@ use mainstay_core::event::Seen;
 use mainstay_core::ids::Identity;
 use rustix::fs::{FileType, fstat};
 
-use crate::census;
+use crate::adopter;
+use crate::census::{self, Stat};
 use crate::diag::{Diag, half, word};
 
 /// The process that is the client now that `dead` is gone: the youngest holder of the other end that is an ancestor of
-/// ours from the beginning, or plainly older than the dead one (start times have a grain of 10 ms).
+/// ours from the beginning, or plainly older than the dead one (start times have a grain of 10 ms); else the nearest
+/// ancestor, if it may be one.
 pub fn heir(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option<Seen> {
     let wanted = other_end(stdin)?;
     let mine = rustix::process::getuid().as_raw();
@@ -28,12 +33,29 @@ pub fn heir(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option
         .filter_map(|pid| census::stat(pid).ok())
         .filter(|stat| !stat.dead() && stat.who() != dead)
         .filter(|stat| stat.start < dead.start || ancestors.contains(&stat.who()))
-        .filter(|stat| holds(stat.pid, &wanted))
+        .filter(|stat| holds(stat.pid, &wanted) == Holds::Yes)
         .max_by_key(|stat| stat.start)
+        .or_else(|| unreadable(dead, ancestors, &wanted, mine))
         .map(|stat| Seen {
             who: stat.who(),
             comm: stat.comm,
         })
+}
+
+/// The nearest ancestor that lives, if it is of our own user and does not let itself be looked at. Nobody above it: those
+/// started clients, they are none. A manager of sessions is no client either, though some cannot be read.
+fn unreadable(dead: Identity, ancestors: &[Identity], wanted: &Wanted, mine: u32) -> Option<Stat> {
+    let nearest = ancestors
+        .iter()
+        .filter(|&&who| who != dead)
+        .find_map(|who| {
+            let stat = census::stat(who.pid).ok()?;
+            (stat.who() == *who && !stat.dead()).then_some(stat)
+        })?;
+    let manager = nearest.pid == adopter::INIT || nearest.comm == "systemd";
+    let unknown =
+        census::real_uid(nearest.pid) == Some(mine) && holds(nearest.pid, wanted) == Holds::Unknown;
+    (!manager && unknown).then_some(nearest)
 }
 
 /// The place of the first of these that holds the other end of our stdin.
@@ -41,7 +63,7 @@ pub fn nearest(stdin: &impl AsFd, candidates: &[Identity]) -> Option<usize> {
     let wanted = other_end(stdin)?;
     let is = |who: &Identity| census::stat(who.pid).is_ok_and(|stat| stat.who() == *who);
     let mut all = candidates.iter();
-    all.position(|who| holds(who.pid, &wanted) && is(who))
+    all.position(|who| holds(who.pid, &wanted) == Holds::Yes && is(who))
 }
 
 fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
@@ -63,19 +85,42 @@ enum Wanted {
     Any(String),
 }
 
-fn holds(pid: i32, wanted: &Wanted) -> bool {
-    let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return false;
-    };
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Yes,
+    No,
+    /// We may not see its descriptors.
+    Unknown,
+}
+
+fn holds(pid: i32, wanted: &Wanted) -> Holds {
     let (name, writer) = match wanted {
         Wanted::Writer(name) => (name, true),
         Wanted::Any(name) => (name, false),
     };
-    fds.flatten().any(|entry| {
-        fs::read_link(entry.path()).is_ok_and(|link| link.as_os_str() == name.as_str())
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let fds = match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Ok(fds) => fds,
+        Err(error) if refused(&error) => return Holds::Unknown,
+        Err(_) => return Holds::No,
+    };
+    let mut found = Holds::No;
+    for entry in fds.flatten() {
+        match fs::read_link(entry.path()) {
             // The mode of the link tells how the descriptor was opened.
-            && (!writer || fs::symlink_metadata(entry.path()).is_ok_and(|meta| meta.mode() & 0o200 != 0))
-    })
+            Ok(link)
+                if link.as_os_str() == name.as_str()
+                    && (!writer
+                        || fs::symlink_metadata(entry.path())
+                            .is_ok_and(|meta| meta.mode() & 0o200 != 0)) =>
+            {
+                return Holds::Yes;
+            }
+            Err(error) if refused(&error) => found = Holds::Unknown,
+            Ok(_) | Err(_) => {}
+        }
+    }
+    found
 }
 
 /// The inode of the socket at the other end of a Unix socket pair; `None` if nobody has it any more.

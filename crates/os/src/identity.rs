@@ -7,7 +7,8 @@ use std::os::unix::fs::MetadataExt;
 
 use mainstay_core::ids::{Identity, Realm};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, test_kill_process};
 
 use crate::{census, made_up};
 
@@ -22,10 +23,37 @@ pub fn of(pid: i32) -> io::Result<Identity> {
     Ok(Identity { pid, start })
 }
 
-/// Whether exactly this process is there and not a zombie.
+/// Whether exactly this process is there and not a zombie. Unsure means that it is: a table that hides others, or a
+/// descriptor that could not be had, says nothing about them.
 pub fn alive(who: Identity) -> bool {
-    census::brief(who.pid).is_ok_and(|found| found.start == who.start && !found.dead)
+    match census::brief(who.pid) {
+        Ok(found) => found.start == who.start && !found.dead,
+        Err(_) => there(who.pid),
+    }
 }
+
+/// Whether the kernel knows any process of that number. It needs neither a descriptor nor a right to be told so.
+fn there(pid: i32) -> bool {
+    let pid = (pid > 0).then(|| Pid::from_raw(pid)).flatten();
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// Why `/proc` is of no use here, if it shows another pid namespace than ours: then each number in it is somebody else's.
+pub fn misnamed() -> Option<String> {
+    let mine = rustix::process::getpid().as_raw_nonzero().get();
+    // Unreadable is another trouble, which whoever needs it tells.
+    let shown = fs::read_link("/proc/self").ok()?;
+    let shown = shown.to_string_lossy();
+    (shown != mine.to_string()).then(|| {
+        format!(
+            "/proc shows another PID namespace: there this process is {shown}, here it is {mine}"
+        )
+    })
+}
+
+/// What to do about it.
+pub const MISNAMED_HINT: &str =
+    "give the namespace a /proc of its own (unshare --mount-proc, bwrap --proc /proc)";
 
 /// Inode of the first time namespace, where start times are what they are (the kernel's `PROC_TIME_INIT_INO`).
 const FIRST_TIMENS: u64 = 0xEFFF_FFFA;
@@ -56,15 +84,29 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Opens a handle; fails with `NotFound` if that process is gone or its pid belongs to another one by now.
+    /// Opens a handle; fails with `NotFound` if that process is gone or its pid belongs to another one by now, and only
+    /// then.
     pub fn open(who: Identity) -> io::Result<Self> {
         let pid = Pid::from_raw(who.pid).ok_or(io::ErrorKind::InvalidInput)?;
-        let fd = pidfd_open(pid, PidfdFlags::empty())?;
+        let fd = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            // Nobody's number, or by now that of another process's thread.
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let handle = Self { who, fd };
         // The start time is read after the pidfd is held: from here on the pid cannot be reused unnoticed.
-        if of(who.pid)? != who {
-            return Err(io::ErrorKind::NotFound.into());
+        match of(who.pid) {
+            Ok(found) if found == who => Ok(handle),
+            Ok(_) => Err(io::ErrorKind::NotFound.into()),
+            // The table hides whoever it is.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !handle.ended() => {
+                Err(io::ErrorKind::PermissionDenied.into())
+            }
+            Err(error) => Err(error),
         }
-        Ok(Self { who, fd })
     }
 
     /// Sends a signal to exactly this process.

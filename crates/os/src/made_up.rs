@@ -20,6 +20,18 @@ pub(crate) fn text(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(bytes(path)?).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
+/// What was read of somebody, or that there is nothing to be read of it. An error only if we had no means to look: that
+/// says nothing about what is there.
+pub(crate) fn seen<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Err(error),
+            Some(_) | None => Ok(None),
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,10 +4,11 @@
 
 use std::ffi::c_void;
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use mainstay_core::ids::Identity;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, kill_process, waitpid};
 
 use crate::identity::{self, Handle};
 use crate::{lend, turn};
@@ -110,10 +111,10 @@ pub fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
-/// Closes every descriptor above 2: what a client leaked to us must not be held open by us.
+/// Closes every descriptor above 2: what a client leaked to us must not be held open by us. Called first thing in `main`,
+/// before anything of ours holds one.
 pub fn close_inherited() {
-    // SAFETY: called first thing in `main`, before anything of ours holds a descriptor above 2.
-    unsafe { libc::close_range(3, u32::MAX, 0) };
+    close_from(3, RawFd::MAX);
 }
 
 /// Closes every descriptor above 2 but these: for a role that is forked from a keeper in full swing, whose copies of the
@@ -129,16 +130,41 @@ pub fn close_all_but(kept: &mut [RawFd]) {
 }
 
 fn close_from(first: RawFd, last: RawFd) {
-    if first <= last {
-        // SAFETY: the caller never uses or drops the values that owned these descriptors: it leaves by `_exit`.
-        unsafe { libc::close_range(first as u32, last as u32, 0) };
+    if first > last {
+        return;
     }
+    // SAFETY: nobody owns these descriptors yet, or the caller never uses or drops the values that did: it leaves by `_exit`.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    // A kernel or a filter that does not know the call: those that are open, else all that may be.
+    let close = |fd: RawFd| {
+        // SAFETY: as above; a number that nobody has is refused.
+        unsafe { libc::close(fd) };
+    };
+    if let Ok(open) = open_descriptors() {
+        let open = open.into_iter().filter(|fd| (first..=last).contains(fd));
+        return open.for_each(close);
+    }
+    let most = getrlimit(Resource::Nofile).current;
+    let most = most.map_or(COUNT_MAX, |most| most.min(COUNT_MAX as u64) as RawFd);
+    (first..=last.min(most)).for_each(close);
+}
+
+/// Descriptors that are tried one by one where they cannot be listed.
+const COUNT_MAX: RawFd = 65_536;
+
+fn open_descriptors() -> io::Result<Vec<RawFd>> {
+    let entries = std::fs::read_dir("/proc/self/fd")?;
+    Ok(entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect())
 }
 
 /// One of the three descriptors that every process has: the Rust runtime opens what is missing of 0, 1 and 2.
 pub fn standard(fd: RawFd) -> BorrowedFd<'static> {
     debug_assert!((0..3).contains(&fd));
-    // SAFETY: 0, 1 and 2 are open for the whole life of the process; they are only ever replaced, never closed.
+    // SAFETY: 0, 1 and 2 are open until the client's pipes are released, after which nobody asks for them.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
@@ -151,7 +177,7 @@ pub fn dismiss(child: &Handle) {
 }
 
 /// Ends a child that was forked a moment ago, and reaps it.
-fn end(child: i32) {
+pub(crate) fn end(child: i32) {
     if let Some(pid) = Pid::from_raw(child) {
         kill_process(pid, Signal::KILL).ok();
         drop(wait(child));
@@ -162,26 +188,47 @@ fn end(child: i32) {
 pub fn take_stdio(stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
     for (fd, new) in (0..3).zip(stdio) {
         // SAFETY: dup2 onto the standard descriptors, which nothing in this process owns as a Rust value.
-        if unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&new), fd) } < 0 {
+        if unsafe { libc::dup2(new.as_raw_fd(), fd) } < 0 {
             return Err(io::Error::last_os_error());
         }
     }
     Ok(())
 }
 
-/// Lets go of the client's pipes: 0, 1 and 2 become `/dev/null`.
+/// Lets go of the client's pipes, whatever it takes: 0, 1 and 2 become `/dev/null`, or nothing at all.
 pub fn release_stdio() {
-    let Ok(null) = rustix::fs::open(
-        "/dev/null",
-        rustix::fs::OFlags::RDWR,
-        rustix::fs::Mode::empty(),
-    ) else {
-        return;
-    };
+    let null = nothing().or_else(|_| {
+        // Perhaps there is no descriptor left but the client's own: the first of them makes room.
+        // SAFETY: nothing in this process owns a standard descriptor as a Rust value.
+        unsafe { libc::close(0) };
+        nothing()
+    });
     for fd in 0..3 {
-        // SAFETY: dup2 onto the standard descriptors, which nothing in this process owns as a Rust value.
-        unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&null), fd) };
+        // SAFETY: as above.
+        unsafe {
+            match &null {
+                Ok(null) => libc::dup2(null.as_raw_fd(), fd),
+                Err(_) => libc::close(fd),
+            }
+        };
     }
+    if let Ok(null) = null
+        && null.as_raw_fd() < 3
+    {
+        // It is one of the three by now.
+        std::mem::forget(null);
+    }
+}
+
+/// A file that is empty and stays so.
+fn nothing() -> io::Result<OwnedFd> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty());
+    let null = null.or_else(|_| {
+        let none = memfd_create("null", MemfdFlags::ALLOW_SEALING)?;
+        fcntl_add_seals(&none, SealFlags::GROW)?;
+        Ok(none)
+    });
+    null.map_err(|error: rustix::io::Errno| error.into())
 }
 
 #[cfg(test)]

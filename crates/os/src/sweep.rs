@@ -8,17 +8,18 @@
 //! Here nobody is our child: we signal through pidfds, wait for them, and leave the reaping to whoever owns it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::PathBuf;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Seen;
 use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 
 use crate::identity::{self, Handle};
-use crate::tier::cgroup::{self, Leaf, timespec};
-use crate::{census, clock};
+use crate::tier::cgroup::{self, Leaf};
+use crate::tree::HELD_MAX;
+use crate::{census, clock, made_up};
 
 /// What one dead owner left behind.
 #[derive(Clone, Debug)]
@@ -43,13 +44,33 @@ pub struct Outcome {
     pub left: Vec<Seen>,
 }
 
-/// Looks for strays: by leaf names, by tags in the environment of our own user's processes, and by what cards
-/// recorded. Links for which `skip` is true are not looked at. Empty leaves of dead owners are removed on the way.
+/// What a look for strays has found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Those who are there.
+    pub strays: Vec<Stray>,
+    hollow: Vec<PathBuf>,
+}
+
+impl Found {
+    /// Removes the leaves of dead owners that nobody is in.
+    pub fn remove_hollow(&self) {
+        for path in &self.hollow {
+            // A scope is removed by its manager; refusals leave an empty directory, which harms nobody.
+            if let Ok(leaf) = Leaf::open(path.clone()) {
+                drop(leaf.remove());
+            }
+        }
+    }
+}
+
+/// Looks for strays, and changes nothing: by leaf names, by tags in the environment of our own user's processes, and by
+/// what cards recorded. Links for which `skip` is true are not looked at.
 pub fn find(
     realm: &Realm,
     recorded: &[(Tag, Vec<Identity>)],
     skip: &dyn Fn(LinkId) -> bool,
-) -> Vec<Stray> {
+) -> Found {
     let mut owners: BTreeMap<Identity, bool> = BTreeMap::new();
     let mut orphaned = |tag: &Tag| {
         tag.realm == *realm
@@ -59,21 +80,23 @@ pub fn find(
                 .or_insert_with(|| !identity::alive(tag.owner))
     };
     let mut found: BTreeMap<String, Stray> = BTreeMap::new();
+    let mut hollow = Vec::new();
     for (tag, path) in cgroup::search() {
         if !orphaned(&tag) {
             continue;
         }
         match Leaf::open(path.clone()) {
-            // A scope is removed by its manager; refusals leave an empty directory, which harms nobody.
-            Ok(leaf) if !leaf.populated() => drop(leaf.remove()),
+            Ok(leaf) if !leaf.populated() => hollow.push(path),
             Ok(_) | Err(_) => entry(&mut found, &tag, "leaf").leaves.push(path),
         }
     }
-    for (pid, tag) in tagged(&|_| true) {
-        if orphaned(&tag) {
-            entry(&mut found, &tag, "tag").tagged.push(pid);
+    // What cannot be looked at now is found by the next sweep.
+    tagged(&mut |pid, tag| {
+        if orphaned(tag) {
+            entry(&mut found, tag, "tag").tagged.push(pid);
         }
-    }
+    })
+    .ok();
     for (tag, identities) in recorded {
         let alive: Vec<_> = identities
             .iter()
@@ -84,7 +107,6 @@ pub fn find(
             entry(&mut found, tag, "card").recorded.extend(alive);
         }
     }
-    let spared = spared();
     let mut strays: Vec<Stray> = found.into_values().collect();
     for stray in &mut strays {
         let Stray {
@@ -94,12 +116,12 @@ pub fn find(
             tagged,
             ..
         } = &*stray;
-        let members = look(tag, recorded, leaves, tagged, &spared);
-        stray.members = members.into_iter().map(|member| member.seen).collect();
+        let members = spared().and_then(|spared| look(tag, recorded, leaves, tagged, &spared));
+        stray.members = members.unwrap_or_default();
     }
     // A leaf that is populated has members, also if none of them stood still for our look.
     strays.retain(|stray| !stray.members.is_empty() || !stray.leaves.is_empty());
-    strays
+    Found { strays, hollow }
 }
 
 /// Ends a stray, if its owner is still dead and the realm still ours.
@@ -147,8 +169,9 @@ fn entry<'a>(found: &'a mut BTreeMap<String, Stray>, tag: &Tag, by: &'static str
     stray
 }
 
-/// Kills and looks again, until two looks find nobody. Whoever is proven already is killed before the first whole look,
-/// which takes its time: an identity stays proven, whatever its process has become.
+/// Kills and looks again, until two looks find nobody. Whoever is named already is killed before the first whole look,
+/// which takes its time: an identity stays proven, whatever its process has become. A look that could not be taken, for
+/// want of descriptors, has not found nobody.
 fn hunt(
     tag: &Tag,
     proven: &[Seen],
@@ -157,208 +180,222 @@ fn hunt(
     confirm_ms: u64,
 ) -> Outcome {
     let deadline = clock::now().after_ms(confirm_ms);
-    let spared = spared();
-    let opened: Vec<Leaf> = leaves
-        .iter()
-        .filter_map(|path| Leaf::open(path.clone()).ok())
-        .collect();
+    let mut named: Vec<Identity> = proven.iter().map(|seen| seen.who).collect();
+    named.extend(recorded);
     let mut met: BTreeMap<Identity, Seen> = BTreeMap::new();
-    let mut first: BTreeMap<i32, Member> = BTreeMap::new();
-    for who in proven.iter().map(|seen| seen.who) {
-        if !spared.contains(&who.pid)
-            && let Some(member) = Member::hold(who, &|| true)
-        {
-            first.insert(who.pid, member);
-        }
-    }
-    // Whoever they have made since.
-    for seen in proven {
-        if first.contains_key(&seen.who.pid) {
-            below(seen.who.pid, &spared, &mut first);
-        }
-    }
-    strike(first.values(), &mut met, deadline);
-    // And whoever a leaf holds or a card recorded: to read everybody's environment takes longer than all the rest.
-    let known = look(tag, recorded, leaves, &[], &spared);
-    kill_leaves(&opened, &spared);
-    strike(known.iter(), &mut met, deadline);
+    let mut pass = |tagged: io::Result<Vec<i32>>| {
+        let spared = spared()?;
+        let members = tagged.and_then(|tagged| look(tag, &named, leaves, &tagged, &spared));
+        kill_leaves(leaves, &spared)?;
+        strike(&members?, &mut met, deadline)
+    };
+    // Whatever comes of it, the whole looks follow.
+    pass(Ok(Vec::new())).ok();
     let mut quiet = 0;
     while quiet < 2 {
-        let pids: Vec<i32> = tagged(&|found| found == tag)
-            .into_iter()
-            .map(|(pid, _)| pid)
-            .collect();
-        let members = look(tag, recorded, leaves, &pids, &spared);
-        kill_leaves(&opened, &spared);
-        let refused = strike(members.iter(), &mut met, deadline);
-        if members.is_empty() {
-            quiet += 1;
-        } else if refused == members.len() {
-            break;
-        } else {
-            quiet = 0;
+        match pass(bearers(tag)) {
+            Ok(Struck { of: 0, .. }) => quiet += 1,
+            Ok(Struck { refused, of }) if refused == of => break,
+            Ok(_) => quiet = 0,
+            Err(_) => {
+                quiet = 0;
+                clock::nap(1);
+            }
         }
         if clock::now() >= deadline {
             break;
         }
     }
-    for leaf in &opened {
-        if leaf.wait_empty(deadline) {
+    for path in leaves {
+        if let Ok(leaf) = Leaf::open(path.clone())
+            && leaf.wait_empty(deadline)
+        {
             // Fails only while somebody is in it.
             drop(leaf.remove());
         }
     }
-    let (left, ended) = met
+    let (mut left, ended): (Vec<Seen>, Vec<Seen>) = met
         .into_values()
         .partition(|seen| identity::alive(seen.who));
+    // Whom we never got to is there all the same.
+    let missed = |seen: &&Seen| !left.contains(seen) && identity::alive(seen.who);
+    let missed: Vec<Seen> = proven.iter().filter(missed).cloned().collect();
+    left.extend(missed);
     Outcome { ended, left }
 }
 
 /// Kills whoever is in a leaf, all at once.
-fn kill_leaves(leaves: &[Leaf], spared: &BTreeSet<i32>) {
-    for leaf in leaves {
+fn kill_leaves(leaves: &[PathBuf], spared: &BTreeSet<i32>) -> io::Result<()> {
+    for path in leaves {
+        let Some(leaf) = made_up::seen(Leaf::open(path.clone()))? else {
+            continue;
+        };
         // Nobody of ours is ever in a leaf, unless we ourselves run inside of one.
-        if leaf.populated() && !leaf.members().iter().any(|pid| spared.contains(pid)) {
+        if leaf.populated() && !leaf.members()?.iter().any(|pid| spared.contains(pid)) {
             drop(leaf.kill());
         }
     }
+    Ok(())
 }
 
-/// Kills them, notes that they were met, and waits for their ends; how many we may not kill.
-fn strike<'m>(
-    members: impl Iterator<Item = &'m Member> + Clone,
+/// What one killing look came to.
+struct Struck {
+    /// Whom we may not kill.
+    refused: usize,
+    /// Everybody who was met.
+    of: usize,
+}
+
+/// Kills them, notes that they were met, and waits for their ends.
+fn strike(
+    members: &[Seen],
     met: &mut BTreeMap<Identity, Seen>,
     deadline: Moment,
-) -> usize {
-    let mut refused = BTreeSet::new();
-    for member in members.clone() {
-        met.insert(member.seen.who, member.seen.clone());
-        if let Err(error) = member.handle.signal(Signal::KILL)
-            && error.raw_os_error() == Some(libc::EPERM)
-        {
-            refused.insert(member.seen.who);
+) -> io::Result<Struck> {
+    let mut refused = 0;
+    let mut held: Vec<Handle> = Vec::new();
+    for seen in members {
+        let mut opened = made_up::seen(Handle::open(seen.who));
+        if opened.is_err() && !held.is_empty() {
+            // To kill is more than to wait: those who are on their way out are looked at by the next look.
+            held.clear();
+            opened = made_up::seen(Handle::open(seen.who));
+        }
+        met.insert(seen.who, seen.clone());
+        let Some(handle) = opened? else { continue };
+        match handle.signal(Signal::KILL) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => refused += 1,
+            Ok(()) | Err(_) if held.len() < HELD_MAX => held.push(handle),
+            Ok(()) | Err(_) => {}
         }
     }
-    for member in members {
-        if !refused.contains(&member.seen.who) {
-            member.wait(deadline);
-        }
+    for handle in &held {
+        handle.wait_ended((deadline - clock::now()).div_ceil(1_000_000));
     }
-    refused.len()
+    Ok(Struck {
+        refused,
+        of: members.len(),
+    })
 }
 
-/// Somebody whom the tag, a leaf or a card names, held by a pidfd.
-struct Member {
-    seen: Seen,
-    handle: Handle,
-}
-
-impl Member {
-    /// Holds a process, if `proof` is true of it while it is held.
-    fn hold(who: Identity, proof: &dyn Fn() -> bool) -> Option<Self> {
-        let handle = Handle::open(who).ok()?;
-        let stat = census::stat(who.pid).ok()?;
-        let alive = !stat.dead() || !handle.ended();
-        (alive && proof()).then_some(Self {
-            seen: Seen {
-                who,
-                comm: stat.comm,
-            },
-            handle,
-        })
-    }
-
-    fn wait(&self, deadline: Moment) {
-        loop {
-            let left = deadline - clock::now();
-            let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
-            if poll(&mut fds, Some(&timespec(left))).is_ok_and(|n| n > 0) || left == 0 {
-                return;
-            }
-        }
-    }
+/// A process, if it is alive and `proof` is true of it while it is held. No descriptor stays open: from here on it is
+/// known by its identity, so that however many there are, we do not run out.
+fn proven(who: Identity, proof: impl FnOnce() -> io::Result<bool>) -> io::Result<Option<Seen>> {
+    let Some(handle) = made_up::seen(Handle::open(who))? else {
+        return Ok(None);
+    };
+    let Some(stat) = made_up::seen(census::stat(who.pid))? else {
+        return Ok(None);
+    };
+    let alive = !stat.dead() || !handle.ended();
+    Ok((alive && proof()?).then_some(Seen {
+        who,
+        comm: stat.comm,
+    }))
 }
 
 /// One look at everybody who is proven to belong to a tag.
 fn look(
     tag: &Tag,
-    recorded: &[Identity],
+    named: &[Identity],
     leaves: &[PathBuf],
     tagged: &[i32],
     spared: &BTreeSet<i32>,
-) -> Vec<Member> {
-    let mut members: BTreeMap<i32, Member> = BTreeMap::new();
-    let mut add = |pid: i32, who: Option<Identity>, proof: &dyn Fn() -> bool| {
-        if !spared.contains(&pid)
-            && !members.contains_key(&pid)
-            && let Some(who) = who.or_else(|| identity::of(pid).ok())
-            && let Some(member) = Member::hold(who, proof)
+) -> io::Result<Vec<Seen>> {
+    let mut members: BTreeMap<i32, Seen> = BTreeMap::new();
+    let mut add = |who: Identity, proof: &dyn Fn() -> io::Result<bool>| {
+        if !spared.contains(&who.pid)
+            && !members.contains_key(&who.pid)
+            && let Some(seen) = proven(who, proof)?
         {
-            members.insert(pid, member);
+            members.insert(who.pid, seen);
         }
+        io::Result::Ok(())
     };
     for path in leaves {
-        let Ok(leaf) = Leaf::open(path.clone()) else {
+        let Some(leaf) = made_up::seen(Leaf::open(path.clone()))? else {
             continue;
         };
-        for pid in leaf.members() {
-            add(pid, None, &|| leaf.holds(pid));
+        for pid in leaf.members()? {
+            if let Some(who) = made_up::seen(identity::of(pid))? {
+                add(who, &|| Ok(leaf.holds(pid)))?;
+            }
         }
     }
     for &pid in tagged {
-        add(pid, None, &|| tag_of(pid).as_ref() == Some(tag));
+        if let Some(who) = made_up::seen(identity::of(pid))? {
+            add(who, &|| Ok(tag_of(pid)?.as_ref() == Some(tag)))?;
+        }
     }
-    for &who in recorded {
-        add(who.pid, Some(who), &|| true);
+    for &who in named {
+        add(who, &|| Ok(true))?;
     }
     // Whoever lost the tag but is still below a member.
-    let proven: Vec<i32> = members.keys().copied().collect();
-    for pid in proven {
-        below(pid, spared, &mut members);
+    let above: Vec<i32> = members.keys().copied().collect();
+    for pid in above {
+        below(pid, spared, &mut members)?;
     }
-    members.into_values().collect()
+    Ok(members.into_values().collect())
 }
 
 /// Adds the descendants of a member, but nobody whom another living owner claims.
-fn below(pid: i32, spared: &BTreeSet<i32>, members: &mut BTreeMap<i32, Member>) {
-    for child in census::children(pid).unwrap_or_default() {
+fn below(pid: i32, spared: &BTreeSet<i32>, members: &mut BTreeMap<i32, Seen>) -> io::Result<()> {
+    for child in made_up::seen(census::children(pid))?.unwrap_or_default() {
         if spared.contains(&child) || members.contains_key(&child) {
             continue;
         }
-        let claimed = tag_of(child).is_some_and(|tag| identity::alive(tag.owner));
-        let Ok(who) = identity::of(child) else {
+        let claimed = tag_of(child)?.is_some_and(|tag| identity::alive(tag.owner));
+        let Some(who) = made_up::seen(identity::of(child))? else {
             continue;
         };
-        let still = || census::stat(child).is_ok_and(|stat| stat.ppid == pid);
-        if !claimed && let Some(member) = Member::hold(who, &still) {
-            members.insert(child, member);
-            below(child, spared, members);
+        let still = || {
+            let stat = made_up::seen(census::stat(child))?;
+            Ok(stat.is_some_and(|stat| stat.ppid == pid))
+        };
+        if !claimed && let Some(seen) = proven(who, still)? {
+            members.insert(child, seen);
+            below(child, spared, members)?;
         }
     }
+    Ok(())
 }
 
-/// Processes of our own user whose environment bears a tag. In stages: whose it is costs little, its environment more.
-fn tagged(wanted: &dyn Fn(&Tag) -> bool) -> Vec<(i32, Tag)> {
+/// Tells of each process of our own user whose environment bears a tag. In stages: whose it is costs little, its
+/// environment more.
+fn tagged(tell: &mut dyn FnMut(i32, &Tag)) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
-    census::pids()
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|&pid| census::uid(pid) == Some(uid))
-        .filter_map(|pid| Some((pid, tag_of(pid)?)))
-        .filter(|(_, tag)| wanted(tag))
-        .collect()
+    for pid in census::pids()? {
+        if census::uid(pid) == Some(uid)
+            && let Some(tag) = tag_of(pid)?
+        {
+            tell(pid, &tag);
+        }
+    }
+    Ok(())
 }
 
-fn tag_of(pid: i32) -> Option<Tag> {
-    census::variable(pid, TAG_VARIABLE)?.parse().ok()
+/// Those with this tag.
+fn bearers(tag: &Tag) -> io::Result<Vec<i32>> {
+    let mut found = Vec::new();
+    tagged(&mut |pid, its| {
+        if its == tag {
+            found.push(pid);
+        }
+    })?;
+    Ok(found)
+}
+
+fn tag_of(pid: i32) -> io::Result<Option<Tag>> {
+    let value = made_up::seen(census::read_variable(pid, TAG_VARIABLE))?;
+    Ok(value.flatten().and_then(|text| text.parse().ok()))
 }
 
 /// Ourselves and whoever we descend from.
-fn spared() -> BTreeSet<i32> {
+fn spared() -> io::Result<BTreeSet<i32>> {
     let mut spared = BTreeSet::new();
     let mut pid = std::process::id() as i32;
     while pid > 0 && spared.insert(pid) {
-        pid = census::stat(pid).map_or(0, |stat| stat.ppid);
+        pid = made_up::seen(census::stat(pid))?.map_or(0, |stat| stat.ppid);
     }
-    spared
+    Ok(spared)
 }

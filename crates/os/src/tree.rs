@@ -26,7 +26,11 @@ use crate::tier::cgroup::timespec;
 use crate::tier::pidns::Init;
 
 /// Pidfds that are held at once while we wait for members to end; the others are looked at by the next walk.
-const HELD_MAX: usize = 256;
+pub(crate) const HELD_MAX: usize = 256;
+
+/// Walks in a row that find nobody, and follow each other at once; after that each waits longer than the one before.
+const AT_ONCE_MAX: u32 = 8;
+const NAP_MS_MAX: u32 = 50;
 
 /// What is told of each process that was reaped: its pid, how it ended, what it used.
 pub type OnReaped<'a> = &'a mut dyn FnMut(i32, Status, Usage);
@@ -156,10 +160,10 @@ impl Tree {
         let deadline = clock::now().after_ms(confirm_ms);
         let mut seen: BTreeSet<i32> = BTreeSet::new();
         let mut known: BTreeSet<Identity> = BTreeSet::new();
-        let mut quiet = 0;
+        let mut quiet: u32 = 0;
         match &self.hold {
             Hold::Parenthood => {}
-            Hold::Leaf(leaf) => seen.extend(leaf.members()),
+            Hold::Leaf(leaf) => seen.extend(leaf.members().unwrap_or_default()),
             Hold::Pidns(init) => {
                 // Once init is killed, nobody knows any more how the server ended.
                 init.hear_out();
@@ -187,6 +191,10 @@ impl Tree {
                 if let Hold::Pidns(init) = &self.hold {
                     wait_ended(slice::from_ref(&init.pidfd), deadline);
                 }
+                // A child that is dead and cannot be reaped: whoever traces it has to let go, and nobody tells us when.
+                if let Some(again @ 1..) = u32::checked_sub(quiet, AT_ONCE_MAX) {
+                    clock::nap(again.min(NAP_MS_MAX));
+                }
             } else {
                 quiet = 0;
                 if pass.found == pass.refused {
@@ -201,8 +209,11 @@ impl Tree {
                 break;
             }
         }
-        self.reap_members(&mut seen, on_reaped);
-        let left = self.members();
+        let childless = self.reap_members(&mut seen, on_reaped);
+        let mut left = self.members();
+        if left.is_empty() && !childless && self.excluded.is_empty() {
+            left = unreaped();
+        }
         seen.extend(known.iter().map(|who| who.pid));
         if left.is_empty()
             && let Hold::Leaf(leaf) = &self.hold
@@ -310,7 +321,7 @@ impl Tree {
             }
         }
         if let Hold::Leaf(leaf) = &self.hold {
-            for pid in leaf.members() {
+            for pid in leaf.members().unwrap_or_default() {
                 if !walked.contains(&pid)
                     && !self.excluded.contains(&pid)
                     && let Some(member) = Member::look(pid)
@@ -353,25 +364,46 @@ impl Member {
     /// the same, and will be named as left.
     fn hidden(pid: i32, parent: i32) -> Option<Self> {
         let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-        let stat = Stat {
-            pid,
-            comm: "?".into(),
-            state: b'?',
-            ppid: parent,
-            pgrp: 0,
-            session: 0,
-            cpu_ticks: 0,
-            waited_ticks: 0,
-            waited_faults: 0,
-            start: 0,
-            rss_pages: 0,
-        };
+        let stat = unknown(pid, parent);
         (!ended(&pidfd, 0)).then_some(Self { stat, pidfd })
     }
 
     /// A process whose first thread has ended looks like a zombie while the others go on: the pidfd knows better.
     fn alive(&self) -> bool {
         !self.stat.dead() || !ended(&self.pidfd, 0)
+    }
+}
+
+/// Our children whom the kernel still counts, though nobody alive was seen: dead ones that we may not reap yet. At least
+/// one: a table that shows none of them is not ours.
+fn unreaped() -> Vec<Stat> {
+    let me = std::process::id() as i32;
+    let children = census::children(me).unwrap_or_default();
+    let mut found: Vec<Stat> = children
+        .into_iter()
+        .filter_map(|pid| census::stat(pid).ok())
+        .filter(|stat| stat.ppid == me)
+        .collect();
+    if found.is_empty() {
+        found.push(unknown(0, me));
+    }
+    found
+}
+
+/// Somebody of whom the table says nothing.
+fn unknown(pid: i32, parent: i32) -> Stat {
+    Stat {
+        pid,
+        comm: "?".into(),
+        state: b'?',
+        ppid: parent,
+        pgrp: 0,
+        session: 0,
+        cpu_ticks: 0,
+        waited_ticks: 0,
+        waited_faults: 0,
+        start: 0,
+        rss_pages: 0,
     }
 }
 

@@ -4,11 +4,11 @@
 
 mod common;
 
-use common::{Server, alone, tiers};
+use common::{Server, alone, refuse, tiers};
 use mainstay_core::event::Status;
 use mainstay_core::tier::Tier;
 use mainstay_os::spawn::Stage;
-use mainstay_os::{identity, role};
+use mainstay_os::{census, identity, role};
 use std::ffi::CString;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -401,7 +401,7 @@ fn a_namespace_tells_of_its_servers_end_by_sigchld_while_others_live_on() {
 fn where_clone3_is_refused_fork_and_a_gate_do() {
     alone("where_clone3_is_refused_fork_and_a_gate_do", || {
         let tiers: Vec<Tier> = tiers();
-        refuse_clone3();
+        refuse(libc::SYS_clone3);
         for tier in [Tier::Subreaper, Tier::Cgroup] {
             if !tiers.contains(&tier) {
                 continue;
@@ -433,6 +433,20 @@ fn where_clone3_is_refused_fork_and_a_gate_do() {
 }
 
 #[test]
+fn a_child_that_cannot_be_held_is_no_server() {
+    alone("a_child_that_cannot_be_held_is_no_server", || {
+        refuse(libc::SYS_clone3);
+        refuse(libc::SYS_pidfd_open);
+        let Err(error) = Server::sh("exec sleep 600").start() else {
+            panic!("started")
+        };
+        assert_eq!((error.stage, error.errno), (Stage::Clone, libc::ENOSYS));
+        let me = std::process::id() as i32;
+        assert_eq!(census::children(me).unwrap(), Vec::<i32>::new());
+    });
+}
+
+#[test]
 fn a_detached_role_goes_to_whoever_adopts() {
     alone("a_detached_role_goes_to_whoever_adopts", assert_adopted);
 }
@@ -460,43 +474,4 @@ fn assert_adopted() {
         "nobody holds its end any more"
     );
     assert_eq!(role::wait(pid as i32).unwrap(), Some(3));
-}
-
-/// From now on clone3 answers ENOSYS, as in many containers.
-fn refuse_clone3() {
-    let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
-    let mut filter = [
-        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        op(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            0,
-            1,
-            libc::SYS_clone3 as u32,
-        ),
-        op(
-            libc::BPF_RET | libc::BPF_K,
-            0,
-            0,
-            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
-        ),
-        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: the program is valid while it is read, and binds this thread and its children only.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let mode = libc::SECCOMP_MODE_FILTER;
-        assert_eq!(
-            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
-            0
-        );
-    }
 }

@@ -6,11 +6,11 @@ mod common;
 
 use std::ffi::CString;
 
-use common::{Running, SHAPES, Server, secluded, tag};
+use common::{Running, SHAPES, Server, few_descriptors, secluded, tag};
 use mainstay_core::event::Seen;
 use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
 use mainstay_os::identity;
-use mainstay_os::sweep::{self, Stray};
+use mainstay_os::sweep::{self, Found, Stray};
 use mainstay_os::tier::Leaf;
 
 /// Somebody who has ended, and whose pid is free. To be called first: it ends everybody below us.
@@ -48,9 +48,13 @@ fn marked(text: Option<&str>, script: &str) -> Running {
 /// It executes nothing: whoever does so has no environment for a moment, and is spared.
 const SLEEP: &str = "echo up; read nothing";
 
+fn look(recorded: &[(Tag, Vec<Identity>)]) -> Found {
+    sweep::find(&identity::realm().unwrap(), recorded, &|_| false)
+}
+
 /// What the sweep finds of our own link; other people's strays are not our business here.
 fn find(recorded: &[(Tag, Vec<Identity>)]) -> Vec<Stray> {
-    let mut strays = sweep::find(&identity::realm().unwrap(), recorded, &|_| false);
+    let mut strays = look(recorded).strays;
     strays.retain(|stray| stray.tag.link == tag().link);
     strays
 }
@@ -101,6 +105,47 @@ fn a_tagged_process_whose_owner_is_dead_is_ended() {
         let outcome = sweep::end(&found[0], 5_000);
         assert_eq!((pids(&outcome.ended), outcome.left.len()), (members, 0));
         assert!(find(&[]).is_empty());
+        bury(stray);
+    });
+}
+
+#[test]
+fn more_strays_than_descriptors_are_ended_to_the_last() {
+    secluded("more_strays_than_descriptors_are_ended_to_the_last", || {
+        let tag = orphaned();
+        let mut server = Server::python(SHAPES);
+        server.argv.push(c"60".to_owned());
+        server.env[1] = CString::new(format!("{TAG_VARIABLE}={tag}")).unwrap();
+        for known in [true, false] {
+            let mut stray = server.start().unwrap();
+            assert_eq!(stray.line(), "ready");
+            let members = stray.spawned.tree.members();
+            let outcome = few_descriptors(20, || {
+                if !known {
+                    return sweep::end_by_tag(&tag, &[], 10_000);
+                }
+                let found = find(&[]);
+                assert_eq!(found.len(), 1, "{found:?}");
+                assert_eq!(found[0].members.len(), 61);
+                sweep::end(&found[0], 10_000)
+            });
+            assert_eq!((outcome.ended.len(), outcome.left.len()), (61, 0));
+            assert!(!members.iter().any(|stat| identity::alive(stat.who())));
+            bury(stray);
+        }
+    });
+}
+
+#[test]
+fn without_any_descriptor_nobody_is_called_ended() {
+    secluded("without_any_descriptor_nobody_is_called_ended", || {
+        let stray = marked(Some(&orphaned().to_string()), SLEEP);
+        let found = find(&[]);
+        assert_eq!(found.len(), 1);
+        let outcome = few_descriptors(0, || sweep::end(&found[0], 50));
+        assert!(outcome.ended.is_empty());
+        assert_eq!(pids(&outcome.left), [stray.spawned.who.pid]);
+        assert!(identity::alive(stray.spawned.who));
         bury(stray);
     });
 }
@@ -196,7 +241,12 @@ fn a_link_that_is_to_be_skipped_is_skipped() {
         let stray = marked(Some(&orphaned().to_string()), SLEEP);
         let skip = |link: LinkId| link == tag().link;
         let found = sweep::find(&identity::realm().unwrap(), &[], &skip);
-        assert!(!found.iter().any(|stray| stray.tag.link == tag().link));
+        assert!(
+            !found
+                .strays
+                .iter()
+                .any(|stray| stray.tag.link == tag().link)
+        );
         assert_eq!(find(&[]).len(), 1);
         bury(stray);
     });
@@ -255,7 +305,9 @@ fn a_leaf_tells_of_those_who_lost_every_other_mark() {
         let found = find(&[]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((&found[0].tag, &found[0].by[..]), (&tag, &["leaf"][..]));
-        assert!(!hollow.exists(), "an empty leaf is removed on the way");
+        assert!(hollow.exists(), "to look changes nothing");
+        look(&[]).remove_hollow();
+        assert!(!hollow.exists() && path.exists());
         let outcome = sweep::end(&found[0], 5_000);
         assert_eq!(pids(&outcome.ended), [stray.spawned.who.pid]);
         assert!(!path.exists());

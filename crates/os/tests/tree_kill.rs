@@ -7,8 +7,8 @@ mod common;
 use common::{Running, SHAPES, Server, alone, tiers};
 use mainstay_core::event::{Seen, Status};
 use mainstay_core::tier::Tier;
-use mainstay_os::tree::Ended;
-use mainstay_os::{census, identity};
+use mainstay_os::tree::{Ended, Tree};
+use mainstay_os::{census, clock, identity, role};
 use rustix::process::Signal;
 
 const KILLED: Status = Status::Signal {
@@ -192,4 +192,44 @@ fn time_that_is_up_names_who_is_left() {
         assert!(ended.count as usize + ended.left.len() >= 301);
         kill(&mut running);
     });
+}
+
+#[test]
+fn a_dead_member_that_somebody_traces_is_named_and_waited_for_in_peace() {
+    alone(
+        "a_dead_member_that_somebody_traces_is_named_and_waited_for_in_peace",
+        || {
+            let (told, tell) = rustix::pipe::pipe().unwrap();
+            let (seized, seize) = rustix::pipe::pipe().unwrap();
+            // The tree is in a process of its own, so that its tracer is outside of it: us.
+            let killer = role::start(|| {
+                role::become_subreaper().unwrap();
+                let mut running = Server::sh("read nothing").start().unwrap();
+                let pid = running.spawned.who.pid;
+                rustix::io::write(&tell, &pid.to_ne_bytes()).unwrap();
+                rustix::io::read(&seized, &mut [0u8]).unwrap();
+                let before = clock::used_us();
+                let ended = running.spawned.tree.kill(2_000, &mut |_, _, _| ());
+                let used = clock::used_us() - before;
+                let named = matches!(&ended.left[..], [seen] if seen.who.pid == pid);
+                // It may wait for two seconds; to look without a pause would take most of them.
+                u8::from(!named) + 2 * u8::from(used > 200_000)
+            })
+            .unwrap();
+            let mut pid = [0u8; size_of::<i32>()];
+            assert_eq!(rustix::io::read(&told, &mut pid), Ok(pid.len()));
+            let pid = i32::from_ne_bytes(pid);
+            // SAFETY: nothing of ours is read or written by it.
+            let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) };
+            let allowed = traced == 0;
+            rustix::io::write(&seize, &[1]).unwrap();
+            let code = role::wait(killer).unwrap();
+            if allowed {
+                assert_eq!(code, Some(0), "1: not named, 2: too busy");
+            } else {
+                println!("not tested here: this user may not trace");
+            }
+            Tree::below_us().kill(5_000, &mut |_, _, _| ());
+        },
+    );
 }

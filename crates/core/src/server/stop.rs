@@ -135,10 +135,10 @@ impl Ladder {
     }
 
     fn eof(&mut self, now: Moment) -> Step {
-        // However long the drain took, drain and EOF together stay within one and a half graces.
+        // However long the drain took, three quarters of the grace are left, for a server that saves its state.
         let latest = self
             .began
-            .after_ms(self.grace_eof_ms + self.grace_eof_ms / 2);
+            .after_ms(self.grace_eof_ms + self.grace_eof_ms / 4 * 3);
         let until = now.after_ms(self.grace_eof_ms).min(latest);
         self.at = At::Eof { until };
         self.rungs.push(Rung::Eof);
@@ -146,8 +146,13 @@ impl Ladder {
     }
 
     fn term(&mut self, now: Moment) -> Step {
+        // What a drain took beyond a quarter of its grace is taken from here, but not more than half of it.
+        let latest = self
+            .began
+            .after_ms(self.grace_eof_ms + self.grace_eof_ms / 4 + self.grace_term_ms)
+            .max(now.after_ms(self.grace_term_ms / 2));
         self.at = At::Term {
-            until: now.after_ms(self.grace_term_ms),
+            until: now.after_ms(self.grace_term_ms).min(latest),
         };
         self.rungs.push(Rung::Term);
         Step::Terminate
@@ -200,7 +205,60 @@ mod tests {
     fn a_drain_without_end_shortens_the_eof_rung() {
         let (mut ladder, _) = Ladder::begin(Cause::ClientEof, Standing::Owing, &limits(), at(0));
         assert_eq!(ladder.tick(at(2_000)), Some(Step::CloseStdin));
-        assert_eq!(ladder.wake_at(), Some(at(3_000)));
+        assert_eq!(ladder.wake_at(), Some(at(3_500)));
+    }
+
+    /// A deaf server, whose last answer comes after so many milliseconds: how long it has after EOF, and when it is killed.
+    fn paces(standing: Standing, limits: &Limits, answers_at: u64) -> (u64, u64) {
+        let (mut ladder, mut step) = Ladder::begin(Cause::ClientEof, standing, limits, at(0));
+        let (mut eof, mut term, mut now) = (None, None, at(0));
+        loop {
+            match step {
+                Some(Step::CloseStdin) => eof = Some(now),
+                Some(Step::Terminate) => term = Some(now),
+                Some(Step::Kill) => {
+                    let grace = eof.zip(term).map_or(0, |(eof, term)| term.ms_since(eof));
+                    return (grace, now.ms_since(at(0)));
+                }
+                None => {}
+            }
+            let due = ladder.wake_at().unwrap();
+            let answered = at(answers_at);
+            step = if eof.is_none() && term.is_none() && answered < due {
+                now = answered;
+                ladder.drained(now)
+            } else {
+                now = due;
+                ladder.tick(now)
+            };
+        }
+    }
+
+    #[test]
+    fn by_default_all_is_over_within_five_seconds_and_state_can_be_saved() {
+        let limits = Limits::default();
+        for answers_at in (0..=2_500).step_by(50) {
+            let (grace, killed) = paces(Standing::Owing, &limits, answers_at);
+            assert!(
+                grace >= 1_500,
+                "{grace} after EOF, answered at {answers_at}"
+            );
+            // What is left of the five is for the kill itself.
+            assert!(killed <= 4_500, "{killed}, answered at {answers_at}");
+        }
+        assert_eq!(paces(Standing::Up, &limits, 0), (2_000, 4_000));
+        assert_eq!(paces(Standing::Left, &limits, 0), (0, 2_000));
+    }
+
+    #[test]
+    fn however_long_the_drain_sigterm_has_half_its_grace() {
+        let limits = Limits {
+            grace_eof_ms: 20_000,
+            grace_term_ms: 1_000,
+            ..Limits::default()
+        };
+        let (grace, killed) = paces(Standing::Owing, &limits, u64::MAX / 2_000_000);
+        assert_eq!((grace, killed), (15_000, 35_500));
     }
 
     #[test]

@@ -160,6 +160,7 @@ pub fn doctor(options: &Options) -> Result<Exit, Report> {
 fn examine(paths: &Paths) -> Health {
     let containment = containment();
     let mut findings = checks::containment(containment.as_ref());
+    findings.extend(checks::namespace());
     findings.extend(checks::inotify());
     findings.extend(checks::paths(paths));
     findings.push(checks::config(paths));

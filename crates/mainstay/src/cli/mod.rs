@@ -13,6 +13,7 @@ pub mod ps;
 pub mod restart;
 pub mod run;
 pub mod run_options;
+mod run_refused;
 pub mod serve;
 pub mod stop;
 pub mod tap;

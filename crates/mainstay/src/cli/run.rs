@@ -18,6 +18,7 @@ use mainstay_os::tier::Wish;
 use mainstay_os::{adopter, census, identity, role, signals, title};
 
 use super::run_options::RunOptions;
+use super::run_refused::refuse;
 use crate::config::{Config, Settings, Settled, name_of, resolve};
 use crate::exit::Exit;
 use crate::keeper::plan::{Plan, Refused};
@@ -80,6 +81,10 @@ fn prepare(options: Box<RunOptions>) -> Result<(Box<Plan>, Detach), Report> {
             (Paths::nowhere(), Ok((Config::default(), Vec::new())))
         }
     };
+    if let Err(report) = namespace() {
+        hide_secrets(&options);
+        return Err(refuse(&paths, &bare(&options, name), report));
+    }
     let (settled, refused) = match settled(&options, config) {
         Ok(settled) => (settled, None),
         Err(report) => (bare(&options, name), Some(refused(&report))),
@@ -95,6 +100,17 @@ fn prepare(options: Box<RunOptions>) -> Result<(Box<Plan>, Detach), Report> {
         Detach::No
     };
     Ok((Box::new(plan), detach))
+}
+
+/// Nobody can be found, watched or confirmed to be gone in a table that counts differently than the kernel does for us, not
+/// even those who would hold a link without a server.
+fn namespace() -> Result<(), Report> {
+    match identity::misnamed() {
+        None => Ok(()),
+        Some(why) => Err(Report::new(Exit::Failed, "nothing can be contained here")
+            .because(why)
+            .hint(identity::MISNAMED_HINT)),
+    }
 }
 
 fn settled(

@@ -152,12 +152,7 @@ impl Watch {
                 Ok(fd) => Self::On(who, fd),
                 Err(_) => Self::Off,
             },
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound
-                    || error.raw_os_error() == Some(libc::ESRCH) =>
-            {
-                Self::Gone
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Gone,
             // It cannot be watched (another user's process in a hidden /proc): EOF must do.
             Err(_) => Self::Off,
         }

@@ -167,7 +167,7 @@ impl Guest {
         match answer {
             Ok(Some(line)) => {
                 self.read.drain(..len);
-                write_all(line)
+                write_to_client(line)
             }
             Ok(None) => false,
             Err(_) => {
@@ -324,7 +324,7 @@ fn first(read: &[u8]) -> First {
 }
 
 /// Writes an answer of ours to the client; `false` if it does not want it.
-fn write_all(mut line: &[u8]) -> bool {
+pub fn write_to_client(mut line: &[u8]) -> bool {
     let stdout = role::standard(1);
     while !line.is_empty() {
         match rustix::io::write(stdout, line) {

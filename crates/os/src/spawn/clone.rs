@@ -11,6 +11,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::child::{self, Image};
 use crate::lend::{self, CloneArgs};
+use crate::role;
 
 const CLONE_PIDFD: u64 = 0x0000_1000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -139,8 +140,10 @@ fn fork() -> io::Result<Side> {
         0 => Ok(Side::Child),
         1.. => {
             // Only we reap it, so the pid is still its own.
-            let pid_known = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
-            let pidfd = pidfd_open(pid_known, PidfdFlags::empty())?;
+            let known = Pid::from_raw(pid).ok_or(io::Error::from(io::ErrorKind::InvalidInput));
+            let held = known.and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?));
+            // Whoever is told that nothing was started must not have a server.
+            let pidfd = held.inspect_err(|_| role::end(pid))?;
             Ok(Side::Parent(Born { pid, pidfd }))
         }
         _ => Err(io::Error::last_os_error()),

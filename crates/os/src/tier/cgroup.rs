@@ -131,20 +131,21 @@ impl Leaf {
         (&self.kill).write_all(b"1")
     }
 
-    /// Whether anybody alive is in it or below it. A leaf that is gone is empty.
+    /// Whether anybody alive is in it or below it. A leaf that is gone is empty; one that cannot be looked at is not.
     pub fn populated(&self) -> bool {
-        self.events().is_ok_and(|(_, populated)| populated)
+        self.events()
+            .map_or_else(|error| !is_going(&error), |(_, populated)| populated)
     }
 
-    /// The members' pids, of cgroups below it too.
-    pub fn members(&self) -> Vec<i32> {
+    /// The members' pids, of cgroups below it too; an error only if there were no means to look.
+    pub fn members(&self) -> io::Result<Vec<i32>> {
         let mut found = Vec::new();
         let mut queue = vec![self.path.clone()];
         while let Some(dir) = queue.pop() {
-            found.extend(procs(&dir));
-            queue.extend(below(&dir));
+            found.extend(made_up::seen(pids(&dir))?.unwrap_or_default());
+            queue.extend(made_up::seen(list(&dir))?.unwrap_or_default());
         }
-        found
+        Ok(found)
     }
 
     /// Whether this process is in it or below it now.
@@ -159,16 +160,26 @@ impl Leaf {
     pub fn wait_empty(&self, deadline: Moment) -> bool {
         loop {
             // The file is read after it was opened and before we poll: a change in between is seen by the poll.
-            let Ok((file, true)) = self.events() else {
-                return true;
+            let file = match self.events() {
+                Ok((_, false)) => return true,
+                Ok((file, true)) => Some(file),
+                Err(error) if is_going(&error) => return true,
+                Err(_) => None,
             };
             let left = deadline - clock::now();
             if left == 0 {
                 return false;
             }
-            let mut fds = [PollFd::new(&file, PollFlags::PRI)];
-            if poll(&mut fds, Some(&timespec(left))).is_err() {
-                // A signal: look again.
+            // A signal, too, only makes us look again.
+            match &file {
+                Some(file) => {
+                    poll(
+                        &mut [PollFd::new(file, PollFlags::PRI)],
+                        Some(&timespec(left)),
+                    )
+                    .ok();
+                }
+                None => clock::nap(1),
             }
         }
     }
@@ -279,25 +290,28 @@ pub fn tag_of(name: &str) -> Option<Tag> {
 
 /// The pids in one cgroup, not in those below it.
 pub fn procs(dir: &Path) -> Vec<i32> {
-    made_up::text(dir.join("cgroup.procs"))
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|line| line.parse().ok())
-        // A process outside our pid namespace is shown as 0.
-        .filter(|&pid| pid > 0)
-        .collect()
+    pids(dir).unwrap_or_default()
+}
+
+fn pids(dir: &Path) -> io::Result<Vec<i32>> {
+    let text = made_up::text(dir.join("cgroup.procs"))?;
+    let pids = text.lines().filter_map(|line| line.parse().ok());
+    // A process outside our pid namespace is shown as 0.
+    Ok(pids.filter(|&pid| pid > 0).collect())
 }
 
 /// The cgroups directly below one.
 pub fn below(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(dir) else {
-        return Vec::new();
-    };
-    entries
+    list(dir).unwrap_or_default()
+}
+
+/// The same, or why they cannot be listed.
+pub fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    Ok(fs::read_dir(dir)?
         .filter_map(Result::ok)
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
-        .collect()
+        .collect())
 }
 
 /// Removes an empty cgroup with everything below it, and its nest if that is empty then.
@@ -326,7 +340,7 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// The cgroup above was being removed: it has no name any more, or no life.
+/// It was, or is being, removed: it has no name any more, or no life.
 fn is_going(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }

@@ -3,7 +3,8 @@
 //! It runs as a service of the systemd user manager, which starts it again whenever it is killed. It holds no state
 //! but names: each leaf in its slice says who owns it. A leaf whose keeper is gone is ended, at once if the keeper's
 //! guard is gone too, else after a second, because a living guard acts by itself. It wakes only when a leaf comes or
-//! an owner goes, and leaves when there has been no leaf for a while.
+//! an owner goes, and leaves when there has been no leaf for a while. Where there are more owners than it may have
+//! descriptors, it looks at the others every second: a keeper is gone only if the kernel says so.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,10 +13,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use mainstay_core::clock::Moment;
-use mainstay_core::ids::{Realm, Tag};
+use mainstay_core::ids::{Identity, Realm, Tag};
 use mainstay_core::limits;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, flock, inotify};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::cgroup::{self, Leaf, timespec};
 use super::scope::{GUARDIAN, LEAVING};
@@ -40,9 +42,32 @@ pub fn run_for(idle_ms: u64) -> Result<(), String> {
         .map_err(|error| format!("{} cannot be watched: {error}", slice.display()))
 }
 
+/// Descriptors that are never held for anybody: ours, and those of a look.
+const DESCRIPTORS_KEPT: u64 = 16;
+
+/// How many owners may be waited for at once: two descriptors each.
+fn room() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // Refused nowhere: it asks for what we may have. We start nobody who would inherit it.
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    )
+    .ok();
+    getrlimit(Resource::Nofile)
+        .current
+        .map_or(usize::MAX, |most| {
+            (most.saturating_sub(DESCRIPTORS_KEPT) / 2) as usize
+        })
+}
+
 /// One leaf and those who answer for it.
 struct Ward {
     leaf: PathBuf,
+    keeper: Identity,
     guard: Option<Handle>,
     fate: Fate,
 }
@@ -51,6 +76,8 @@ struct Ward {
 enum Fate {
     /// Its keeper lives.
     Kept(Handle),
+    /// Its keeper was not seen to be dead, and nobody tells when it is: to be looked at then.
+    Unwatched(Moment),
     /// Its keeper is gone, its guard lives and has until then.
     Guarded(Moment),
     /// It was ended, or is to be; looked after again then, should it still be there.
@@ -59,32 +86,45 @@ enum Fate {
 
 impl Ward {
     fn new(leaf: PathBuf, tag: &Tag) -> Self {
-        let keeper = Handle::open(tag.owner).ok().filter(|it| !it.ended());
-        // Gone before we came: whether a guard lives we cannot know, and to end a leaf twice does no harm.
-        let Some(keeper) = keeper else {
-            return Self {
-                leaf,
-                guard: None,
-                fate: Fate::Ended(Moment::default()),
-            };
-        };
-        // The keeper's parent is its guard, as long as both live; whoever adopts it later is taken for one, which
-        // costs a second at most.
-        let guard = census::stat(tag.owner.pid)
-            .and_then(|stat| identity::of(stat.ppid))
-            .and_then(Handle::open)
-            .ok();
         Self {
             leaf,
-            guard,
-            fate: Fate::Kept(keeper),
+            keeper: tag.owner,
+            guard: None,
+            fate: Fate::Unwatched(Moment::default()),
         }
     }
 
+    /// Waits for the end of a keeper that nobody waited for yet, if there is `room` for its handle.
+    fn attend(&mut self, now: Moment, room: bool) {
+        let again = Fate::Unwatched(now.after_ms(limits::GUARDIAN_AGAIN_MS));
+        let handle = if room {
+            Handle::open(self.keeper)
+        } else if identity::alive(self.keeper) {
+            self.fate = again;
+            return;
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        };
+        self.fate = match handle {
+            Ok(keeper) if !keeper.ended() => {
+                self.guard = guard_of(self.keeper);
+                Fate::Kept(keeper)
+            }
+            // Gone before we watched: whether a guard lives we cannot know, and to end a leaf twice does no harm.
+            Ok(_) => Fate::Ended(Moment::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Fate::Ended(Moment::default()),
+            Err(_) => again,
+        };
+    }
+
     /// Looks again, and ends the leaf if it is time.
-    fn judge(&mut self, now: Moment) {
+    fn judge(&mut self, now: Moment, room: bool) {
+        if matches!(self.fate, Fate::Unwatched(at) if at <= now) {
+            self.attend(now, room);
+        }
         self.guard.take_if(|guard| guard.ended());
         match &self.fate {
+            Fate::Unwatched(_) => return,
             Fate::Kept(keeper) if !keeper.ended() => return,
             Fate::Kept(_) if self.guard.is_some() => {
                 self.fate = Fate::Guarded(now.after_ms(limits::GUARDIAN_GUARD_MS));
@@ -105,7 +145,7 @@ impl Ward {
     fn due(&self) -> Option<Moment> {
         match &self.fate {
             Fate::Kept(_) => None,
-            Fate::Guarded(at) | Fate::Ended(at) => Some(*at),
+            Fate::Unwatched(at) | Fate::Guarded(at) | Fate::Ended(at) => Some(*at),
         }
     }
 
@@ -114,13 +154,24 @@ impl Ward {
         match &self.fate {
             Fate::Kept(keeper) => Some(keeper),
             Fate::Guarded(_) => self.guard.as_ref(),
-            Fate::Ended(_) => None,
+            Fate::Unwatched(_) | Fate::Ended(_) => None,
         }
     }
 }
 
-fn watch(slice: &Path, idle_ms: u64) -> io::Result<()> {
+/// The keeper's parent is its guard, as long as both live; whoever adopts it later is taken for one, which costs a second
+/// at most.
+fn guard_of(keeper: Identity) -> Option<Handle> {
+    census::stat(keeper.pid)
+        .and_then(|stat| identity::of(stat.ppid))
+        .and_then(Handle::open)
+        .ok()
+}
+
+/// Watches over the leaves in a directory, until there has been none for a while.
+pub fn watch(slice: &Path, idle_ms: u64) -> io::Result<()> {
     let realm = identity::realm()?;
+    let room = room();
     let news = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
     inotify::add_watch(
         &news,
@@ -132,11 +183,17 @@ fn watch(slice: &Path, idle_ms: u64) -> io::Result<()> {
     loop {
         drain(&news)?;
         let now = clock::now();
-        refresh(&mut wards, slice, &realm);
+        let looked = refresh(&mut wards, slice, &realm);
+        let mut held = wards
+            .values()
+            .filter(|ward| ward.handle().is_some())
+            .count();
         for ward in wards.values_mut() {
-            ward.judge(now);
+            let before = ward.handle().is_some();
+            ward.judge(now, held < room);
+            held += usize::from(!before && ward.handle().is_some());
         }
-        let until = if wards.is_empty() {
+        let until = if wards.is_empty() && looked.is_ok() {
             let until = idle_since.after_ms(idle_ms);
             if until <= now {
                 if leave(slice, &realm)? {
@@ -148,7 +205,10 @@ fn watch(slice: &Path, idle_ms: u64) -> io::Result<()> {
             Some(until)
         } else {
             idle_since = now;
-            wards.values().filter_map(Ward::due).min()
+            let again = looked
+                .err()
+                .map(|_| now.after_ms(limits::GUARDIAN_AGAIN_MS));
+            wards.values().filter_map(Ward::due).chain(again).min()
         };
         sleep(&news, &wards, until.map(|until| until - now));
     }
@@ -160,7 +220,7 @@ fn leave(slice: &Path, realm: &Realm) -> io::Result<bool> {
     if flock(door.as_fd(), FlockOperation::NonBlockingLockExclusive).is_err() {
         return Ok(false);
     }
-    if !leaves(slice, realm).is_empty() {
+    if !leaves(slice, realm)?.is_empty() {
         return Ok(false);
     }
     // From here on no keeper counts on us: the door is shut until we are gone, the name says it after that.
@@ -169,26 +229,29 @@ fn leave(slice: &Path, realm: &Realm) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Forgets leaves that are gone and welcomes new ones.
-fn refresh(wards: &mut BTreeMap<String, Ward>, slice: &Path, realm: &Realm) {
-    let found = leaves(slice, realm);
+/// Forgets leaves that are gone and welcomes new ones; a slice that cannot be looked at now has lost none.
+fn refresh(wards: &mut BTreeMap<String, Ward>, slice: &Path, realm: &Realm) -> io::Result<()> {
+    let found = leaves(slice, realm)?;
     wards.retain(|name, _| found.contains_key(name));
     for (name, tag) in found {
         let leaf = slice.join(&name);
         wards.entry(name).or_insert_with(|| Ward::new(leaf, &tag));
     }
+    Ok(())
 }
 
 /// The leaves in the slice whose owner's pid has a meaning here.
-fn leaves(slice: &Path, realm: &Realm) -> BTreeMap<String, Tag> {
-    cgroup::below(slice)
-        .into_iter()
-        .filter_map(|dir| {
-            let name = dir.file_name()?.to_str()?.to_owned();
-            let tag = cgroup::tag_of(&name)?;
-            (tag.realm == *realm).then_some((name, tag))
-        })
-        .collect()
+fn leaves(slice: &Path, realm: &Realm) -> io::Result<BTreeMap<String, Tag>> {
+    let found = match cgroup::list(slice) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        found => found?,
+    };
+    let found = found.into_iter().filter_map(|dir| {
+        let name = dir.file_name()?.to_str()?.to_owned();
+        let tag = cgroup::tag_of(&name)?;
+        (tag.realm == *realm).then_some((name, tag))
+    });
+    Ok(found.collect())
 }
 
 /// Waits for a leaf to come or go, an owner to end, or the time.
@@ -222,6 +285,7 @@ mod tests {
     fn ward(guard: Option<Handle>, fate: Fate) -> Ward {
         Ward {
             leaf: "/nowhere".into(),
+            keeper: identity::me().unwrap(),
             guard,
             fate,
         }
@@ -236,18 +300,18 @@ mod tests {
         let start = Moment(5_000_000_000);
         let until = start.after_ms(limits::GUARDIAN_GUARD_MS);
         let mut kept = ward(Some(me()), Fate::Kept(me()));
-        kept.judge(start);
+        kept.judge(start, true);
         assert!(matches!(kept.fate, Fate::Kept(_)));
 
         let mut guarded = ward(Some(me()), Fate::Guarded(until));
-        guarded.judge(start);
+        guarded.judge(start, true);
         assert!(matches!(guarded.fate, Fate::Guarded(at) if at == until));
         assert_eq!(guarded.due(), Some(until));
-        guarded.judge(until);
+        guarded.judge(until, true);
         assert!(matches!(guarded.fate, Fate::Ended(_)));
 
         let mut alone = ward(None, Fate::Guarded(until));
-        alone.judge(start);
+        alone.judge(start, true);
         assert!(
             matches!(alone.fate, Fate::Ended(at) if at == start.after_ms(limits::GUARDIAN_AGAIN_MS))
         );

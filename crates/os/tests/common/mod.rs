@@ -27,6 +27,7 @@ use mainstay_os::tier::{Choice, Wish, choose};
 use mainstay_os::{census, identity};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Names the test that a copy of the test program runs.
 pub const INNER: &str = "MAINSTAY_TEST_INNER";
@@ -184,6 +185,58 @@ pub fn passed(out: &Output) {
     let said = String::from_utf8_lossy(&said);
     assert!(out.status.success(), "{said}");
     assert!(said.contains("1 passed"), "no test of that name: {said}");
+}
+
+/// Lets this process have no descriptor of that number or above while `body` runs. What is open stays open.
+pub fn few_descriptors<T>(most: u64, body: impl FnOnce() -> T) -> T {
+    let before = getrlimit(Resource::Nofile);
+    let few = Rlimit {
+        current: Some(most),
+        ..before
+    };
+    setrlimit(Resource::Nofile, few).unwrap();
+    let done = body();
+    setrlimit(Resource::Nofile, before).unwrap();
+    done
+}
+
+/// From now on this system call answers ENOSYS, as in many containers.
+pub fn refuse(call: libc::c_long) {
+    let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let mut filter = [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        op(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            call as u32,
+        ),
+        op(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        ),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the program is valid while it is read, and binds this thread and its children only.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
+            0
+        );
+    }
 }
 
 /// The tag of a tree that this process owns.

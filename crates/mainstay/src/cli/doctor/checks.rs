@@ -98,6 +98,13 @@ pub fn containment(found: Option<&Containment>) -> Vec<Finding> {
     findings
 }
 
+/// Whether `/proc` shows our own namespace; a word only if not.
+pub fn namespace() -> Option<Finding> {
+    let why = identity::misnamed()?;
+    let what = format!("nothing can be contained here: {why}");
+    Some(finding("proc", Status::Problem, what).hint(identity::MISNAMED_HINT))
+}
+
 /// Whether there are watches enough for a large directory under `--watch`; a word only if not.
 pub fn inotify() -> Option<Finding> {
     let text = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").ok()?;
@@ -284,7 +291,9 @@ pub fn strays(paths: &Paths) -> Finding {
         return finding("strays", Status::Problem, "/proc cannot be read")
             .hint("mount /proc; nothing can be contained without it");
     };
-    let strays: Vec<String> = sweep::find(&here, &recorded, &|link| living.contains(&link))
+    let found = sweep::find(&here, &recorded, &|link| living.contains(&link));
+    let strays: Vec<String> = found
+        .strays
         .into_iter()
         .flat_map(|stray| stray.members)
         .map(|seen| format!("{} ({})", seen.comm, seen.who.pid))

@@ -1,0 +1,64 @@
+//! A refusal by this process alone, where not even a link without a server can be: each request is answered with the
+//! reason, until the client has had enough.
+
+use mainstay_core::event::{StartFailed, What};
+use mainstay_core::message::frame::{Fed, Id, Kind, Scanner};
+use mainstay_core::message::settle::{self, Why};
+use mainstay_core::message::slot::Tracked;
+use mainstay_core::redact;
+use mainstay_os::role;
+
+use super::run::random_id;
+use crate::config::Settled;
+use crate::ledger::append::Ledger;
+use crate::paths::Paths;
+use crate::report::Report;
+use crate::warm;
+
+const READ_BYTES: usize = 4096;
+
+/// Tells the client and the ledger; the report is for stderr and the exit code.
+pub fn refuse(paths: &Paths, settled: &Settled, report: Report) -> Report {
+    let words = settled.argv.iter().map(|word| word.to_string_lossy());
+    let words: Vec<String> = words.map(Into::into).collect();
+    let told = StartFailed {
+        argv: redact::words(&words),
+        cwd: std::env::current_dir()
+            .map_or_else(|_| String::new(), |cwd| cwd.display().to_string()),
+        problem: report.problem(),
+        hint: report.advice().unwrap_or_default().into(),
+    };
+    if let Ok(id) = random_id() {
+        Ledger::open(paths).record(id, &settled.name, What::StartFailed(told.clone()));
+    }
+    let why = Why::StartFailed {
+        argv: &told.argv,
+        problem: &told.problem,
+        hint: &told.hint,
+    };
+    let mut scanner = Scanner::default();
+    let mut buffer = [0u8; READ_BYTES];
+    loop {
+        let len = match rustix::io::read(role::standard(0), &mut buffer) {
+            Ok(0) => return report,
+            Ok(len) => len,
+            Err(rustix::io::Errno::INTR) => continue,
+            // A pipe that its other holders use without waiting.
+            Err(rustix::io::Errno::AGAIN) => {
+                mainstay_os::clock::nap(1);
+                continue;
+            }
+            Err(_) => return report,
+        };
+        let mut piece = &buffer[..len];
+        while let Fed::Line { used } = scanner.feed(piece) {
+            piece = &piece[used..];
+            let frame = scanner.frame();
+            if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id)
+                && !warm::write_to_client(&settle::answer(id, Tracked::Other, false, &why))
+            {
+                return report;
+            }
+        }
+    }
+}
