@@ -485,10 +485,13 @@ impl Link<'_> {
             self.answer_ahead(&id, entry.method, &because);
             let label = self.orphans.unlabel(&id);
             let known = label.as_deref().unwrap_or(&id);
-            self.push(Output::ToServer(settle::cancel(
-                known,
-                "the call deadline has passed",
-            )));
+            // Before the era is settled, a word of ours would settle it.
+            if entry.method != Tracked::Discover || self.era_settled() {
+                self.push(Output::ToServer(settle::cancel(
+                    known,
+                    "the call deadline has passed",
+                )));
+            }
             self.tell(What::CallDeadline(CallDeadline { request, ms }));
         }
     }

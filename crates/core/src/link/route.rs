@@ -199,6 +199,11 @@ impl Link<'_> {
         }
     }
 
+    /// Whether the client has chosen an era: a `server/discover` and its answer leave both open.
+    pub(super) fn era_settled(&self) -> bool {
+        self.head.modern != 0 || self.greeted()
+    }
+
     /// Whether a tool says of itself that calling it twice does no harm, and nothing in the call speaks against it.
     pub(super) fn may_repeat_call(&self, line: &[u8]) -> bool {
         let Some(name) = envelope::tool_name(line) else {
@@ -357,9 +362,9 @@ impl Link<'_> {
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
         // A message of ours before the opening would fix the era, and a server that is not open yet may be slow.
-        let opened = self.opened();
+        let open = self.opened() && self.era_settled();
         if let Life::Up(up) = &mut self.life {
-            let serving = opened && matches!(up.stage, Stage::Serving);
+            let serving = open && matches!(up.stage, Stage::Serving);
             if busy || !serving {
                 up.health.busy(now);
             } else {

@@ -88,7 +88,7 @@ impl Link<'_> {
         serving
             && matches!(self.attachment, Attachment::Held)
             && self.opened()
-            && (self.head.modern != 0 || self.greeted())
+            && self.era_settled()
             && self.orphans.is_empty()
             && self.changed.is_none()
             && self.policy.retry != Retry::Annotated

@@ -421,6 +421,42 @@ fn an_idle_server_that_answers_no_more_is_replaced_and_a_busy_one_never() {
 }
 
 #[test]
+fn nothing_is_asked_of_a_server_whose_era_is_not_settled() {
+    let mut world = World::up();
+    world.client(&ask(1, "server/discover"));
+    world.server(&answer("1"));
+    assert_eq!(world.link.wake_at(), None);
+    // Both eras are open to the client, and each settles it.
+    let mut legacy = World::up();
+    legacy.client(&ask(1, "server/discover"));
+    legacy.server(&answer("1"));
+    legacy.client(&INITIALIZE.replace(r#""id":1"#, r#""id":2"#));
+    legacy.server(&greeting("2", "1"));
+    assert_eq!(legacy.wait(), Reason::Health);
+    assert!(legacy.drain()[0].contains("ping"));
+    let meta = r#","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    world.client(&ask(2, "tools/list").replace('}', meta));
+    world.server(&answer("2"));
+    assert_eq!(world.wait(), Reason::Health);
+    assert!(world.drain()[0].contains("server/discover"));
+}
+
+#[test]
+fn nor_is_it_told_that_a_question_is_taken_back() {
+    let limits = Limits {
+        call_deadline_ms: 700,
+        ..Limits::default()
+    };
+    let mut world = World::with(limits, safe(), memory(), None);
+    world.input(Input::Started);
+    world.drain();
+    world.client(&ask(1, "server/discover"));
+    assert_eq!(world.wait(), Reason::Deadline);
+    assert_eq!(world.drain(), ["error for 1", "tell call_deadline"]);
+    assert_eq!(world.server(&answer("1")), Route::Drop);
+}
+
+#[test]
 fn a_call_beyond_its_deadline_is_answered_and_cancelled() {
     let limits = Limits {
         call_deadline_ms: 700,
