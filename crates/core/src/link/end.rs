@@ -243,7 +243,7 @@ impl Link<'_> {
         let goes_on = self.goes_on();
         match &mut self.life {
             // It can serve nobody any more, but the client lives.
-            Life::Up(up) if cause == Cause::ServerExit && up.left.is_none() && goes_on => {
+            Life::Up(up) if cause == Cause::ServerExit && goes_on => {
                 let trial = up.trial.take();
                 self.swap(now, cause, Then::Mourn { trial });
             }

@@ -149,6 +149,8 @@ impl Link<'_> {
             return;
         };
         let since = swapping.since;
+        // Others of the tree have been on their way down with it.
+        let alone = !matches!(swapping.server, Server::Left(_));
         swapping.server = Server::Gone;
         let step = if exited.tree_empty {
             None
@@ -158,7 +160,7 @@ impl Link<'_> {
         let cause = swapping.ladder.cause().clone();
         if let Then::Mourn { trial } = &mut swapping.then {
             let trial = trial.take().map(|trial| *trial);
-            swapping.quiet = exited.tree_empty;
+            swapping.quiet = alone && exited.tree_empty;
             let then = self.mourn(now, since, trial, exited);
             if let Life::Swapping(swapping) = &mut self.life {
                 swapping.then = then;

@@ -498,6 +498,24 @@ fn a_launcher_may_leave_while_others_serve_on() {
 }
 
 #[test]
+fn a_death_of_whoever_served_on_is_followed_also_where_a_helper_keeps_its_stdout() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.server(&greeting("1", "1"));
+    world.input(Input::Exited(exited(Status::Code(0), true, false)));
+    assert_eq!(world.drain(), [""; 0]);
+    // Nobody reads what we write any more.
+    world.client(&ask(2, "tools/call"));
+    world.input(Input::Stop(Cause::ServerExit));
+    assert_eq!(world.drain(), ["close stdin"]);
+    world.empty();
+    assert_eq!(
+        world.drain(),
+        ["result for 2", "tell exit", "tell teardown", "spawn"]
+    );
+}
+
+#[test]
 fn a_launcher_that_left_early_still_gives_its_status_when_the_link_is_stopped() {
     let mut world = World::up();
     world.client(INITIALIZE);
