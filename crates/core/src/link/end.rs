@@ -75,7 +75,14 @@ impl Link<'_> {
             return;
         }
         match &self.life {
-            Life::Up(_) if self.goes_on() => self.died(now, exited),
+            Life::Up(_) if self.goes_on() && self.is_death(exited.status) => self.died(now, exited),
+            Life::Swapping(Swapping {
+                then: Then::Mourn { .. },
+                ..
+            }) if !self.is_death(exited.status) => {
+                self.close_swapping(now, &Cause::ServerExit, true);
+                self.gone_for_good(now, exited);
+            }
             Life::Swapping(_) => self.gone_in_swap(now, exited),
             Life::Up(_)
             | Life::Closing(_)

@@ -10,7 +10,7 @@ use super::state::{Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Sw
 use super::{Link, Output};
 use crate::clock::Moment;
 use crate::event::{
-    Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, What,
+    Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, Status, What,
 };
 use crate::limits::{OPENING_TRIES, OPENING_WAIT_MS};
 use crate::message::inflight::{Entry, Tracked};
@@ -18,6 +18,7 @@ use crate::message::settle;
 use crate::server::backoff::Next;
 use crate::server::health::Do;
 use crate::server::stop::{Ladder, Standing, Step};
+use crate::verdict::sent_by_somebody;
 
 impl Link<'_> {
     /// Asks for the next generation.
@@ -28,13 +29,18 @@ impl Link<'_> {
         self.push(Output::Spawn);
     }
 
-    /// Whether a death now is followed by another generation. A command that ends before it was asked anything is no
-    /// server; one that cannot be opened gets a few chances; what the client builds on is kept up.
+    /// Whether a death now is followed by another generation: one that cannot be opened gets a few chances; what the client
+    /// builds on is kept up.
     pub(super) fn goes_on(&self) -> bool {
         self.limits.restart_budget > 0
             && self.attached()
-            && self.head.spoken != 0
             && (self.opened() || self.tries + 1 < OPENING_TRIES)
+    }
+
+    /// Whether this is the death of a server at all. A command that ends before it was asked anything is none, unless
+    /// somebody has ended it.
+    pub(super) fn is_death(&self, status: Status) -> bool {
+        self.head.spoken != 0 || (sent_by_somebody(status) && !self.ends_it())
     }
 
     /// The generation has died while the client lives.

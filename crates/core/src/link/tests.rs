@@ -16,6 +16,7 @@ mod steady;
 
 use super::*;
 use crate::event::{Cause, Rung, Status, Usage};
+use crate::limits::OPENING_TRIES;
 use crate::message::frame::{Fed, Scanner};
 use crate::record::keepsakes::Board;
 use crate::server::stop::Step;
@@ -593,6 +594,59 @@ fn an_unasked_end_lets_go_of_the_client_at_once() {
         assert_eq!(world.drain(), ["close stdin", "drop client"]);
         assert_eq!(world.server(&answer("1")), Route::Drop);
     }
+}
+
+#[test]
+fn a_command_that_ends_before_it_is_asked_anything_gives_its_status_unless_somebody_ended_it() {
+    const KILLED: Status = Status::Signal {
+        number: 9,
+        core: false,
+    };
+    // Its stdout ends before it does, or is read to its end after it.
+    for first in [true, false] {
+        let ends = |world: &mut World, status: Status| {
+            if first {
+                world.input(Input::StdoutClosed { tree_empty: false });
+            }
+            world.exits(status, true);
+            world.empty();
+            world.drain()
+        };
+        for status in [Status::Code(0), Status::Code(3), CRASH] {
+            let mut world = World::up();
+            let told = ends(&mut world, status);
+            assert!(!told.contains(&"spawn".into()), "{status}: {told:?}");
+            assert_eq!(told.iter().filter(|what| *what == "tell exit").count(), 1);
+            if !status.success() {
+                assert_eq!(world.wait(), Reason::Explained);
+            }
+            let told = [told, world.drain()].concat();
+            let finish = format!("finish {}", status.exit_code());
+            assert_eq!(told.last(), Some(&finish), "{told:?}");
+        }
+        let mut world = World::up();
+        for again in 0..OPENING_TRIES - 1 {
+            let mut told = ends(&mut world, KILLED);
+            if again > 0 {
+                assert_eq!(world.wait(), Reason::Respawn);
+                told.extend(world.drain());
+            }
+            assert_eq!(told.last().unwrap(), "spawn", "{told:?}");
+            world.input(Input::Started);
+        }
+        let told = ends(&mut world, KILLED);
+        assert!(!told.contains(&"spawn".into()), "{told:?}");
+        assert_eq!(world.wait(), Reason::Explained);
+        assert_eq!(world.drain().last().unwrap(), "finish 137");
+    }
+    // One that closes its end and has to be killed was ended by us.
+    let mut world = World::up();
+    world.input(Input::StdoutClosed { tree_empty: false });
+    assert_eq!(world.wait(), Reason::Rung);
+    world.exits(KILLED, true);
+    world.empty();
+    let told = world.drain();
+    assert!(!told.contains(&"spawn".into()), "{told:?}");
 }
 
 #[test]
