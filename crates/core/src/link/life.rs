@@ -491,6 +491,8 @@ impl Link<'_> {
             }
             let request = entry.method.word().into();
             self.answer_ahead(&id, entry.method, &because);
+            self.taken_back(now);
+            self.busy_or_idle(now);
             let label = self.orphans.unlabel(&id);
             let known = label.as_deref().unwrap_or(&id);
             // Before the era is settled, a word of ours would settle it.

@@ -108,8 +108,9 @@ impl Link<'_> {
                     }
                     Some("notifications/initialized") => self.head.initialized = 1,
                     Some("notifications/cancelled") => {
-                        let route = self.cancels(line);
+                        let route = self.cancels(now, line);
                         if route != Route::Forward {
+                            self.busy_or_idle(now);
                             return route;
                         }
                     }
@@ -215,7 +216,7 @@ impl Link<'_> {
     }
 
     /// The client takes a request back; whether no server has seen it yet.
-    pub(super) fn client_cancels(&mut self, line: &[u8]) -> bool {
+    pub(super) fn client_cancels(&mut self, now: Moment, line: &[u8]) -> bool {
         let Some(id) = cancelled_id(line) else {
             return false;
         };
@@ -225,8 +226,17 @@ impl Link<'_> {
         let held = entry.is_some_and(|entry| entry.generation == HELD);
         if held {
             self.let_go(id);
+        } else if entry.is_some() {
+            self.taken_back(now);
         }
         held
+    }
+
+    /// Nobody waits any more for something that the server was asked, and that it may be at all the same.
+    pub(super) fn taken_back(&mut self, now: Moment) {
+        if let Life::Up(up) = &mut self.life {
+            up.health.taken_back(now);
+        }
     }
 
     /// Forgets a message that waits within us: its request has its answer, or needs none. Of a batch, all members came at
