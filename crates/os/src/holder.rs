@@ -44,7 +44,7 @@ pub fn nearest(stdin: &impl AsFd, candidates: &[Identity]) -> Option<usize> {
     all.position(|who| holds(who.pid, &wanted) && is(who))
 }
 
-fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
+pub(crate) fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
     let stat = fstat(stdin).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     if kind == FileType::Fifo {
@@ -58,12 +58,12 @@ fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
     }
 }
 
-enum Wanted {
+pub(crate) enum Wanted {
     Writer(String),
     Any(String),
 }
 
-fn holds(pid: i32, wanted: &Wanted) -> bool {
+pub(crate) fn holds(pid: i32, wanted: &Wanted) -> bool {
     let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return false;
     };

@@ -14,7 +14,9 @@ impl Link<'_> {
     pub(super) fn exited(&mut self, now: Moment, exited: Exited) {
         match &mut self.life {
             // A launcher that ends well while somebody else serves on has only done its part.
-            Life::Up(up) if exited.served_on && exited.status.success() => up.left = Some(exited),
+            Life::Up(up) if exited.status.success() && up.may_serve_on(exited.holders) => {
+                up.left = Some(exited);
+            }
             Life::Up(_) | Life::Swapping(_) | Life::Closing(_) => self.server_gone(now, exited),
             Life::Absent { .. }
             | Life::Waiting { .. }

@@ -68,6 +68,7 @@ impl Link<'_> {
             self.served_by = self.head.generation;
             if let Life::Up(up) = &mut self.life {
                 up.silence = Silence::Broken;
+                up.said += used as u64;
             }
             self.was_used(now);
         }

@@ -198,13 +198,18 @@ fn shown(
 }
 
 fn exited(status: Status, served_on: bool, tree_empty: bool) -> Exited {
+    let holders = if served_on {
+        Holders::Somebody { written: None }
+    } else {
+        Holders::Nobody
+    };
     Exited {
         pid: 7,
         status,
         usage: Usage::default(),
         stderr_tail: vec!["last words".into()],
         out_of_memory: None,
-        served_on,
+        holders,
         tree_empty,
     }
 }
@@ -514,6 +519,51 @@ fn a_death_of_whoever_served_on_is_followed_also_where_a_helper_keeps_its_stdout
         world.drain(),
         ["result for 2", "tell exit", "tell teardown", "spawn"]
     );
+}
+
+#[test]
+fn whoever_has_written_less_than_was_said_does_not_serve_on() {
+    let said = greeting("1", "1").len() as u64 + 1;
+    for (written, serves) in [
+        (None, true),
+        (Some(said), true),
+        (Some(said - 1), false),
+        (Some(0), false),
+    ] {
+        let mut world = World::up();
+        world.client(INITIALIZE);
+        // Before anything was said, it may be anybody; what is no message may be the launcher's.
+        let holders = Holders::Somebody { written };
+        let launcher = || {
+            Input::Exited(Exited {
+                holders,
+                ..exited(Status::Code(0), true, false)
+            })
+        };
+        world.server("> server@1.0.0 start");
+        world.server(&greeting("1", "1"));
+        world.drain();
+        world.client(&ask(2, "tools/call"));
+        world.input(launcher());
+        if serves {
+            assert_eq!(world.drain(), [""; 0], "{written:?}");
+            assert_eq!(world.server(&answer("2")), Route::Forward);
+        } else {
+            assert_eq!(
+                world.drain(),
+                ["result for 2", "tell exit", "terminate"],
+                "{written:?}"
+            );
+            world.empty();
+            assert_eq!(world.drain(), ["tell teardown", "spawn"]);
+        }
+        let mut early = World::up();
+        early.client(INITIALIZE);
+        early.server("> server@1.0.0 start");
+        early.drain();
+        early.input(launcher());
+        assert_eq!(early.drain(), [""; 0]);
+    }
 }
 
 #[test]

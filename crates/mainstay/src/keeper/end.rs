@@ -2,7 +2,7 @@
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{OutOfMemory, Part, Status};
-use mainstay_core::link::{Exited, Input};
+use mainstay_core::link::{Exited, Holders, Input};
 use mainstay_core::server::oom::{self, Kills};
 use mainstay_core::verdict;
 use mainstay_os::measure::oom_kills_of_the_machine;
@@ -73,10 +73,10 @@ impl Keeper<'_> {
         {
             ended.told = true;
             let Ended { status, usage, .. } = *ended;
-            let served_on = server.stdout.is_some() && server.stdin_has_readers();
+            let holders = server.holders();
             let pid = server.who.pid;
             let tree_empty = self.tree_is_empty();
-            if !served_on {
+            if holders == Holders::Nobody {
                 self.end_torn_line();
                 self.give_unread();
             }
@@ -91,10 +91,10 @@ impl Keeper<'_> {
                 usage,
                 stderr_tail,
                 out_of_memory,
-                served_on,
+                holders,
                 tree_empty,
             }));
-            if served_on && self.link.descending() {
+            if holders != Holders::Nobody && self.link.descending() {
                 // Whoever is left of its tree speaks for nobody: what it had half said is settled now.
                 self.end_torn_line();
             }
@@ -197,7 +197,7 @@ impl Keeper<'_> {
             usage,
             stderr_tail,
             out_of_memory,
-            served_on: false,
+            holders: Holders::Nobody,
             tree_empty: true,
         };
         self.handle(Input::Exited(gone));
