@@ -393,6 +393,8 @@ pub const EXPLAIN_MS: u64 = 2_000;
 pub const ALIVE_CPU_MS: u64 = 10;
 /// How often a tree's memory is looked at, if it is limited.
 pub const MEMORY_EVERY_MS: u64 = 1_000;
+/// How long a request that was taken back may hold a server that says nothing meanwhile.
+pub const TAKEN_BACK_MS: u64 = 3_600_000;
 /// How long a task forbids rest without any news of it, if its server does not say how long it is kept.
 pub const TASK_MS: u64 = 3_600_000;
 /// Tasks that are known at once; of more, the one that would end first is forgotten.

@@ -45,7 +45,7 @@ use crate::record::{Head, Phase, Record};
 use crate::server::backoff::Budget;
 use crate::server::health::Knows;
 
-pub use io::{About, Exited, Input, Output, Reason, Route};
+pub use io::{About, Exited, Holders, Input, Output, Reason, Route};
 use own::Own;
 use state::{Attachment, Because, Closing, Life, Server, Silence, Stage, TreeState, Up};
 

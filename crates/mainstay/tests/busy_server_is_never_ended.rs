@@ -49,6 +49,31 @@ fn blocked_in_a_call() {
     stage.census.assert_empty();
 }
 
+/// The client has given the call up, but the server is still at it and hears nothing of that.
+#[test]
+fn blocked_in_a_call_that_was_cancelled() {
+    let stage = Stage::new();
+    let mut client = open(&stage, &probing(&["--name", "busy"]), &[]);
+    let server = answers_probes(&stage, &mut client);
+    let call = json!({"name": "block", "arguments": {"until": "done"}});
+    let call = client.wire.ask("tools/call", &call).unwrap();
+    called(&stage, "block");
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}});
+    client.wire.send(&cancel).unwrap();
+    longer_than_two_idle_ones_may_be_silent(&stage);
+    assert!(lives(server) && left_alone(&stage));
+    touch(&stage, "done");
+    client.wire.answer(call).unwrap();
+    assert_eq!(pid(&mut client), server);
+    // It has heard the question that it was asked meanwhile, too: it is free, and has to be there as any other.
+    freeze(server);
+    let ended = stage.event_that("renewal", |event| event["server"] == "busy");
+    assert!(ended["why"]["unresponsive"].is_object(), "{ended}");
+    assert_ne!(pid(&mut client), server);
+    end(client);
+    stage.census.assert_empty();
+}
+
 #[test]
 fn stopped_in_a_call() {
     let stage = Stage::new();

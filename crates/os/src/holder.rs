@@ -66,7 +66,7 @@ pub fn nearest(stdin: &impl AsFd, candidates: &[Identity]) -> Option<usize> {
     all.position(|who| holds(who.pid, &wanted) == Holds::Yes && is(who))
 }
 
-fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
+pub(crate) fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
     let stat = fstat(stdin).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     if kind == FileType::Fifo {
@@ -80,20 +80,20 @@ fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
     }
 }
 
-enum Wanted {
+pub(crate) enum Wanted {
     Writer(String),
     Any(String),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Holds {
+pub(crate) enum Holds {
     Yes,
     No,
     /// We may not see its descriptors.
     Unknown,
 }
 
-fn holds(pid: i32, wanted: &Wanted) -> Holds {
+pub(crate) fn holds(pid: i32, wanted: &Wanted) -> Holds {
     let (name, writer) = match wanted {
         Wanted::Writer(name) => (name, true),
         Wanted::Any(name) => (name, false),

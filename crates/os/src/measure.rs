@@ -1,4 +1,4 @@
-//! What a tree uses: processor time, memory, and whether somebody debugs it.
+//! What a tree uses and has written: processor time, memory, bytes, and whether somebody debugs it.
 //!
 //! Where there is a leaf, the kernel has done the sum, members that are gone included. Elsewhere one walk over the
 //! members does it, and then a figure may also fall, with a member whose end we reaped ourselves: compare two readings,
@@ -6,11 +6,13 @@
 //!
 //! Nothing here decides how much is too much.
 
+use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 
-use crate::census;
+use crate::holder::{self, Holds};
 use crate::tree::Tree;
-use crate::{clock, made_up};
+use crate::{census, clock, made_up};
 
 impl Tree {
     /// Processor time of all members and of the children that they have waited for, in milliseconds.
@@ -61,6 +63,25 @@ impl Tree {
         self.members().iter().any(|stat| traced(stat.pid))
     }
 
+    /// What the members that can still write into the pipe behind this end have written so far, wherever to, in bytes.
+    /// None if the kernel does not tell.
+    pub fn written_by_writers(&self, pipe: &impl AsFd) -> Option<u64> {
+        // A kernel that does not count says zero of everybody; we have written ourselves.
+        let counts = |&bytes: &u64| bytes > 0;
+        written(std::process::id() as i32).ok().filter(counts)?;
+        let wanted = holder::other_end(pipe)?;
+        let mut all = 0;
+        for stat in self.members() {
+            match (holder::holds(stat.pid, &wanted), written(stat.pid)) {
+                (Holds::No, _) => {}
+                (Holds::Yes, Ok(bytes)) => all += bytes,
+                (Holds::Yes | Holds::Unknown, _) if census::stat(stat.pid).is_err() => {}
+                (Holds::Yes, Err(_)) | (Holds::Unknown, _) => return None,
+            }
+        }
+        Some(all)
+    }
+
     fn memory_of_leaf(&self) -> Option<u64> {
         held_by(self.leaf()?)
     }
@@ -109,6 +130,14 @@ fn resident(pid: i32) -> u64 {
     (memory.rss_kib + memory.swap_kib) * 1_024
 }
 
+/// What a process has written in its life, wherever to. What it was forked with does not count.
+fn written(pid: i32) -> io::Result<u64> {
+    let text = made_up::text(format!("/proc/{pid}/io"))?;
+    let mut lines = text.lines();
+    let bytes = lines.find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok());
+    bytes.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 fn traced(pid: i32) -> bool {
     let text = made_up::text(format!("/proc/{pid}/status")).unwrap_or_default();
     text.lines()
@@ -142,6 +171,17 @@ mod tests {
     #[test]
     fn the_machine_counts_its_oom_kills() {
         assert!(oom_kills_of_the_machine().is_some());
+    }
+
+    #[test]
+    fn what_goes_into_a_pipe_counts_as_written() {
+        let me = std::process::id() as i32;
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let before = written(me).unwrap();
+        rustix::io::write(&writer, &[b'x'; 1_000]).unwrap();
+        assert!(written(me).unwrap() >= before + 1_000);
+        drop(reader);
+        assert!(written(i32::MAX).is_err());
     }
 
     #[test]

@@ -43,9 +43,9 @@ impl Link<'_> {
     }
 
     /// The client takes a request back: under the name that the server knows.
-    pub(super) fn cancels(&mut self, line: &[u8]) -> Route {
+    pub(super) fn cancels(&mut self, now: Moment, line: &[u8]) -> Route {
         let label = cancelled_id(line).and_then(|id| self.orphans.unlabel(id));
-        if self.client_cancels(line) {
+        if self.client_cancels(now, line) {
             return Route::Drop;
         }
         if self.orphans.is_empty() {

@@ -14,7 +14,9 @@ impl Link<'_> {
     pub(super) fn exited(&mut self, now: Moment, exited: Exited) {
         match &mut self.life {
             // A launcher that ends well while somebody else serves on has only done its part.
-            Life::Up(up) if exited.served_on && exited.status.success() => up.left = Some(exited),
+            Life::Up(up) if exited.status.success() && up.may_serve_on(exited.holders) => {
+                up.left = Some(exited);
+            }
             Life::Up(_) | Life::Swapping(_) | Life::Closing(_) => self.server_gone(now, exited),
             Life::Absent { .. }
             | Life::Waiting { .. }
@@ -75,7 +77,14 @@ impl Link<'_> {
             return;
         }
         match &self.life {
-            Life::Up(_) if self.goes_on() => self.died(now, exited),
+            Life::Up(_) if self.goes_on() && self.is_death(exited.status) => self.died(now, exited),
+            Life::Swapping(Swapping {
+                then: Then::Mourn { .. },
+                ..
+            }) if !self.is_death(exited.status) => {
+                self.close_swapping(now, &Cause::ServerExit, true);
+                self.gone_for_good(now, exited);
+            }
             Life::Swapping(_) => self.gone_in_swap(now, exited),
             Life::Up(_)
             | Life::Closing(_)
@@ -243,7 +252,7 @@ impl Link<'_> {
         let goes_on = self.goes_on();
         match &mut self.life {
             // It can serve nobody any more, but the client lives.
-            Life::Up(up) if cause == Cause::ServerExit && up.left.is_none() && goes_on => {
+            Life::Up(up) if cause == Cause::ServerExit && goes_on => {
                 let trial = up.trial.take();
                 self.swap(now, cause, Then::Mourn { trial });
             }

@@ -20,7 +20,7 @@ impl Link<'_> {
     pub fn server_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         match &mut self.life {
             Life::Up(up) => {
-                up.silence.line(frame.kind);
+                up.says(frame.kind, line);
                 // An answer to a question of our own is of use to nobody else.
                 if !matches!(frame.id, Id::Token(id) if Own::is(id)) {
                     up.used = now;

@@ -78,10 +78,22 @@ pub struct Exited {
     pub stderr_tail: Vec<String>,
     /// Whether memory had run out.
     pub out_of_memory: Option<OutOfMemory>,
-    /// Whether somebody of its tree still holds both its stdin and its stdout.
-    pub served_on: bool,
+    /// Who of its tree still holds both its stdin and its stdout.
+    pub holders: Holders,
     /// Whether nobody is left of the tree.
     pub tree_empty: bool,
+}
+
+/// Who holds the pipes of a server process that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holders {
+    /// Nobody holds both.
+    Nobody,
+    /// A server that was started by what has ended, or a helper.
+    Somebody {
+        /// What all of them have written so far, wherever to, in bytes; none if that is not known.
+        written: Option<u64>,
+    },
 }
 
 /// What is to be done.

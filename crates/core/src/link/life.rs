@@ -10,7 +10,7 @@ use super::state::{Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Sw
 use super::{Link, Output};
 use crate::clock::Moment;
 use crate::event::{
-    Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, What,
+    Abandoned, CallDeadline, Cause, Exit, ProbesUnanswered, Renewal, Renewing, Status, What,
 };
 use crate::limits::{OPENING_TRIES, OPENING_WAIT_MS};
 use crate::message::inflight::{Entry, Tracked};
@@ -18,6 +18,7 @@ use crate::message::settle;
 use crate::server::backoff::Next;
 use crate::server::health::Do;
 use crate::server::stop::{Ladder, Standing, Step};
+use crate::verdict::sent_by_somebody;
 
 impl Link<'_> {
     /// Asks for the next generation.
@@ -28,13 +29,18 @@ impl Link<'_> {
         self.push(Output::Spawn);
     }
 
-    /// Whether a death now is followed by another generation. A command that ends before it was asked anything is no
-    /// server; one that cannot be opened gets a few chances; what the client builds on is kept up.
+    /// Whether a death now is followed by another generation: one that cannot be opened gets a few chances; what the client
+    /// builds on is kept up.
     pub(super) fn goes_on(&self) -> bool {
         self.limits.restart_budget > 0
             && self.attached()
-            && self.head.spoken != 0
             && (self.opened() || self.tries + 1 < OPENING_TRIES)
+    }
+
+    /// Whether this is the death of a server at all. A command that ends before it was asked anything is none, unless
+    /// somebody has ended it.
+    pub(super) fn is_death(&self, status: Status) -> bool {
+        self.head.spoken != 0 || (sent_by_somebody(status) && !self.ends_it())
     }
 
     /// The generation has died while the client lives.
@@ -149,6 +155,8 @@ impl Link<'_> {
             return;
         };
         let since = swapping.since;
+        // Others of the tree have been on their way down with it.
+        let alone = !matches!(swapping.server, Server::Left(_));
         swapping.server = Server::Gone;
         let step = if exited.tree_empty {
             None
@@ -158,7 +166,7 @@ impl Link<'_> {
         let cause = swapping.ladder.cause().clone();
         if let Then::Mourn { trial } = &mut swapping.then {
             let trial = trial.take().map(|trial| *trial);
-            swapping.quiet = exited.tree_empty;
+            swapping.quiet = alone && exited.tree_empty;
             let then = self.mourn(now, since, trial, exited);
             if let Life::Swapping(swapping) = &mut self.life {
                 swapping.then = then;
@@ -483,12 +491,17 @@ impl Link<'_> {
             }
             let request = entry.method.word().into();
             self.answer_ahead(&id, entry.method, &because);
+            self.taken_back(now);
+            self.busy_or_idle(now);
             let label = self.orphans.unlabel(&id);
             let known = label.as_deref().unwrap_or(&id);
-            self.push(Output::ToServer(settle::cancel(
-                known,
-                "the call deadline has passed",
-            )));
+            // Before the era is settled, a word of ours would settle it.
+            if entry.method != Tracked::Discover || self.era_settled() {
+                self.push(Output::ToServer(settle::cancel(
+                    known,
+                    "the call deadline has passed",
+                )));
+            }
             self.tell(What::CallDeadline(CallDeadline { request, ms }));
         }
     }

@@ -142,6 +142,9 @@ impl Link<'_> {
     /// The client is gone from here, and the server goes on.
     fn linger(&mut self, now: Moment, cause: Cause) {
         let in_flight = self.in_flight();
+        if in_flight > 0 {
+            self.taken_back(now);
+        }
         self.orphan_all();
         // What was on its way has gone nowhere, but the server is open, and that is what counts for the next client.
         self.written();

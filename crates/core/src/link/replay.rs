@@ -53,6 +53,7 @@ impl Link<'_> {
             giving_way: None,
             health: Health::new(&self.limits, now, self.knows_probes),
             used: now,
+            said: 0,
             trial,
         });
         if self.greeted() {

@@ -108,8 +108,9 @@ impl Link<'_> {
                     }
                     Some("notifications/initialized") => self.head.initialized = 1,
                     Some("notifications/cancelled") => {
-                        let route = self.cancels(line);
+                        let route = self.cancels(now, line);
                         if route != Route::Forward {
+                            self.busy_or_idle(now);
                             return route;
                         }
                     }
@@ -199,6 +200,11 @@ impl Link<'_> {
         }
     }
 
+    /// Whether the client has chosen an era: a `server/discover` and its answer leave both open.
+    pub(super) fn era_settled(&self) -> bool {
+        self.head.modern != 0 || self.greeted()
+    }
+
     /// Whether a tool says of itself that calling it twice does no harm, and nothing in the call speaks against it.
     pub(super) fn may_repeat_call(&self, line: &[u8]) -> bool {
         let Some(name) = envelope::tool_name(line) else {
@@ -210,7 +216,7 @@ impl Link<'_> {
     }
 
     /// The client takes a request back; whether no server has seen it yet.
-    pub(super) fn client_cancels(&mut self, line: &[u8]) -> bool {
+    pub(super) fn client_cancels(&mut self, now: Moment, line: &[u8]) -> bool {
         let Some(id) = cancelled_id(line) else {
             return false;
         };
@@ -220,8 +226,17 @@ impl Link<'_> {
         let held = entry.is_some_and(|entry| entry.generation == HELD);
         if held {
             self.let_go(id);
+        } else if entry.is_some() {
+            self.taken_back(now);
         }
         held
+    }
+
+    /// Nobody waits any more for something that the server was asked, and that it may be at all the same.
+    pub(super) fn taken_back(&mut self, now: Moment) {
+        if let Life::Up(up) = &mut self.life {
+            up.health.taken_back(now);
+        }
     }
 
     /// Forgets a message that waits within us: its request has its answer, or needs none. Of a batch, all members came at
@@ -357,9 +372,9 @@ impl Link<'_> {
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
         let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
         // A message of ours before the opening would fix the era, and a server that is not open yet may be slow.
-        let opened = self.opened();
+        let open = self.opened() && self.era_settled();
         if let Life::Up(up) = &mut self.life {
-            let serving = opened && matches!(up.stage, Stage::Serving);
+            let serving = open && matches!(up.stage, Stage::Serving);
             if busy || !serving {
                 up.health.busy(now);
             } else {

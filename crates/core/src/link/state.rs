@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::io::{About, Exited};
+use super::io::{About, Exited, Holders};
 use crate::clock::Moment;
 use crate::event::{Cause, Renewing, Status};
 use crate::message::frame::Kind;
@@ -49,8 +49,32 @@ pub(super) struct Up {
     pub health: Health,
     /// When it was last of use.
     pub used: Moment,
+    /// Bytes of the messages that it has said; some of them may be missing here, none is too many.
+    pub said: u64,
     /// The link had been given up, and this generation has not shown yet that it can serve.
     pub trial: Option<Box<GivenUp>>,
+}
+
+impl Up {
+    /// It has said a line.
+    pub fn says(&mut self, kind: Kind, line: &[u8]) {
+        self.silence.line(kind);
+        match kind {
+            // That may be anybody's, a launcher's for one.
+            Kind::Blank | Kind::Junk => {}
+            Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch => {
+                self.said += line.len() as u64;
+            }
+        }
+    }
+
+    /// Whether it may be these who serve. Whoever has written less than was said is not who said it.
+    pub fn may_serve_on(&self, holders: Holders) -> bool {
+        match holders {
+            Holders::Nobody => false,
+            Holders::Somebody { written } => written.is_none_or(|written| written >= self.said),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -68,6 +68,7 @@ impl Link<'_> {
             self.served_by = self.head.generation;
             if let Life::Up(up) = &mut self.life {
                 up.silence = Silence::Broken;
+                up.said += used as u64;
             }
             self.was_used(now);
         }
@@ -88,7 +89,7 @@ impl Link<'_> {
         serving
             && matches!(self.attachment, Attachment::Held)
             && self.opened()
-            && (self.head.modern != 0 || self.greeted())
+            && self.era_settled()
             && self.orphans.is_empty()
             && self.changed.is_none()
             && self.policy.retry != Retry::Annotated

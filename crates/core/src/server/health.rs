@@ -5,7 +5,8 @@
 //! like, nor how a tree is measured.
 //!
 //! Invariants:
-//! - **A busy server is left alone**: with requests in flight nothing is asked and no loss is counted.
+//! - **A busy server is left alone**: with requests in flight nothing is asked and no loss is counted. What was taken back
+//!   may hold it all the same: until it answers a later question, for an hour after its last word, no loss is counted.
 //! - At most one probe is outstanding, and none is sent soon after output.
 //! - A server is given up only if it was idle all the time, left enough probes in a row unanswered, wrote nothing, used
 //!   no processor time meanwhile, is not held by a debugger, and has answered a probe in this or an earlier generation.
@@ -13,7 +14,7 @@
 //! - Time that nobody watched proves nothing: a wait that ends much too late begins again.
 
 use crate::clock::Moment;
-use crate::limits::{ALIVE_CPU_MS, Limits};
+use crate::limits::{ALIVE_CPU_MS, Limits, TAKEN_BACK_MS};
 
 /// What is known about a server and probes. It outlives a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,16 @@ pub struct Health {
     probes: u64,
     /// When something was last heard.
     heard: Moment,
+    /// Work that nobody waits for any more, and that may hold it all the same.
+    taken_back: Option<TakenBack>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct TakenBack {
+    /// Since then it has said nothing.
+    since: Moment,
+    /// The last probe before it. One that answers a later probe is free.
+    probe: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +121,7 @@ impl Health {
             state: State::Over,
             probes: 0,
             heard: now,
+            taken_back: None,
         };
         health.calm(now);
         health
@@ -135,9 +147,20 @@ impl Health {
         }
     }
 
+    /// Nobody waits any more for something that it was asked: it may stop, or go on and see nothing else meanwhile.
+    pub fn taken_back(&mut self, now: Moment) {
+        let since = self.taken_back.map_or(now, |before| before.since);
+        let probe = self.probes;
+        self.taken_back = Some(TakenBack { since, probe });
+        self.busy(now);
+    }
+
     /// The server wrote something, be it one byte.
     pub fn heard(&mut self, now: Moment) {
         self.heard = now;
+        if let Some(taken_back) = &mut self.taken_back {
+            taken_back.since = now;
+        }
         match self.state {
             State::Busy | State::Over => {}
             State::Calm { .. }
@@ -152,6 +175,7 @@ impl Health {
     pub fn answered(&mut self, now: Moment, probe: u64) {
         if (1..=self.probes).contains(&probe) {
             self.knows = Knows::Answers;
+            self.taken_back = self.taken_back.filter(|before| before.probe >= probe);
             self.heard(now);
         }
     }
@@ -192,11 +216,22 @@ impl Health {
             return None;
         }
         match self.state {
-            State::Calm { until } if now >= until => Some(self.ask(now, pace, Doubt::default())),
+            State::Calm { until } if now >= until => match self.spared_until(now) {
+                // It has been asked since, and need not be asked twice.
+                Some((until, taken_back)) if self.probes > taken_back.probe => {
+                    self.state = State::Calm { until };
+                    None
+                }
+                Some(_) | None => Some(self.ask(now, pace, Doubt::default())),
+            },
             State::Asking { until, doubt } if now >= until => {
                 if now.ms_since(until) > pace.wait_ms / 2 {
                     let until = now.after_ms(pace.wait_ms);
                     self.state = State::Asking { until, doubt };
+                    return None;
+                }
+                if let Some((until, _)) = self.spared_until(now) {
+                    self.state = State::Calm { until };
                     return None;
                 }
                 Some(self.lost(now, pace, doubt))
@@ -241,6 +276,13 @@ impl Health {
     /// What the next generation should know.
     pub fn knows(&self) -> Knows {
         self.knows
+    }
+
+    /// Until when what was taken back may hold it, if that is still to come.
+    fn spared_until(&self, now: Moment) -> Option<(Moment, TakenBack)> {
+        let taken_back = self.taken_back?;
+        let until = taken_back.since.after_ms(TAKEN_BACK_MS);
+        (now < until).then_some((until, taken_back))
     }
 
     fn calm(&mut self, now: Moment) {

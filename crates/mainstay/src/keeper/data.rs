@@ -89,6 +89,9 @@ impl Keeper<'_> {
             self.tell_pipe_end(Pipe::ServerStdout);
             // Its stdin is about to be closed, and with it goes what it has not read.
             self.take_unread();
+            if self.exit_told() {
+                self.give_unread();
+            }
             let tree_empty = self.tree_is_empty();
             self.handle(Input::StdoutClosed { tree_empty });
             return true;

@@ -2,7 +2,7 @@
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{OutOfMemory, Part, Status};
-use mainstay_core::link::{Exited, Input};
+use mainstay_core::link::{Exited, Holders, Input};
 use mainstay_core::server::oom::{self, Kills};
 use mainstay_core::verdict;
 use mainstay_os::measure::oom_kills_of_the_machine;
@@ -73,10 +73,10 @@ impl Keeper<'_> {
         {
             ended.told = true;
             let Ended { status, usage, .. } = *ended;
-            let served_on = server.stdout.is_some() && server.stdin_has_readers();
+            let holders = server.holders();
             let pid = server.who.pid;
             let tree_empty = self.tree_is_empty();
-            if !served_on {
+            if holders == Holders::Nobody {
                 self.end_torn_line();
                 self.give_unread();
             }
@@ -91,10 +91,10 @@ impl Keeper<'_> {
                 usage,
                 stderr_tail,
                 out_of_memory,
-                served_on,
+                holders,
                 tree_empty,
             }));
-            if served_on && self.link.descending() {
+            if holders != Holders::Nobody && self.link.descending() {
                 // Whoever is left of its tree speaks for nobody: what it had half said is settled now.
                 self.end_torn_line();
             }
@@ -114,13 +114,15 @@ impl Keeper<'_> {
     /// While the tree is being stopped: is anybody left?
     pub(super) fn tell_empty(&mut self) {
         let stopping = self.link.descending();
-        let told = self
-            .server
-            .as_ref()
-            .is_some_and(|server| server.exit.is_some_and(|ended| ended.told));
-        if stopping && told && self.tree_is_empty() {
+        if stopping && self.exit_told() && self.tree_is_empty() {
             self.end_tree();
         }
+    }
+
+    /// Whether the link knows of the server's end: whoever holds its pipes now has served on after it, or is a helper.
+    pub(super) fn exit_told(&self) -> bool {
+        let server = self.server.as_ref();
+        server.is_some_and(|server| server.exit.is_some_and(|ended| ended.told))
     }
 
     pub(super) fn tree_is_empty(&self) -> bool {
@@ -163,8 +165,9 @@ impl Keeper<'_> {
         self.now = clock::now();
         self.drain_last_words();
         self.tell_last_exit();
-        // Whoever served on after the server's own end is gone, too.
+        // Whoever served on after the server's own end is gone, too, and may have left something unread.
         self.end_torn_line();
+        self.give_unread();
         self.handle(Input::TreeEmpty { ended: count, left });
     }
 
@@ -194,7 +197,7 @@ impl Keeper<'_> {
             usage,
             stderr_tail,
             out_of_memory,
-            served_on: false,
+            holders: Holders::Nobody,
             tree_empty: true,
         };
         self.handle(Input::Exited(gone));
@@ -222,7 +225,7 @@ impl Keeper<'_> {
     }
 
     /// What the dead server has not read is the link's again, before it hears of the death.
-    fn give_unread(&mut self) {
+    pub(super) fn give_unread(&mut self) {
         self.take_unread();
         let unread = std::mem::take(&mut self.unread);
         self.link.unread(whole_lines(&unread));

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Status, Usage};
 use mainstay_core::ids::Identity;
+use mainstay_core::link::Holders;
 use mainstay_core::tier::{Tier, WhyNot};
 use mainstay_os::spawn::{self, OOM_RAISE, SpawnError, Stage};
 use mainstay_os::tier;
@@ -171,6 +172,16 @@ impl Running {
             tv_nsec: 0,
         };
         poll(&mut fds, Some(&now)).is_ok() && !fds[0].revents().contains(PollFlags::ERR)
+    }
+
+    /// Who of the tree still holds both its stdin and its stdout.
+    pub fn holders(&self) -> Holders {
+        match &self.stdout {
+            Some(stdout) if self.stdin_has_readers() => Holders::Somebody {
+                written: self.tree.written_by_writers(stdout),
+            },
+            Some(_) | None => Holders::Nobody,
+        }
     }
 
     /// The command that kills the container, unless the engine's own command said by its exit that it has ended.

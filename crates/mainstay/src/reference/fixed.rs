@@ -48,6 +48,10 @@ pub fn fixed() -> Vec<(&'static str, String)> {
             time(limits::ALIVE_CPU_MS),
         ),
         (
+            "Time a request that was taken back may hold a silent server",
+            time(limits::TAKEN_BACK_MS),
+        ),
+        (
             "Between two looks at the memory of a tree with `--memory-max`",
             time(limits::MEMORY_EVERY_MS),
         ),

@@ -81,7 +81,7 @@ const through = () => new StdioClientTransport({ command: between, args: ['run',
 await client.connect(between === undefined ? new StreamableHTTPClientTransport(new URL(url)) : through());
 if (count !== undefined) {
   const modern = MODERN.includes(version);
-  // Whatever the bridge has learnt by now is gone with it. In the modern era to connect asks nothing of it, and who ends before being asked anything is no server.
+  // Whatever the bridge has learnt by now is gone with it. In the modern era to connect asks nothing of it, so there is nothing to be lost yet.
   if (!modern) kill(bridges(url), count);
   for (const ask of modern ? ['listTools', 'callTool'] : ['listTools']) killedOnceAfter(ask, modern);
 }

@@ -6,7 +6,7 @@ use mainstay_core::clock::Moment;
 use mainstay_core::event::{Cause, LeaseEnded, Renewing, Status, Usage};
 use mainstay_core::lease::Over;
 use mainstay_core::limits::Limits;
-use mainstay_core::link::{About, Exited, Input, Link, Output, Route};
+use mainstay_core::link::{About, Exited, Holders, Input, Link, Output, Route};
 use mainstay_core::message::frame::Scanner;
 use mainstay_core::message::remembered::Remembered;
 use mainstay_core::policy::Policy;
@@ -439,7 +439,7 @@ fn exited(status: Status, tree_empty: bool) -> Input {
         usage: Usage::default(),
         stderr_tail: Vec::new(),
         out_of_memory: None,
-        served_on: false,
+        holders: Holders::Nobody,
         tree_empty,
     })
 }

@@ -420,6 +420,102 @@ fn an_idle_server_that_answers_no_more_is_replaced_and_a_busy_one_never() {
     assert_eq!(busy.link.wake_at(), None);
 }
 
+/// Lets an hour and a half pass in which the server says nothing and uses no processor time; after how many seconds it is
+/// replaced.
+fn replaced_after(world: &mut World) -> Option<u64> {
+    let begun = world.ms;
+    while world.link.word() != "restarting" {
+        let (at, _) = world.link.wake_at()?;
+        if at.ms_since(Moment(0)) > begun + 5_400_000 {
+            return None;
+        }
+        world.wait();
+        for output in world.drain() {
+            if output == "measure" {
+                let (cpu_ms, traced) = (7, false);
+                world.input(Input::Measured { cpu_ms, traced });
+            }
+        }
+    }
+    Some((world.ms - begun) / 1_000)
+}
+
+#[test]
+fn a_server_may_still_be_at_what_was_taken_back() {
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
+    let answers_probes = |limits: Limits| {
+        let mut world = World::met(limits, safe());
+        assert_eq!(world.wait(), Reason::Health);
+        world.server(&answer("\"ms:own:1\""));
+        world.drain();
+        world
+    };
+    let mut idle = answers_probes(Limits::default());
+    assert_eq!(replaced_after(&mut idle), Some(60));
+    // By the client: for an hour, or until it answers what it was asked later.
+    let mut world = answers_probes(Limits::default());
+    world.client(&call(2, "long"));
+    world.client(cancel);
+    assert_eq!(replaced_after(&mut world), Some(3_630));
+    let mut world = answers_probes(Limits::default());
+    world.client(&call(2, "long"));
+    world.client(cancel);
+    assert_eq!(world.wait(), Reason::Health);
+    world.server(&answer("\"ms:own:2\""));
+    assert_eq!(replaced_after(&mut world), Some(60));
+    // What it had answered before, and what it never saw, hold nobody.
+    let mut world = answers_probes(Limits::default());
+    world.client(&call(2, "quick"));
+    world.server(&answer("2"));
+    world.client(cancel);
+    assert_eq!(replaced_after(&mut world), Some(60));
+    // By us.
+    let limits = Limits {
+        call_deadline_ms: 700,
+        ..Limits::default()
+    };
+    let mut world = answers_probes(limits);
+    world.client(&call(2, "long"));
+    assert_eq!(world.wait(), Reason::Deadline);
+    assert_eq!(replaced_after(&mut world), Some(3_630));
+}
+
+#[test]
+fn nothing_is_asked_of_a_server_whose_era_is_not_settled() {
+    let mut world = World::up();
+    world.client(&ask(1, "server/discover"));
+    world.server(&answer("1"));
+    assert_eq!(world.link.wake_at(), None);
+    // Both eras are open to the client, and each settles it.
+    let mut legacy = World::up();
+    legacy.client(&ask(1, "server/discover"));
+    legacy.server(&answer("1"));
+    legacy.client(&INITIALIZE.replace(r#""id":1"#, r#""id":2"#));
+    legacy.server(&greeting("2", "1"));
+    assert_eq!(legacy.wait(), Reason::Health);
+    assert!(legacy.drain()[0].contains("ping"));
+    let meta = r#","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    world.client(&ask(2, "tools/list").replace('}', meta));
+    world.server(&answer("2"));
+    assert_eq!(world.wait(), Reason::Health);
+    assert!(world.drain()[0].contains("server/discover"));
+}
+
+#[test]
+fn nor_is_it_told_that_a_question_is_taken_back() {
+    let limits = Limits {
+        call_deadline_ms: 700,
+        ..Limits::default()
+    };
+    let mut world = World::with(limits, safe(), memory(), None);
+    world.input(Input::Started);
+    world.drain();
+    world.client(&ask(1, "server/discover"));
+    assert_eq!(world.wait(), Reason::Deadline);
+    assert_eq!(world.drain(), ["error for 1", "tell call_deadline"]);
+    assert_eq!(world.server(&answer("1")), Route::Drop);
+}
+
 #[test]
 fn a_call_beyond_its_deadline_is_answered_and_cancelled() {
     let limits = Limits {

@@ -288,6 +288,79 @@ fn a_tree_that_was_never_measured_is_never_given_up() {
     }
 }
 
+/// Work is taken back at 10 s, and the tree uses no processor time. What is wanted from then on, second by second.
+fn after_work_was_taken_back(knows: Knows, mut then: impl FnMut(&mut Health, u64)) -> String {
+    let mut health = Health::new(&Limits::default(), at(0), knows);
+    let mut told: Vec<String> = Vec::new();
+    for second in 10..=TAKEN_BACK_MS / 1_000 + 120 {
+        let now = at(second * 1_000);
+        if second == 10 {
+            health.taken_back(now);
+            health.idle(now);
+        }
+        then(&mut health, second);
+        while let Some(wish) = health.tick(now) {
+            told.push(match wish {
+                Do::Probe(n) => format!("{second}:probe{n}"),
+                Do::Measure => {
+                    health.measured(now, 0, false);
+                    format!("{second}:measure")
+                }
+                Do::Restart(_) => format!("{second}:restart"),
+                Do::LeaveAlone => format!("{second}:leave"),
+            });
+        }
+    }
+    told.join(" ")
+}
+
+#[test]
+fn what_was_taken_back_may_hold_it_for_an_hour() {
+    // It is asked once, and that is waited for; after the hour it is as any other.
+    assert_eq!(
+        after_work_was_taken_back(Knows::Answers, |_, _| {}),
+        "40:probe1 3610:probe2 3620:measure 3620:probe3 3630:probe4 3640:measure 3640:restart"
+    );
+    assert_eq!(
+        after_work_was_taken_back(Knows::Unknown, |_, _| {}),
+        "40:probe1 3610:probe2 3620:probe3 3630:probe4 3640:leave"
+    );
+    // More of it does not begin the hour anew, unless it has said something meanwhile.
+    let more = |health: &mut Health, second| {
+        if second == 1_000 {
+            health.taken_back(at(1_000_000));
+            health.idle(at(1_000_000));
+        }
+    };
+    assert_eq!(
+        after_work_was_taken_back(Knows::Answers, more),
+        "40:probe1 1030:probe2 3610:probe3 3620:measure 3620:probe4 3630:probe5 3640:measure 3640:restart"
+    );
+}
+
+#[test]
+fn only_an_answer_to_a_later_question_shows_that_it_is_free() {
+    // Output that answers nothing comes from the very work, too.
+    let chatter = |health: &mut Health, second: u64| {
+        if second.is_multiple_of(300) {
+            health.heard(at(second * 1_000));
+        }
+    };
+    assert_eq!(
+        after_work_was_taken_back(Knows::Answers, chatter),
+        "40:probe1"
+    );
+    let answers = |health: &mut Health, second: u64| {
+        if second == 500 {
+            health.answered(at(500_000), 1);
+        }
+    };
+    assert_eq!(
+        after_work_was_taken_back(Knows::Answers, answers),
+        "40:probe1 530:probe2 540:measure 540:probe3 550:probe4 560:measure 560:restart"
+    );
+}
+
 #[test]
 fn answers_to_probes_that_were_never_sent_prove_nothing() {
     let mut health = Health::new(&Limits::default(), at(0), Knows::Unknown);
@@ -301,6 +374,7 @@ fn answers_to_probes_that_were_never_sent_prove_nothing() {
 enum Step {
     Busy,
     Idle,
+    TakenBack,
     Heard,
     Answered(u64),
     Measured(u64, bool),
@@ -314,6 +388,7 @@ proptest! {
         steps in prop::collection::vec((prop::sample::select(&[0, 1, 10_000, 30_000][..]), prop_oneof![
             1 => Just(Step::Busy),
             1 => Just(Step::Idle),
+            1 => Just(Step::TakenBack),
             1 => Just(Step::Heard),
             1 => (0..6u64).prop_map(Step::Answered),
             6 => (prop::sample::select(&[0, 9, 9_999][..]), prop::bool::weighted(0.1)).prop_map(|(cpu, traced)| Step::Measured(cpu, traced)),
@@ -325,6 +400,8 @@ proptest! {
         // The last sign of life, whether it is busy, the probe that is out, probes since the last sign of life.
         let (mut ms, mut sign, mut busy, mut out, mut asked) = (0, 0, false, None, 0);
         let mut over = false;
+        // Since when, and after which probe, what was taken back may hold it.
+        let mut held: Option<(u64, u64)> = None;
         for (pause, step) in steps {
             ms += pause;
             let now = at(ms);
@@ -341,14 +418,22 @@ proptest! {
                     busy = false;
                     health.idle(now);
                 }
+                Step::TakenBack => {
+                    busy = true;
+                    health.taken_back(now);
+                    (sign, out, asked) = (ms, None, 0);
+                    held = Some((held.map_or(ms, |(since, _)| since), health.probes));
+                }
                 Step::Heard => {
                     health.heard(now);
+                    held = held.map(|(_, probe)| (ms, probe));
                     (sign, out, asked) = (ms, None, 0);
                 }
                 Step::Answered(n) => {
                     health.answered(now, n);
                     if (1..=health.probes).contains(&n) {
                         (sign, out, asked) = (ms, None, 0);
+                        held = held.filter(|&(_, probe)| n <= probe).map(|(_, probe)| (ms, probe));
                     }
                 }
                 Step::Measured(cpu, traced) => health.measured(now, cpu, traced),
@@ -367,12 +452,14 @@ proptest! {
                             }
                             Do::Measure => prop_assert_eq!(health.knows(), Knows::Answers),
                             Do::Restart(Verdict::Unresponsive { lost, silent_ms }) => {
+                                prop_assert!(held.is_none_or(|(since, _)| ms - since >= TAKEN_BACK_MS));
                                 prop_assert_eq!(health.knows(), Knows::Answers);
                                 prop_assert!(u64::from(lost) >= limits.probe_lost && asked >= limits.probe_lost);
                                 prop_assert!(silent_ms >= limits.probe_idle_ms + limits.probe_lost * limits.probe_wait_ms);
                                 over = true;
                             }
                             Do::LeaveAlone => {
+                                prop_assert!(held.is_none_or(|(since, _)| ms - since >= TAKEN_BACK_MS));
                                 prop_assert!(knows == Knows::Unknown && asked >= limits.probe_lost);
                                 prop_assert_eq!(health.knows(), Knows::Deaf);
                             }

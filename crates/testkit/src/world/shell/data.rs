@@ -43,6 +43,9 @@ impl Shell<'_> {
             down.finish(&mut |show| route_down(link, outside, show))?;
             self.write_client(outside)?;
             self.unread = self.unread_lines(outside);
+            if self.server.as_ref().is_some_and(|server| server.exit_told) {
+                self.give_unread(outside);
+            }
             let tree_empty = self.tree_is_empty(outside);
             self.handle(outside, Input::StdoutClosed { tree_empty })?;
             return Ok(true);

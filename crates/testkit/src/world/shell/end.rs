@@ -1,7 +1,7 @@
 //! Ends: of the server, of its tree, and what must be passed on before each is told, as in `keeper/end.rs`.
 
 use mainstay_core::event::{Status, Usage};
-use mainstay_core::link::{Exited, Input};
+use mainstay_core::link::{Exited, Holders, Input};
 
 use super::super::outside::{Halt, Outside, Process, text};
 use super::Shell;
@@ -59,6 +59,7 @@ impl Shell<'_> {
             self.handle(outside, exited(status, false, true))?;
         }
         self.end_torn_line();
+        self.give_unread(outside);
         self.handle(outside, Input::TreeEmpty { ended: 1, left })
     }
 
@@ -96,6 +97,9 @@ impl Shell<'_> {
             std::mem::take(&mut self.unread)
         };
         if !lines.is_empty() {
+            // They are taken out of the pipe, and are not found there again.
+            self.sent.clear();
+            self.up.out.clear();
             outside.note(|| format!("never read: {}", text(&lines)));
         }
         outside.watch.unread(&lines);
@@ -113,13 +117,18 @@ impl Shell<'_> {
 }
 
 fn exited(status: Status, served_on: bool, tree_empty: bool) -> Input {
+    let holders = if served_on {
+        Holders::Somebody { written: None }
+    } else {
+        Holders::Nobody
+    };
     Input::Exited(Exited {
         pid: 7,
         status,
         usage: Usage::default(),
         stderr_tail: vec!["last words".into()],
         out_of_memory: None,
-        served_on,
+        holders,
         tree_empty,
     })
 }
