@@ -5,7 +5,6 @@
 
 use alloc::vec::Vec;
 
-use super::own::Own;
 use super::{Link, Output, Route};
 use crate::clock::Moment;
 use crate::limits::WHOLE_LINE_BYTES;
@@ -155,7 +154,7 @@ impl Link<'_> {
             batch::each_member_line(line, |member, _| {
                 if let (Kind::Response | Kind::Error, Id::Token(id)) = (member.kind, member.id) {
                     let instant = self.instant_id.as_ref();
-                    apart |= Own::is(id)
+                    apart |= self.own.is(id)
                         || self.inflight.is_settled(id)
                         || instant.is_some_and(|own| token::same(own, id));
                 }

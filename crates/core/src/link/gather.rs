@@ -1,6 +1,5 @@
 //! Lines that are too long to be held: may they go on as they come, or must we see them whole?
 
-use super::own::Own;
 use super::route::HELD;
 use super::state::{Because, Life, Stage};
 use super::{Link, Output, Route};
@@ -101,7 +100,7 @@ impl Link<'_> {
         }
         match frame {
             Some(frame) if matches!(frame.kind, Kind::Response | Kind::Error) => match frame.id {
-                Id::Token(id) if Own::is(id) || self.orphans.own(id).is_some() => {
+                Id::Token(id) if self.own.is(id) || self.orphans.own(id).is_some() => {
                     self.gather_from_server()
                 }
                 Id::Token(_) if !self.orphans.is_empty() => Route::Drop,

@@ -1,6 +1,6 @@
 //! The way of a line from the server: whose answer it is, what it asks the client, what of it must be known later.
 
-use super::own::{Own, Purpose};
+use super::own::Purpose;
 use super::state::{Life, Stage};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
@@ -22,7 +22,7 @@ impl Link<'_> {
             Life::Up(up) => {
                 up.silence.line(frame.kind);
                 // An answer to a question of our own is of use to nobody else.
-                if !matches!(frame.id, Id::Token(id) if Own::is(id)) {
+                if !matches!(frame.id, Id::Token(id) if self.own.is(id)) {
                     up.used = now;
                 }
             }
@@ -238,7 +238,7 @@ impl Link<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
-        if Own::is(id) {
+        if self.own.is(id) {
             self.own_answer(now, frame, id, line);
             return Route::Drop;
         }

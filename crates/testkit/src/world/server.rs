@@ -149,7 +149,7 @@ impl Server {
             return;
         };
         let temper = self.temper.clone();
-        let ours = token.starts_with("\"ms:own:");
+        let ours = said.is_the_links_own();
         let dice = &mut outside.dice;
         let deadly = temper.dies_of_discover && said.method == "server/discover";
         let chance = dice.permille(temper.die);

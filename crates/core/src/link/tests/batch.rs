@@ -57,7 +57,7 @@ fn the_neighbours_of_a_late_answer_reach_the_client() {
 fn an_answer_to_a_request_of_ours_is_of_no_use_to_the_client() {
     let mut world = World::met(Limits::default(), Policy::default());
     world.client(&ask(2, "tools/call"));
-    let mixed = format!("[{},{}]", answer("\"ms:own:7\""), answer("2"));
+    let mixed = format!("[{},{}]", answer("\"ms:own:00000007:7\""), answer("2"));
     assert_eq!(world.server(&mixed), Route::Instead);
     assert_eq!(world.drain(), ["result for 2"]);
 }

@@ -281,9 +281,9 @@ fn subscriptions_are_taken_back_and_changed_lists_are_told() {
     world.input(Input::Stop(Cause::ShimKilled));
     assert_eq!(
         world.drain()[0],
-        r#"to server {"jsonrpc":"2.0","id":"ms:own:1","method":"resources/unsubscribe","params":{"uri":"a:\"1\""}}"#
+        r#"to server {"jsonrpc":"2.0","id":"ms:own:00000007:1","method":"resources/unsubscribe","params":{"uri":"a:\"1\""}}"#
     );
-    assert_eq!(world.server(&answer("\"ms:own:1\"")), Route::Drop);
+    assert_eq!(world.server(&answer("\"ms:own:00000007:1\"")), Route::Drop);
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     assert_eq!(world.server(changed), Route::Drop);
     world.input(Input::Reattached);
