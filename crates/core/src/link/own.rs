@@ -61,6 +61,11 @@ impl Own {
         self.unanswered.clear();
     }
 
+    /// Whether none is unanswered.
+    pub fn is_empty(&self) -> bool {
+        self.unanswered.is_empty()
+    }
+
     /// Whether an answer that tells more than that somebody is there is still to come.
     pub fn wants_more(&self) -> bool {
         let mut all = self.unanswered.values();
@@ -68,11 +73,6 @@ impl Own {
             Purpose::Opening | Purpose::Replay | Purpose::List { .. } => true,
             Purpose::Probe { .. } | Purpose::Undo => false,
         })
-    }
-
-    /// Whether none is unanswered.
-    pub fn is_empty(&self) -> bool {
-        self.unanswered.is_empty()
     }
 }
 
