@@ -67,6 +67,12 @@ impl Link<'_> {
                         Route::Forward
                     }
                 }
+                // The server waits for it before it goes on.
+                Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant
+                    if is_answer(frame) && self.asked.pending() > 0 =>
+                {
+                    self.gather_from_client()
+                }
                 Stage::Greeting { .. }
                 | Stage::Replaying { .. }
                 | Stage::Instant
@@ -295,6 +301,10 @@ fn is_request(frame: Option<&Frame<'_>>) -> bool {
 
 fn is_batch(frame: Option<&Frame<'_>>) -> bool {
     frame.is_some_and(|frame| frame.kind == Kind::Batch)
+}
+
+fn is_answer(frame: Option<&Frame<'_>>) -> bool {
+    frame.is_some_and(|frame| matches!(frame.kind, Kind::Response | Kind::Error))
 }
 
 fn gather_piece(gathered: &mut Option<Vec<u8>>, piece: &[u8]) {

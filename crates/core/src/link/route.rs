@@ -27,9 +27,19 @@ impl Link<'_> {
                     self.hold_back(now, frame, line)
                 }
                 Stage::Serving => self.track(now, frame, line),
+                // What the server asks before it goes on may be what it waits for.
+                Stage::Instant | Stage::Greeting { .. } | Stage::Replaying { .. }
+                    if matches!(frame.kind, Kind::Response | Kind::Error) =>
+                {
+                    self.client_answers(frame, line)
+                }
                 Stage::Instant => self.line_before_opening(now, frame, line),
                 Stage::Greeting { .. } | Stage::Replaying { .. } if up.trial.is_some() => {
                     self.refuse(now, frame, line)
+                }
+                // The answer lies behind it.
+                Stage::Greeting { .. } | Stage::Replaying { .. } if self.asked.pending() > 0 => {
+                    self.hold_back(now, frame, line)
                 }
                 Stage::Greeting { .. } | Stage::Replaying { .. } => Route::Hold,
             },

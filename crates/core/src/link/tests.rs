@@ -7,6 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 mod batch;
+mod early;
 mod fresh;
 mod full;
 mod life;
@@ -668,7 +669,7 @@ fn a_long_answer_to_our_own_greeting_is_not_the_clients() {
     let mut scanner = Scanner::new();
     scanner.feed(line.as_bytes());
     assert_eq!(
-        next.link.server_known(scanner.known().as_ref()),
+        next.link.server_known(scanner.begun().as_ref()),
         Route::Gather
     );
     // It may also come to light only at its end.
