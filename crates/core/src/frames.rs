@@ -242,12 +242,12 @@ impl fmt::Display for Ours {
 }
 
 /// What a line of ours is for. `instead`: the side whose line has just been taken in its place.
-pub fn ours(to: Side, frame: &frame::Frame<'_>, instead: Option<Side>) -> Ours {
+pub fn ours(link: LinkId, to: Side, frame: &frame::Frame<'_>, instead: Option<Side>) -> Ours {
     let from = match to {
         Side::Client => Side::Server,
         Side::Server | Side::Mainstay => Side::Client,
     };
-    let own = matches!(frame.id, Id::Token(id) if id.starts_with(b"\"ms:own:"));
+    let own = matches!(frame.id, Id::Token(id) if link.own_number(id).is_some());
     let answers = Kind::from(frame.kind).answers();
     match (to, frame.method.as_deref()) {
         _ if instead == Some(from) && !own => Ours::PassedOn,
@@ -297,13 +297,13 @@ mod tests {
         use Side::{Client, Server};
         for (line, to, instead, expected) in [
             (
-                &b"{\"id\":\"ms:own:1\",\"method\":\"ping\"}\n"[..],
+                &b"{\"id\":\"ms:own:00000007:1\",\"method\":\"ping\"}\n"[..],
                 Server,
                 None,
                 Ours::Probe,
             ),
             (
-                b"{\"id\":\"ms:own:1\",\"method\":\"initialize\"}\n",
+                b"{\"id\":\"ms:own:00000007:1\",\"method\":\"initialize\"}\n",
                 Server,
                 Some(Client),
                 Ours::Replay,
@@ -316,6 +316,12 @@ mod tests {
             ),
             (
                 b"{\"id\":7,\"method\":\"ping\"}\n",
+                Server,
+                Some(Client),
+                Ours::PassedOn,
+            ),
+            (
+                b"{\"id\":\"ms:own:00000008:1\",\"method\":\"ping\"}\n",
                 Server,
                 Some(Client),
                 Ours::PassedOn,
@@ -335,7 +341,7 @@ mod tests {
             ),
             (b"{\"method\":\"x\"}\n", Client, None, Ours::Notice),
         ] {
-            let found = scanned(line, |frame| ours(to, frame, instead));
+            let found = scanned(line, |frame| ours(LinkId(7), to, frame, instead));
             assert_eq!(found, expected, "{}", String::from_utf8_lossy(line));
         }
     }

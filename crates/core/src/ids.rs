@@ -5,6 +5,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
@@ -34,6 +35,27 @@ impl fmt::Display for LinkId {
         write!(f, "{:08x}", self.0)
     }
 }
+
+impl LinkId {
+    /// The id token of a link's own n-th request at its server: a string that is no number. It names the link, because a
+    /// client may be a mainstay too, whose requests have such ids.
+    pub fn own_request(self, n: u64) -> Vec<u8> {
+        format!("{OWN_PREFIX}{self}:{n}\"").into_bytes()
+    }
+
+    /// Which of its own requests this id token names, if one.
+    pub fn own_number(self, token: &[u8]) -> Option<u64> {
+        let rest = token.strip_prefix(OWN_PREFIX.as_bytes())?;
+        let rest = core::str::from_utf8(rest.strip_suffix(b"\"")?).ok()?;
+        let (link, n) = rest.split_once(':')?;
+        if link.parse() != Ok(self) {
+            return None;
+        }
+        n.parse().ok()
+    }
+}
+
+const OWN_PREFIX: &str = "\"ms:own:";
 
 /// A text that is not what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -141,6 +141,7 @@ impl<'a> Link<'a> {
             keepsakes,
         } = record;
         Self {
+            own: Own::of(about.link),
             about,
             policy,
             head,
@@ -160,7 +161,6 @@ impl<'a> Link<'a> {
             asked: Asked::new(),
             lists: Lists::default(),
             tasks: Tasks::default(),
-            own: Own::default(),
             orphans: Orphans::default(),
             initialized_before: false,
             held: VecDeque::new(),
@@ -421,7 +421,9 @@ impl<'a> Link<'a> {
     }
 
     fn start_failed(&mut self, now: Moment, problem: String, hint: String, code: u8) {
-        let About { name, argv, cwd } = self.about.clone();
+        let About {
+            name, argv, cwd, ..
+        } = self.about.clone();
         let mut words = alloc::format!("mainstay: cannot start `{name}`: {problem}");
         if !hint.is_empty() {
             words.push_str("\nhint: ");

@@ -65,11 +65,40 @@ fn half_forwarded_with_its_id_first() {
 
 #[test]
 fn half_forwarded_with_its_id_last() {
-    let line = format!(
+    halves(&id_last());
+}
+
+fn id_last() -> String {
+    format!(
         "{{\"params\":{{\"name\":\"add\",\"arguments\":{{\"pad\":\"{}\"}}}},\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"id\":77}}\n",
         pad()
+    )
+}
+
+#[test]
+fn half_forwarded_with_its_id_last_and_nobody_follows() {
+    let mut scene = Scene::open(&["--restart-budget", "1", "--restart-probe", "0"], &[]);
+    scene.freeze(1);
+    let line = id_last();
+    let (first, other) = line.as_bytes().split_at(LONG / 8);
+    scene.client.wire.send_bytes(first).unwrap();
+    until("part of the line is with the server", || {
+        (scene.unread(1) > 4_096).then_some(())
+    });
+    scene.kill(1);
+    scene.state("abandoned");
+    scene.client.wire.send_bytes(other).unwrap();
+    let answer = scene.client.wire.answer(77).unwrap();
+    let words = trouble(&answer);
+    assert!(
+        words.contains("may or may not have taken effect"),
+        "{words}"
     );
-    halves(&line);
+    let id = scene.ask_call("add", &json!({}));
+    let answer = scene.client.wire.answer(id).unwrap();
+    let words = trouble(&answer);
+    assert!(words.contains("was not sent"), "{words}");
+    assert_eq!(scene.finish(), [json!(null); 0]);
 }
 
 #[test]

@@ -78,3 +78,19 @@ fn what_is_open_at_a_renewal_is_taken_back_too() {
     assert!(!held.to_string().contains("late"), "{held}");
     assert_eq!(scene.finish(), [json!(null); 0]);
 }
+
+#[test]
+fn one_that_asks_before_it_is_opened_has_its_answer() {
+    let mut scene = Scene::open(&[], &["--in", "2", "--asks-first"]);
+    scene.kill(1);
+    scene.exit(1);
+    // It lies before the answer that the server waits for.
+    let call = scene.ask_call("look", &json!({}));
+    let question = scene.message();
+    assert_eq!(question["method"], "ping", "{question}");
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {}});
+    scene.client.wire.send(&answer).unwrap();
+    let answer = scene.client.wire.answer(call).unwrap();
+    assert_eq!(content(&answer)["generation"], 2);
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}

@@ -4,12 +4,14 @@
 use std::fs;
 
 use mainstay_core::ids::Identity;
+use mainstay_os::identity::Handle;
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::card::members;
 use mainstay_testkit::client::Client;
 use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::wait::until;
-use serde_json::json;
+use rustix::process::Signal;
+use serde_json::{Value, json};
 
 const BIG: usize = 50_000_000;
 /// Touches the same code first, so that its pages are not counted as growth.
@@ -18,33 +20,56 @@ const GROWTH_KIB: u64 = 1_000;
 
 #[test]
 fn either_direction() {
+    let (stage, client) = opened();
+    passes(&stage, client, |client, bytes| {
+        big(client, &json!({"bytes": bytes}), bytes);
+        let padded = json!({"pad": "y".repeat(bytes)});
+        assert!(client.wire.call("pid", &padded).unwrap()["pid"].is_i64());
+    });
+}
+
+#[test]
+fn with_the_id_last_from_a_later_generation() {
+    let (stage, client) = opened();
+    let first = stage.card().server.expect("it runs");
+    let handle = Handle::open(first).expect("it runs");
+    handle.signal(Signal::KILL).expect("it is ours");
+    stage.event("replayed");
+    passes(&stage, client, |client, bytes| {
+        big(client, &json!({"bytes": bytes, "id_last": true}), bytes);
+    });
+}
+
+fn opened() -> (Stage, Client) {
     let stage = Stage::new();
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
-    let mut client = Client::open(&stage, &run(mainstay, &[], stage.unruly::<&str>(&[])));
+    let client = Client::open(&stage, &run(mainstay, &[], stage.unruly::<&str>(&[])));
+    (stage, client)
+}
+
+/// Asks for a result of that many bytes, and gets it.
+fn big(client: &mut Client, arguments: &Value, bytes: usize) {
+    let params = json!({"name": "big", "arguments": arguments});
+    let answer = client.wire.request("tools/call", &params);
+    let answer = answer.expect("it is answered");
+    let text = answer["result"]["content"][0]["text"].as_str();
+    assert_eq!(text.map(str::len), Some(bytes));
+}
+
+/// Our processes do not grow with the size of what is exchanged.
+fn passes(stage: &Stage, mut client: Client, exchange: impl Fn(&mut Client, usize)) {
     let card = stage.card();
     let ours: Vec<Identity> = [card.shim, card.guard, card.keeper]
         .into_iter()
         .flatten()
         .collect();
-    let mut exchange = |bytes: usize| {
-        let arguments = json!({"name": "big", "arguments": {"bytes": bytes}});
-        let answer = client.wire.request("tools/call", &arguments).unwrap();
-        assert_eq!(
-            answer["result"]["content"][0]["text"]
-                .as_str()
-                .map(str::len),
-            Some(bytes)
-        );
-        let padded = json!({"pad": "y".repeat(bytes)});
-        assert!(client.wire.call("pid", &padded).unwrap()["pid"].is_i64());
-    };
-    exchange(WARM);
+    exchange(&mut client, WARM);
     // The same for what is done once, a second after the start.
     until("the tree is noted", || {
         (!members(&card.dir).is_empty()).then_some(())
     });
     let before: Vec<u64> = ours.iter().map(|&who| peak_kib(who)).collect();
-    exchange(BIG);
+    exchange(&mut client, BIG);
     for (who, before) in ours.iter().zip(before) {
         let after = peak_kib(*who);
         // The kernel adds up its counters only roughly: a second look may see less.

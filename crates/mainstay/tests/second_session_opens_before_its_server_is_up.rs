@@ -116,3 +116,28 @@ fn discover_and_list_of_the_modern_era() {
     end(client);
     stage.census.assert_empty();
 }
+
+#[test]
+fn a_call_before_the_clients_end_is_answered_by_the_server() {
+    let stage = Stage::new();
+    touch(&stage, "gate");
+    learn(&stage, &[], &GATED);
+    std::fs::remove_file(stage.path("gate")).unwrap();
+
+    let mut client = start(&stage, &[], &GATED);
+    client.wire.initialize().unwrap();
+    let call = json!({"name": "pid"});
+    let call = client.wire.ask("tools/call", &call).unwrap();
+    client.wire.close_write();
+    let second = stage.event("instant")["id"].clone();
+    stage.event_that("pipe_end", |event| {
+        event["pipe"] == "client_stdin" && event["id"] == second
+    });
+    touch(&stage, "gate");
+    let answer = next(&mut client);
+    assert_eq!(answer["id"], call);
+    let pid = &answer["result"]["structuredContent"]["pid"];
+    assert!(pid.is_i64(), "{answer}");
+    end(client);
+    stage.census.assert_empty();
+}

@@ -5,6 +5,7 @@
 
 mod scene;
 
+use mainstay_testkit::wait::until;
 use scene::{Scene, content, heard_messages};
 use serde_json::json;
 
@@ -37,4 +38,29 @@ fn whatever_it_is() {
         }
         assert_eq!(scene.finish(), [json!(null); 0]);
     }
+}
+
+#[test]
+fn also_what_did_not_even_fit_into_its_pipe() {
+    let mut scene = Scene::open(&[], &["--in", "2", "--deaf"]);
+    scene.mute();
+    let pad = "x".repeat(1_000);
+    let ask = json!({"name": "p", "arguments": {"pad": pad}});
+    let mut ids = Vec::new();
+    for _ in 0..200 {
+        ids.push(scene.client.wire.ask("prompts/get", &ask).unwrap());
+    }
+    scene.sync();
+    scene.kill(1);
+    scene.replayed(2);
+    until("its pipe is full", || {
+        (scene.unread(2) > 60_000).then_some(())
+    });
+    scene.kill(2);
+    for answer in scene.read_answers(&ids) {
+        // What the server says of a method that it does not know: nothing was answered by us.
+        assert_eq!(answer["error"]["code"], -32601, "{answer}");
+    }
+    assert_eq!(scene.call("look", &json!({}))["generation"], 3);
+    assert_eq!(scene.finish(), [json!(null); 0]);
 }

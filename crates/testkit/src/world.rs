@@ -27,8 +27,13 @@ pub mod watch;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use mainstay_core::ids::LinkId;
+
 use outside::Halt;
 use story::Story;
+
+/// The link of every world.
+const LINK: LinkId = LinkId(7);
 
 /// What a story was like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

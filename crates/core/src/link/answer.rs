@@ -4,7 +4,6 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::own::Own;
 use super::route::HELD;
 use super::state::{Because, Client, GivenUp, Life, Then};
 use super::{Kept, Link, Output, Route};
@@ -209,7 +208,7 @@ impl Link<'_> {
                 None => (frame, line),
             };
             let again = match (frame.kind, frame.id, frame.method.as_deref()) {
-                (Kind::Request, Id::Token(id), Some(method)) if !Own::is(id) => {
+                (Kind::Request, Id::Token(id), Some(method)) if !self.own.is(id) => {
                     // What a client that is gone had asked is nobody's wish any more.
                     (own.is_some() || self.orphans.is_empty())
                         && self.untouched(id, Tracked::of(method))

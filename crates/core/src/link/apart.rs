@@ -5,10 +5,8 @@
 
 use alloc::vec::Vec;
 
-use super::own::Own;
 use super::{Link, Output, Route};
 use crate::clock::Moment;
-use crate::limits::WHOLE_LINE_BYTES;
 use crate::message::envelope::{self, cancelled_id};
 use crate::message::frame::{Frame, Id, Kind};
 use crate::message::{batch, token};
@@ -147,15 +145,15 @@ impl Link<'_> {
     }
 
     /// Whether a batch of the server's holds what the client must not see: an orphan's answer, one to a request that we have
-    /// answered ourselves, one to a request of our own.
+    /// answered ourselves, one to a request of our own; or a question, which is known by itself and may need a label.
     pub(super) fn told_one_by_one(&self, line: &[u8]) -> bool {
-        // A long one was held whole because of what may be in it.
-        let mut apart = !self.orphans.is_empty() || line.len() > WHOLE_LINE_BYTES;
+        let mut apart = !self.orphans.is_empty();
         if !apart {
-            batch::each_member_line(line, |member, _| {
+            batch::each_member(line, |member| {
+                apart |= member.kind == Kind::Request;
                 if let (Kind::Response | Kind::Error, Id::Token(id)) = (member.kind, member.id) {
                     let instant = self.instant_id.as_ref();
-                    apart |= Own::is(id)
+                    apart |= self.own.is(id)
                         || self.inflight.is_settled(id)
                         || instant.is_some_and(|own| token::same(own, id));
                 }

@@ -1,14 +1,13 @@
 //! Lines that are too long to be held: may they go on as they come, or must we see them whole?
 
-use super::own::Own;
-use super::route::HELD;
+use super::route::{HELD, each_request};
 use super::state::{Because, Life, Stage};
 use super::{Link, Output, Route};
 use crate::clock::Moment;
 use crate::limits::HELD_LINE_BYTES;
 use crate::message::frame::{Frame, Id, Kind};
 use crate::message::inflight::{Opened, Token, Tracked};
-use crate::message::token;
+use crate::message::{batch, settle, token};
 use alloc::vec::Vec;
 
 impl Link<'_> {
@@ -56,15 +55,23 @@ impl Link<'_> {
                     let answer = frame
                         .is_none_or(|frame| matches!(frame.kind, Kind::Response | Kind::Error));
                     let request = frame.is_none_or(|frame| frame.kind == Kind::Request);
-                    let apart = request || frame.is_some_and(|frame| frame.kind == Kind::Batch);
-                    if request && self.inflight.room() == 0 {
+                    if (request || is_batch(frame)) && self.inflight.room() == 0 {
                         // Once its beginning is gone it could not wait for a place any more.
                         Route::Hold
-                    } else if labelled && answer || apart && !self.orphans.is_empty() {
+                    } else if labelled && answer
+                        || request && !self.orphans.is_empty()
+                        || is_batch(frame)
+                    {
                         self.gather_from_client()
                     } else {
                         Route::Forward
                     }
+                }
+                // The server waits for it before it goes on.
+                Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant
+                    if is_answer(frame) && self.asked.pending() > 0 =>
+                {
+                    self.gather_from_client()
                 }
                 Stage::Greeting { .. }
                 | Stage::Replaying { .. }
@@ -77,6 +84,7 @@ impl Link<'_> {
                 Route::Hold
             }
             Life::Abandoned(_) if self.inflight.room() == 0 && is_request(frame) => Route::Hold,
+            Life::Abandoned(_) | Life::Closing(_) if is_batch(frame) => self.gather_from_client(),
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => Route::Drop,
         }
     }
@@ -101,12 +109,14 @@ impl Link<'_> {
         }
         match frame {
             Some(frame) if matches!(frame.kind, Kind::Response | Kind::Error) => match frame.id {
-                Id::Token(id) if Own::is(id) || self.orphans.own(id).is_some() => {
+                Id::Token(id) if self.own.is(id) || self.orphans.own(id).is_some() => {
                     self.gather_from_server()
                 }
                 Id::Token(_) if !self.orphans.is_empty() => Route::Drop,
                 Id::Token(id) if self.inflight.is_settled(id) => Route::Drop,
                 Id::Token(id) if self.must_see(id) => self.gather_from_server(),
+                // Whose it is comes at its end.
+                Id::Absent if self.must_see_an_answer() => self.gather_from_server(),
                 Id::Absent | Id::Null | Id::Token(_) | Id::TooLong => Route::Forward,
             },
             Some(frame) if frame.kind == Kind::Request && self.head.generation > 1 => {
@@ -115,10 +125,8 @@ impl Link<'_> {
             Some(frame) if !self.orphans.is_empty() && told_apart(frame) => {
                 self.gather_from_server()
             }
-            // What we have answered ourselves may be in it.
-            Some(frame) if frame.kind == Kind::Batch && self.inflight.settled() > 0 => {
-                self.gather_from_server()
-            }
+            // What its members are is known when all of it is there.
+            Some(frame) if frame.kind == Kind::Batch => self.gather_from_server(),
             None if self.must_see_any() => self.gather_from_server(),
             Some(_) | None => Route::Forward,
         }
@@ -138,13 +146,20 @@ impl Link<'_> {
     pub fn gathered_from_server(&mut self, now: Moment, frame: &Frame<'_>) {
         let line = self.server_gathered.take().unwrap_or_default();
         if line.len() > HELD_LINE_BYTES {
-            self.too_long(frame);
+            self.too_long(frame, &line);
             return;
         }
         match self.server_line(now, frame, &line) {
             Route::Forward | Route::Hold => {
                 if let Id::Token(id) = frame.id {
                     self.inflight.goes_with_ours(id);
+                }
+                if frame.kind == Kind::Batch {
+                    batch::each_member(&line, |member| {
+                        if let Id::Token(id) = member.id {
+                            self.inflight.goes_with_ours(id);
+                        }
+                    });
                 }
                 self.push(Output::ToClient(line));
             }
@@ -164,8 +179,37 @@ impl Link<'_> {
         }
         match self.client_line(now, frame, &line) {
             Route::Forward => self.push(Output::ToServer(line)),
-            Route::Hold => self.held.push_back(line),
+            Route::Hold => self.hold_gathered(now, frame, line),
             Route::Drop | Route::Instead | Route::Gather => {}
+        }
+    }
+
+    /// A gathered line that cannot go on now, and that cannot be shown again: it waits within us, or has its answer.
+    fn hold_gathered(&mut self, now: Moment, frame: &Frame<'_>, line: Vec<u8>) {
+        if !self.over() {
+            each_request(&line, |id, tracked| {
+                self.inflight.open(id, tracked, HELD, now);
+            });
+            self.held_bytes += line.len();
+            self.held.push_back(line);
+            return;
+        }
+        if self.refuse(now, frame, &line) == Route::Hold {
+            each_request(&line, |id, tracked| {
+                self.answer(id, tracked, &Because::Lost);
+            });
+        }
+    }
+
+    /// Whether no server will see what the client says now.
+    pub(super) fn over(&self) -> bool {
+        match &self.life {
+            Life::Abandoned(_) | Life::Closing(_) | Life::Finished => true,
+            Life::Absent { .. }
+            | Life::Up(_)
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting => false,
         }
     }
 
@@ -179,18 +223,37 @@ impl Link<'_> {
         Route::Gather
     }
 
-    /// An answer that we had to hold whole and could not.
-    pub(super) fn too_long(&mut self, frame: &Frame<'_>) {
-        let Id::Token(id) = frame.id else { return };
-        let id = self.orphans.close(id).unwrap_or_else(|| id.to_vec());
-        if let Some(entry) = self.inflight.get(&id) {
-            self.answer(&id, entry.method, &Because::TooLong);
+    /// A line of the server's that we had to hold whole and could not: whoever waits for an answer to it, or in it, has ours.
+    fn too_long(&mut self, frame: &Frame<'_>, begins: &[u8]) {
+        match (frame.kind, frame.id) {
+            (Kind::Response | Kind::Error, Id::Token(id)) => {
+                let id = self.orphans.close(id).unwrap_or_else(|| id.to_vec());
+                if let Some(entry) = self.inflight.get(&id) {
+                    self.answer(&id, entry.method, &Because::TooLong);
+                }
+            }
+            (Kind::Request, Id::Token(id)) => {
+                self.push(Output::ToServer(settle::error(id, TOO_LONG, "{}")));
+            }
+            // Whom it answers is not known, so nobody is told the wrong thing.
+            (Kind::Batch, _) => self.junk(begins),
+            (
+                Kind::Request
+                | Kind::Response
+                | Kind::Error
+                | Kind::Notification
+                | Kind::Blank
+                | Kind::Junk,
+                Id::Absent | Id::Null | Id::Token(_) | Id::TooLong,
+            ) => {}
         }
     }
 
-    /// The same for a line of the client's: a request is answered, anything else is nobody's loss.
+    /// The same for a line of the client's: a request is answered, a batch as a whole, anything else is nobody's loss.
     fn client_too_long(&mut self, now: Moment, frame: &Frame<'_>) {
-        if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
+        if frame.kind == Kind::Batch {
+            self.push(Output::ToClient(settle::error(b"null", TOO_LONG, "{}")));
+        } else if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
             let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
             self.inflight.open(id, tracked, self.head.generation, now);
             self.answer(id, tracked, &Because::TooLong);
@@ -208,10 +271,17 @@ impl Link<'_> {
                 .is_some_and(|own| token::same(own, id))
     }
 
-    /// Whether any answer that may come is one that we learn from.
-    pub(super) fn must_see_any(&self) -> bool {
-        !self.own.is_empty()
-            || self.head.generation > 1
+    /// Whether a line that may be anything has to be seen whole: a question of a later generation's needs a label.
+    fn must_see_any(&self) -> bool {
+        self.head.generation > 1 || self.must_see_an_answer()
+    }
+
+    /// Whether any answer that may come is one that we learn from, or that the client must not see. What a probe brings is
+    /// short: a long one is the client's if it waits for any.
+    fn must_see_an_answer(&self) -> bool {
+        let nobody_waits = self.inflight.is_empty();
+        self.own.wants_more()
+            || nobody_waits && !self.own.is_empty()
             || self.instant_id.is_some()
             || self.inflight.settled() > 0
             || !self.orphans.is_empty()
@@ -222,8 +292,19 @@ impl Link<'_> {
     }
 }
 
+/// Why a line is not passed on.
+const TOO_LONG: &str = "the message is longer than can be held (16 MiB)";
+
 fn is_request(frame: Option<&Frame<'_>>) -> bool {
     frame.is_some_and(|frame| frame.kind == Kind::Request)
+}
+
+fn is_batch(frame: Option<&Frame<'_>>) -> bool {
+    frame.is_some_and(|frame| frame.kind == Kind::Batch)
+}
+
+fn is_answer(frame: Option<&Frame<'_>>) -> bool {
+    frame.is_some_and(|frame| matches!(frame.kind, Kind::Response | Kind::Error))
 }
 
 fn gather_piece(gathered: &mut Option<Vec<u8>>, piece: &[u8]) {
@@ -236,5 +317,5 @@ fn gather_piece(gathered: &mut Option<Vec<u8>>, piece: &[u8]) {
 
 /// Whether a line of the server's that is no answer has to be told apart from an orphan's.
 fn told_apart(frame: &Frame<'_>) -> bool {
-    frame.kind == Kind::Batch || frame.method.as_deref() == Some("notifications/progress")
+    frame.method.as_deref() == Some("notifications/progress")
 }

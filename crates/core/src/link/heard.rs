@@ -1,6 +1,6 @@
 //! The way of a line from the server: whose answer it is, what it asks the client, what of it must be known later.
 
-use super::own::{Own, Purpose};
+use super::own::Purpose;
 use super::state::{Life, Stage};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
@@ -22,7 +22,7 @@ impl Link<'_> {
             Life::Up(up) => {
                 up.says(frame.kind, line);
                 // An answer to a question of our own is of use to nobody else.
-                if !matches!(frame.id, Id::Token(id) if Own::is(id)) {
+                if !matches!(frame.id, Id::Token(id) if self.own.is(id)) {
                     up.used = now;
                 }
             }
@@ -203,7 +203,37 @@ impl Link<'_> {
                     None => Route::Drop,
                 }
             }
-            None => Route::Forward,
+            None => self.listening_ended(id, line),
+        }
+    }
+
+    /// The server takes back what is no question of its own: a listening request ends like this.
+    fn listening_ended(&mut self, id: &[u8], line: &[u8]) -> Route {
+        let label = !self.orphans.is_empty();
+        let own = if label {
+            self.orphans.own(id)
+        } else {
+            Some(id)
+        };
+        let Some(own) = own.map(<[u8]>::to_vec) else {
+            // It was asked for a client that is gone.
+            return Route::Drop;
+        };
+        let entry = self.inflight.get(&own);
+        if entry.is_some_and(|entry| entry.method.listens()) {
+            self.orphans.close(id);
+            self.inflight.close(&own);
+            self.stop_listening(&own);
+        }
+        if !label {
+            return Route::Forward;
+        }
+        match envelope::with_request_id(line, &own) {
+            Some(line) => {
+                self.push(Output::ToClient(line));
+                Route::Instead
+            }
+            None => Route::Drop,
         }
     }
 
@@ -238,7 +268,7 @@ impl Link<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
-        if Own::is(id) {
+        if self.own.is(id) {
             self.own_answer(now, frame, id, line);
             return Route::Drop;
         }

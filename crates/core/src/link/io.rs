@@ -4,11 +4,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::event::{Cause, OutOfMemory, Renewing, Seen, Status, Usage, What};
+use crate::ids::LinkId;
 use crate::server::stop::Step;
 
 /// What the link is called and runs.
 #[derive(Clone, Debug)]
 pub struct About {
+    /// Its id.
+    pub link: LinkId,
     /// The server's name.
     pub name: String,
     /// Its command.

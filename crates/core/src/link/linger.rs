@@ -393,7 +393,7 @@ impl Link<'_> {
     }
 
     fn unheard_answer(&mut self, now: Moment, frame: &Frame<'_>, id: &[u8], line: &[u8]) {
-        if super::own::Own::is(id) {
+        if self.own.is(id) {
             self.own_answer(now, frame, id, line);
             return;
         }

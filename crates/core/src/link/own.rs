@@ -1,12 +1,10 @@
 //! Requests of our own at the server: their ids, and what each is for. The client never sees their answers.
 
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::vec::Vec;
 
+use crate::ids::LinkId;
 use crate::message::lists::Which;
-
-const PREFIX: &[u8] = b"\"ms:own:";
 
 /// What a request of ours is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,35 +22,48 @@ pub(super) enum Purpose {
 }
 
 /// The ones that are unanswered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Own {
+    link: LinkId,
     count: u64,
     unanswered: BTreeMap<u64, Purpose>,
 }
 
 impl Own {
+    /// Of this link's.
+    pub fn of(link: LinkId) -> Self {
+        Self {
+            link,
+            count: 0,
+            unanswered: BTreeMap::new(),
+        }
+    }
+
     /// A new one; its id: a string that is no number.
     pub fn open(&mut self, purpose: Purpose) -> Vec<u8> {
         self.count += 1;
         self.unanswered.insert(self.count, purpose);
-        format!("\"ms:own:{}\"", self.count).into_bytes()
+        self.link.own_request(self.count)
     }
 
     /// Whether an id is one of ours, answered or not.
-    pub fn is(id: &[u8]) -> bool {
-        id.starts_with(PREFIX)
+    pub fn is(&self, id: &[u8]) -> bool {
+        self.link.own_number(id).is_some()
     }
 
     /// Its answer is there.
     pub fn close(&mut self, id: &[u8]) -> Option<Purpose> {
-        let digits = id.strip_prefix(PREFIX)?.strip_suffix(b"\"")?;
-        let n = core::str::from_utf8(digits).ok()?.parse().ok()?;
-        self.unanswered.remove(&n)
+        self.unanswered.remove(&self.link.own_number(id)?)
     }
 
     /// The server that was asked is gone.
     pub fn forget(&mut self) {
         self.unanswered.clear();
+    }
+
+    /// Whether none is unanswered.
+    pub fn is_empty(&self) -> bool {
+        self.unanswered.is_empty()
     }
 
     /// Whether an answer that tells more than that somebody is there is still to come.
@@ -63,11 +74,6 @@ impl Own {
             Purpose::Probe { .. } | Purpose::Undo => false,
         })
     }
-
-    /// Whether none is unanswered.
-    pub fn is_empty(&self) -> bool {
-        self.unanswered.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -76,18 +82,35 @@ mod tests {
 
     #[test]
     fn an_answer_closes_its_own_question_once() {
-        let mut own = Own::default();
+        let mut own = Own::of(LinkId(7));
         let a = own.open(Purpose::Opening);
         let b = own.open(Purpose::Probe { n: 3 });
-        assert!(Own::is(&a) && Own::is(&b) && a != b && own.wants_more());
+        assert!(own.is(&a) && own.is(&b) && a != b && own.wants_more());
         assert_eq!(own.close(&b), Some(Purpose::Probe { n: 3 }));
         assert_eq!(own.close(&b), None);
-        assert_eq!(own.close(b"\"ms:own:x\""), None);
+        assert_eq!(own.close(b"\"ms:own:00000007:x\""), None);
         own.forget();
         own.open(Purpose::Probe { n: 4 });
         assert!(!own.wants_more() && !own.is_empty());
         own.forget();
         assert_eq!((own.close(&a), own.is_empty()), (None, true));
-        assert!(!Own::is(b"7"));
+        assert!(!own.is(b"7"));
+    }
+
+    #[test]
+    fn another_mainstays_question_is_none_of_ours() {
+        let mut own = Own::of(LinkId(7));
+        let ours = own.open(Purpose::Opening);
+        assert_eq!(ours, b"\"ms:own:00000007:1\"");
+        let theirs = Own::of(LinkId(8)).open(Purpose::Opening);
+        for id in [
+            &theirs[..],
+            b"\"ms:own:1\"",
+            b"\"ms:own:\"",
+            b"\"ms:own:00000007:",
+        ] {
+            assert!(!own.is(id) && own.close(id).is_none());
+        }
+        assert!(own.is(&ours) && own.wants_more());
     }
 }

@@ -4,7 +4,7 @@
 use super::route::HELD;
 use alloc::vec::Vec;
 
-use super::state::{Because, Life, Silence, Stage, Up};
+use super::state::{Because, Client, Closing, Life, Silence, Stage, TreeState, Up};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{Instant, What};
@@ -280,7 +280,30 @@ impl Link<'_> {
         if self.head.initialized != 0 {
             self.push(Output::ToServer(super::replay::INITIALIZED.to_vec()));
         }
-        self.resume(now);
+        if self.awaits_last_answers() {
+            self.release_held(now);
+        } else {
+            self.resume(now);
+        }
+    }
+
+    /// Whether the client has closed its end and waits for what it had asked before.
+    fn awaits_last_answers(&self) -> bool {
+        match &self.life {
+            Life::Closing(Closing {
+                tree: TreeState::Descending(ladder),
+                client: Client::Reading,
+                ..
+            }) => ladder.drains(),
+            Life::Closing(_)
+            | Life::Absent { .. }
+            | Life::Up(_)
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => false,
+        }
     }
 
     /// Remembers how the server answered the client's opening.

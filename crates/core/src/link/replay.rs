@@ -286,7 +286,7 @@ impl Link<'_> {
     }
 
     /// Messages that waited within us are routed as if they came now.
-    fn release_held(&mut self, now: Moment) {
+    pub(super) fn release_held(&mut self, now: Moment) {
         self.held_bytes = 0;
         for line in core::mem::take(&mut self.held) {
             let mut scanner = Scanner::new();

@@ -27,9 +27,19 @@ impl Link<'_> {
                     self.hold_back(now, frame, line)
                 }
                 Stage::Serving => self.track(now, frame, line),
+                // What the server asks before it goes on may be what it waits for.
+                Stage::Instant | Stage::Greeting { .. } | Stage::Replaying { .. }
+                    if matches!(frame.kind, Kind::Response | Kind::Error) =>
+                {
+                    self.client_answers(frame, line)
+                }
                 Stage::Instant => self.line_before_opening(now, frame, line),
                 Stage::Greeting { .. } | Stage::Replaying { .. } if up.trial.is_some() => {
                     self.refuse(now, frame, line)
+                }
+                // The answer lies behind it.
+                Stage::Greeting { .. } | Stage::Replaying { .. } if self.asked.pending() > 0 => {
+                    self.hold_back(now, frame, line)
                 }
                 Stage::Greeting { .. } | Stage::Replaying { .. } => Route::Hold,
             },
@@ -51,7 +61,18 @@ impl Link<'_> {
 
     /// Learns what is known of a long line from the client while it is being forwarded.
     pub fn client_known(&mut self, now: Moment, frame: &Frame<'_>) {
-        if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
+        let nobody_answers = match &self.life {
+            Life::Abandoned(_) | Life::Finished => true,
+            Life::Closing(closing) => closing.is_over(),
+            Life::Absent { .. }
+            | Life::Up(_)
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting => false,
+        };
+        if nobody_answers {
+            self.client_lost(now, frame);
+        } else if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
             let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
             self.open(now, id, tracked);
         }
@@ -77,10 +98,7 @@ impl Link<'_> {
             self.answer(id, tracked, &because);
             return;
         }
-        if matches!(
-            self.life,
-            Life::Abandoned(_) | Life::Closing(_) | Life::Finished
-        ) {
+        if self.over() {
             if self.refuse(now, frame, b"") == Route::Hold {
                 // It cannot be shown again: it is answered without a place in the table.
                 let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
@@ -123,7 +141,12 @@ impl Link<'_> {
                 if !self.has_room(line) {
                     return Route::Hold;
                 }
-                if !self.orphans.is_empty() {
+                // An answer gets the id back that its question had.
+                let mut apart = !self.orphans.is_empty();
+                batch::each_member(line, |member| {
+                    apart |= matches!(member.kind, Kind::Response | Kind::Error);
+                });
+                if apart {
                     return self.split_client_batch(now, line);
                 }
                 self.head.spoken = 1;
@@ -385,7 +408,7 @@ impl Link<'_> {
 }
 
 /// Shows the ids of the requests in a line, be it a batch.
-fn each_request(line: &[u8], mut show: impl FnMut(&[u8], Tracked)) {
+pub(super) fn each_request(line: &[u8], mut show: impl FnMut(&[u8], Tracked)) {
     let mut one = |frame: &Frame<'_>| {
         if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
             let method = frame.method.as_deref().unwrap_or_default();

@@ -7,6 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 mod batch;
+mod early;
 mod fresh;
 mod full;
 mod life;
@@ -16,6 +17,7 @@ mod steady;
 
 use super::*;
 use crate::event::{Cause, Rung, Status, Usage};
+use crate::ids::LinkId;
 use crate::limits::OPENING_TRIES;
 use crate::message::frame::{Fed, Scanner};
 use crate::record::keepsakes::Board;
@@ -65,6 +67,7 @@ impl World {
             keepsakes: &mut memory.4,
         };
         let about = About {
+            link: LinkId(7),
             name: "s".into(),
             argv: vec!["srv".into()],
             cwd: "/".into(),
@@ -138,7 +141,7 @@ impl World {
         self.input(Input::Started);
         assert!(self.drain()[0].contains("initialize"));
         assert_eq!(
-            self.server(&greeting(&format!("\"ms:own:{n}\""), "1")),
+            self.server(&greeting(&format!("\"ms:own:00000007:{n}\""), "1")),
             Route::Drop
         );
     }
@@ -290,6 +293,22 @@ fn a_polite_session_ends_with_the_servers_own_code() {
     });
     assert_eq!(world.drain(), ["tell teardown", "finish 3"]);
     assert_eq!(world.link.wake_at(), None);
+}
+
+#[test]
+fn the_answer_to_another_mainstays_own_request_is_passed_on() {
+    let mut world = World::met(Limits::default(), Policy::default());
+    for id in ["ms:own:1", "ms:own:00000008:1"] {
+        let ask = ask(2, "ping").replace(":2,", &format!(":\"{id}\","));
+        assert_eq!(world.client(&ask), Route::Forward);
+        assert_eq!(world.server(&answer(&format!("\"{id}\""))), Route::Forward);
+        assert_eq!(world.link.in_flight(), 0);
+    }
+    assert_eq!(
+        world.server(&answer("\"ms:own:00000007:1\"")),
+        Route::Drop,
+        "ours, and lost"
+    );
 }
 
 #[test]
@@ -768,11 +787,11 @@ fn a_long_answer_to_our_own_greeting_is_not_the_clients() {
     first.server(&answer("1"));
     let mut next = World::over(snapshot(&first), Some(lost()));
     next.input(Input::Started);
-    let line = answer(r#""ms:own:1""#);
+    let line = answer(r#""ms:own:00000007:1""#);
     let mut scanner = Scanner::new();
     scanner.feed(line.as_bytes());
     assert_eq!(
-        next.link.server_known(scanner.known().as_ref()),
+        next.link.server_known(scanner.begun().as_ref()),
         Route::Gather
     );
     // It may also come to light only at its end.
@@ -840,14 +859,14 @@ fn a_new_keeper_greets_the_new_server_on_the_clients_behalf() {
     assert_eq!(next.drain(), ["result for 2", "tell keeper_lost", "spawn"]);
     assert_eq!(next.client(&ask(3, "ping")), Route::Hold);
     next.input(Input::Started);
-    let replay = INITIALIZE.replace(":1,", r#":"ms:own:1","#);
+    let replay = INITIALIZE.replace(":1,", r#":"ms:own:00000007:1","#);
     assert_eq!(next.drain(), [format!("to server {replay}")]);
     assert_eq!(next.client(&ask(3, "ping")), Route::Hold);
     assert_eq!(
         next.server(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#),
         Route::Drop
     );
-    assert_eq!(next.server(&answer(r#""ms:own:1""#)), Route::Drop);
+    assert_eq!(next.server(&answer(r#""ms:own:00000007:1""#)), Route::Drop);
     assert_eq!(
         next.drain(),
         [format!("to server {INITIALIZED}"), "tell replayed".into()]

@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use serde_json::value::RawValue;
 
 use super::frame::{Frame, Scanner};
-use crate::limits::{HELD_LINE_BYTES, WHOLE_LINE_BYTES};
+use crate::limits::HELD_LINE_BYTES;
 
 /// Shows each member of a whole batch line. There are none if the line is no well-formed array or is longer than
-/// [`WHOLE_LINE_BYTES`].
+/// [`HELD_LINE_BYTES`].
 pub fn each_member(line: &[u8], mut show: impl FnMut(Frame<'_>)) {
-    if line.len() > WHOLE_LINE_BYTES {
+    if line.len() > HELD_LINE_BYTES {
         return;
     }
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
@@ -27,7 +27,7 @@ pub fn each_member(line: &[u8], mut show: impl FnMut(Frame<'_>)) {
     }
 }
 
-/// The same for a line that was held whole, each with the line that it would be by itself.
+/// The same, each with the line that it would be by itself.
 pub fn each_member_line(line: &[u8], mut show: impl FnMut(Frame<'_>, &[u8])) {
     if line.len() > HELD_LINE_BYTES {
         return;
@@ -88,10 +88,7 @@ mod tests {
         ] {
             assert!(told(line).is_empty(), "{line}");
         }
-        let huge = format!(
-            r#"[{{"id":1,"method":"{}"}}]"#,
-            "x".repeat(WHOLE_LINE_BYTES)
-        );
+        let huge = format!(r#"[{{"id":1,"method":"{}"}}]"#, "x".repeat(HELD_LINE_BYTES));
         assert!(told(&huge).is_empty());
     }
 }

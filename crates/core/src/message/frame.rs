@@ -282,6 +282,24 @@ impl Scanner {
         }
     }
 
+    /// In the middle of a line: the same, and of an answer also where its id is still to come; that is absent then.
+    pub fn begun(&self) -> Option<Frame<'_>> {
+        let kind = match self.verb {
+            Verb::Result => Kind::Response,
+            Verb::Error => Kind::Error,
+            Verb::None | Verb::Method => return self.known(),
+        };
+        if self.certain_junk() {
+            return None;
+        }
+        self.known().or(Some(Frame {
+            kind,
+            id: Id::Absent,
+            method: None,
+            bytes: self.bytes,
+        }))
+    }
+
     /// In the middle of a line: whether it is certainly no message. That is so from its first byte on, unless this
     /// is `{` or `[` (after white space and a byte order mark).
     pub fn certain_junk(&self) -> bool {

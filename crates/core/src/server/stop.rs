@@ -85,6 +85,11 @@ impl Ladder {
         self.rungs.iter().any(|rung| *rung > Rung::Eof)
     }
 
+    /// Whether the server still has the time to answer what it owes.
+    pub fn drains(&self) -> bool {
+        matches!(self.at, At::Drain { .. })
+    }
+
     /// Nothing is owed any more, or nobody wants the answers: on to EOF.
     pub fn drained(&mut self, now: Moment) -> Option<Step> {
         match self.at {

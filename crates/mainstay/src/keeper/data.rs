@@ -11,6 +11,7 @@ use mainstay_os::identity;
 
 use super::port::Port;
 use super::pump::{Show, Way};
+use super::server::Running;
 use super::tap::Frames;
 use super::{Keeper, STEPS, TO_CLIENT_BYTES};
 
@@ -158,6 +159,7 @@ impl Keeper<'_> {
             if let Some(client) = &self.client_in {
                 step |= self.up.fill(client).unwrap_or(true);
             }
+            let dead = self.reads_no_more();
             let Self {
                 up,
                 link,
@@ -167,7 +169,7 @@ impl Keeper<'_> {
                 to_server,
                 ..
             } = self;
-            let turn = to_server.is_empty() || up.mid_line();
+            let turn = !dead && (to_server.is_empty() || up.mid_line());
             if turn && to_client.len() < TO_CLIENT_BYTES {
                 step |= up.route(&mut Up {
                     link,
@@ -211,10 +213,20 @@ impl Keeper<'_> {
         step || moved && (self.up.full() || self.up.ended() && self.waits())
     }
 
-    /// Whether a line waits before the end of the client's: to be shown, to be shown again, or for the end of a line of ours.
+    /// Whether the server is dead and the link does not know yet: what the client says now is for the next one.
+    fn reads_no_more(&self) -> bool {
+        let dead = |server: &Running| {
+            server.stdin.is_none() && server.exit.is_some_and(|ended| !ended.told)
+        };
+        self.server.as_ref().is_some_and(dead) && !self.link.descending()
+    }
+
+    /// Whether a line waits before the end of the client's: to be shown, to be shown again, for the end of a line of ours, or
+    /// for the end of a dead server to be told.
     fn waits(&self) -> bool {
         self.up.holds()
             || self.up.lines_wait()
+            || self.reads_no_more()
             || !(self.to_server.is_empty() || self.up.mid_line())
     }
 
@@ -240,6 +252,10 @@ impl Keeper<'_> {
     }
 
     pub(super) fn write_server(&mut self) -> bool {
+        if self.reads_no_more() {
+            // It is taken back when the end is told.
+            return false;
+        }
         let Some(server) = &mut self.server else {
             return false;
         };

@@ -220,13 +220,25 @@ impl Keeper<'_> {
         // What a client that is gone had sent is nobody's wish any more.
         let foreign = rest.len().saturating_sub(self.sent);
         self.unread.extend_from_slice(&rest[foreign..]);
+        self.take_unsent();
+    }
+
+    /// So is what was not even written: lines of the client's, then those that went our way.
+    fn take_unsent(&mut self) {
         self.unread.extend_from_slice(self.up.unsent());
+        if self.up.mid_line() {
+            // Of a line whose end is still to come the beginning is nobody's: our own lines waited for that end.
+            let lines = self.unread.iter().rposition(|&byte| byte == b'\n');
+            self.unread.truncate(lines.map_or(0, |last| last + 1));
+        }
+        self.unread.extend(self.to_server.drain(..));
         self.up.discard_routed();
     }
 
     /// What the dead server has not read is the link's again, before it hears of the death.
     pub(super) fn give_unread(&mut self) {
         self.take_unread();
+        self.take_unsent();
         let unread = std::mem::take(&mut self.unread);
         self.link.unread(whole_lines(&unread));
     }

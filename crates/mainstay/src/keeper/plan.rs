@@ -92,6 +92,7 @@ impl Plan {
     /// What the link machine needs to know.
     pub fn about(&self) -> About {
         About {
+            link: self.id,
             name: self.name.clone(),
             argv: self.words(),
             cwd: self.directory(),

@@ -442,15 +442,15 @@ impl Pump {
         let (routed, end) = (self.at.routed as usize, self.at.end as usize);
         match self.cut {
             Cut::No if end - routed >= WHOLE_LINE_BYTES => {
-                let frame = self.scanner.known();
-                let known = frame.is_some();
+                let frame = self.scanner.begun();
+                let known = self.scanner.known().is_some();
                 let junk = self.scanner.certain_junk();
                 let route = if junk {
                     Route::Drop
                 } else {
                     way.decide(Show::Cut(frame.as_ref(), &self.room.bytes()[routed..end]))
                 };
-                if let (Some(frame), Route::Forward) = (&frame, route) {
+                if let (true, Some(frame), Route::Forward) = (known, &frame, route) {
                     way.decide(Show::Known(frame));
                 }
                 match route {

@@ -186,7 +186,7 @@ impl Frames {
         let mut scanner = Scanner::new();
         scanner.feed(line);
         let frame = scanner.frame();
-        let what = frames::ours(to, &frame, self.instead);
+        let what = frames::ours(self.link, to, &frame, self.instead);
         let from = Side::Mainstay;
         self.recent.note(now, from, to, &frame);
         if self.watched {
@@ -382,7 +382,7 @@ impl Frames {
         if kind == Kind::Request && !again {
             let method = frame.method.as_deref().map(Into::into);
             // What is told again is the client's own question, unless it is one of ours by its id.
-            let asker = if from == Side::Mainstay && !id.starts_with(b"\"ms:own:") {
+            let asker = if from == Side::Mainstay && self.link.own_number(id).is_none() {
                 other(to)
             } else {
                 from

@@ -90,6 +90,8 @@ pub struct Flags {
     pub big_list: u64,
     /// `--refuses METHOD`: answers it with an error.
     pub refuses: Vec<String>,
+    /// `--asks-first`: answers the opening when the client has answered a ping.
+    pub asks_first: bool,
     /// `--modern`: of the era without `initialize`.
     pub modern: bool,
     /// `--grants KEY,KEY`: what a listening request is granted at most.
@@ -162,6 +164,7 @@ impl Flags {
                 "--extra-prompt" => flags.extra_prompt.push(text(value()?)?),
                 "--big-list" => flags.big_list = number(value()?)?,
                 "--refuses" => flags.refuses.push(text(value()?)?),
+                "--asks-first" => flags.asks_first = true,
                 "--modern" => flags.modern = true,
                 "--grants" => flags.grants = Some(text(value()?)?),
                 "--start-and-idle" => flags.start_and_idle = args.by_ref().collect(),

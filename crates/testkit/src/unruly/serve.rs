@@ -33,6 +33,7 @@ pub fn serve(flags: &Flags) -> io::Result<()> {
         counted: Counted::default(),
         hold: Hold::default(),
         mute: false,
+        opening: None,
     }
     .run()
 }
@@ -48,6 +49,8 @@ struct Server<'a> {
     hold: Hold,
     /// Told to answer nothing any more.
     mute: bool,
+    /// The opening that waits for the client's answer: its id and what it asks.
+    opening: Option<(Value, Value)>,
 }
 
 /// How many numbered notifications came, and whether each was the one that was due.
@@ -129,6 +132,11 @@ impl Server<'_> {
         let none = Value::Null;
         let params = message.get("params").unwrap_or(&none);
         let Some(method) = message.get("method").and_then(Value::as_str) else {
+            if let Some((id, params)) = self.opening.take() {
+                let result = opening(self.flags, &params);
+                self.hold.answered(message);
+                return self.answer(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+            }
             return match self.hold.answered(message) {
                 Some(call) => self.content(&call, &json!({"said": message})),
                 None => Ok(()),
@@ -165,6 +173,11 @@ impl Server<'_> {
                 "message": "Unsupported protocol version",
                 "data": {"supported": [MODERN]},
             })),
+            "initialize" if flags.asks_first => {
+                self.opening = Some((id.clone(), params.clone()));
+                let question = self.hold.ask("ping", &json!({}), None);
+                return self.answer(&question);
+            }
             "initialize" => Ok(opening(flags, params)),
             "server/discover" if flags.modern => Ok(json!({
                 "supportedVersions": [MODERN],
@@ -237,6 +250,7 @@ impl Server<'_> {
                 self.content(id, &json!({"done": true}))
             }
             Outcome::Big(bytes, die_after) => big(id, bytes, die_after),
+            Outcome::BigIdLast(bytes) => big_id_last(id, bytes),
             Outcome::HangUp(end) => {
                 self.content(id, &json!({"without": end}))?;
                 let null = OwnedFd::from(File::open("/dev/null")?);
@@ -360,17 +374,29 @@ fn big(id: &Value, bytes: u64, die_after: Option<u64>) -> io::Result<()> {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#)
             .as_bytes(),
     )?;
+    pad(die_after.unwrap_or(bytes))?;
+    if die_after.is_some() {
+        kill_process(getpid(), Signal::KILL)?;
+    }
+    write(b"\"}]}}\n")
+}
+
+/// The same as TypeScript servers write it.
+fn big_id_last(id: &Value, bytes: u64) -> io::Result<()> {
+    write(br#"{"result":{"content":[{"type":"text","text":""#)?;
+    pad(bytes)?;
+    write(format!("\"}}]}},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n").as_bytes())
+}
+
+fn pad(bytes: u64) -> io::Result<()> {
     let chunk = vec![b'x'; 64 * 1024];
-    let mut left = die_after.unwrap_or(bytes) as usize;
+    let mut left = bytes as usize;
     while left > 0 {
         let part = left.min(chunk.len());
         write(&chunk[..part])?;
         left -= part;
     }
-    if die_after.is_some() {
-        kill_process(getpid(), Signal::KILL)?;
-    }
-    write(b"\"}]}}\n")
+    Ok(())
 }
 
 /// Writes everything; waits for a slow reader.

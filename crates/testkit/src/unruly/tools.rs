@@ -28,6 +28,8 @@ pub enum Outcome {
     Notify(u64),
     /// A text of that many bytes; it dies after so many of them.
     Big(u64, Option<u64>),
+    /// The same with the id behind it.
+    BigIdLast(u64),
     /// Everything that is held in memory.
     Held,
     /// The last answer.
@@ -61,7 +63,10 @@ const TOOLS: [(&str, &str); 21] = [
     ("echo", "says what it was told"),
     ("pid", "who the server is"),
     ("sleep", "answers after {ms}"),
-    ("big", "a text of {bytes}; dies after {die_after} of them"),
+    (
+        "big",
+        "a text of {bytes}; dies after {die_after} of them; before its id if {id_last}",
+    ),
     (
         "env",
         "arguments, environment, directory, umask, signals, descriptors",
@@ -166,6 +171,7 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
                 Duration::from_millis(number("ms")),
                 json!({"slept": number("ms")}),
             ),
+            "big" if arguments.get("id_last").is_some() => Outcome::BigIdLast(number("bytes")),
             "big" => Outcome::Big(
                 number("bytes"),
                 arguments.get("die_after").and_then(Value::as_u64),

@@ -279,6 +279,11 @@ impl Client {
             params.push_str(&part);
         }
         self.wait(&id, method);
+        if outside.dice.permille(150) {
+            return format!(
+                r#"{{"jsonrpc":"2.0","method":"{method}","params":{{{params}}},"id":{id}}}"#
+            );
+        }
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}}}}}"#)
     }
 
@@ -300,6 +305,8 @@ impl Client {
             0..3 => format!("\"c-{n}\""),
             3..5 => format!("{n}.0"),
             5 => format!("\"c\\/{n}\""),
+            // It is a mainstay itself.
+            6 => format!("\"ms:own:00000008:{n}\""),
             _ => format!("{n}"),
         }
     }

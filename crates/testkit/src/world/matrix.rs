@@ -13,6 +13,7 @@ use mainstay_core::policy::Policy;
 use mainstay_core::server::stop::Step;
 use serde_json::Value;
 
+use super::LINK;
 use super::shell::Memory;
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
@@ -318,6 +319,7 @@ struct Desk<'a> {
 impl<'a> Desk<'a> {
     fn new(memory: &'a mut Memory) -> Self {
         let about = About {
+            link: LINK,
             name: "s".into(),
             argv: vec!["srv".into()],
             cwd: "/".into(),

@@ -271,14 +271,14 @@ impl Pump {
         let end = self.rest.len();
         match self.cut {
             Cut::No if end >= WHOLE_LINE_BYTES => {
-                let frame = self.scanner.known();
-                let known = frame.is_some();
+                let frame = self.scanner.begun();
+                let known = self.scanner.known().is_some();
                 let route = if self.scanner.certain_junk() {
                     Route::Drop
                 } else {
                     decide(Show::Cut(frame.as_ref()))?
                 };
-                if let (Some(frame), Route::Forward) = (&frame, route) {
+                if let (true, Some(frame), Route::Forward) = (known, &frame, route) {
                     decide(Show::Known(frame))?;
                 }
                 match route {

@@ -3,6 +3,8 @@
 use mainstay_core::message::frame::{Id, Kind, Scanner};
 use serde_json::Value;
 
+use super::LINK;
+
 /// One message.
 #[derive(Clone, Debug)]
 pub struct Said {
@@ -48,6 +50,12 @@ impl Said {
     /// The id, the same however it is written.
     pub fn key(&self) -> String {
         key(&self.value["id"])
+    }
+
+    /// Whether it is the link's own, by its id: the client's may look alike.
+    pub fn is_the_links_own(&self) -> bool {
+        let token = self.token.as_deref();
+        token.is_some_and(|token| LINK.own_number(token.as_bytes()).is_some())
     }
 
     /// Whether it answers well.

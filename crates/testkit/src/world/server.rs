@@ -149,7 +149,7 @@ impl Server {
             return;
         };
         let temper = self.temper.clone();
-        let ours = token.starts_with("\"ms:own:");
+        let ours = said.is_the_links_own();
         let dice = &mut outside.dice;
         let deadly = temper.dies_of_discover && said.method == "server/discover";
         let chance = dice.permille(temper.die);
@@ -283,6 +283,8 @@ impl Server {
             "prompts/list" => r#""prompts":[{"name":"p"}]"#.into(),
             "resources/list" => r#""resources":[{"uri":"file:///0","name":"0"}]"#.into(),
             "resources/templates/list" => r#""resourceTemplates":[]"#.into(),
+            // What we ask it again and again is whether it is there, and that is short.
+            "ping" | "server/discover" if ours => String::new(),
             _ if dice.permille(temper.long) => {
                 let fill = dice.between(60_000, 200_000) as usize;
                 format!(r#""text":"{}""#, "y".repeat(fill))

@@ -19,6 +19,7 @@ use mainstay_core::record::keepsakes::Board;
 use mainstay_core::record::{Head, Record};
 use mainstay_core::server::stop::Step;
 
+use super::LINK;
 use super::outside::{Halt, Outside, broken, text};
 use super::pump::Pump;
 
@@ -132,6 +133,7 @@ impl<'a> Shell<'a> {
         } = memory;
         let mid_line = head.client_mid_line != 0;
         let about = About {
+            link: LINK,
             name: "s".into(),
             argv: vec!["srv".into()],
             cwd: "/".into(),

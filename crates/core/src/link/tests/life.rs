@@ -41,18 +41,18 @@ fn level_and_subscriptions_come_back_before_the_clients_traffic() {
             format!("to server {INITIALIZED}"),
             format!(
                 "to server {}",
-                level.replace("\"id\":2", "\"id\":\"ms:own:2\"")
+                level.replace("\"id\":2", "\"id\":\"ms:own:00000007:2\"")
             ),
             format!(
                 "to server {}",
-                wish(4, "subscribe", "a:2").replace("\"id\":4", "\"id\":\"ms:own:3\"")
+                wish(4, "subscribe", "a:2").replace("\"id\":4", "\"id\":\"ms:own:00000007:3\"")
             ),
         ]
     );
     assert_eq!(world.client(&ask(7, "ping")), Route::Hold);
-    world.server(&answer("\"ms:own:2\""));
+    world.server(&answer("\"ms:own:00000007:2\""));
     assert_eq!(world.client(&ask(7, "ping")), Route::Hold);
-    world.server(&answer("\"ms:own:3\""));
+    world.server(&answer("\"ms:own:00000007:3\""));
     assert_eq!(world.drain(), ["tell replayed"]);
     assert_eq!(world.client(&ask(7, "ping")), Route::Forward);
 }
@@ -86,12 +86,12 @@ fn of_two_wishes_for_the_same_the_one_that_was_asked_last_lasts() {
         assert_eq!(world.server(&answer(id)), Route::Forward);
     }
     assert_eq!(world.dies_and_returns("1")[0], "error for 2");
-    let replayed = level(7, "info").replace(":7", ":\"ms:own:2\"");
+    let replayed = level(7, "info").replace(":7", ":\"ms:own:00000007:2\"");
     assert_eq!(
         world.drain(),
         [INITIALIZED.into(), replayed].map(|line: String| format!("to server {line}"))
     );
-    world.server(&answer("\"ms:own:2\""));
+    world.server(&answer("\"ms:own:00000007:2\""));
     assert_eq!(
         world.drain()[..2],
         [wish(4, "read"), level(8, "alert")].map(|line| format!("to server {line}"))
@@ -241,7 +241,7 @@ fn another_protocol_version_ends_the_session() {
     world.empty();
     world.input(Input::Started);
     world.drain();
-    world.server(&greeting("\"ms:own:1\"", "2"));
+    world.server(&greeting("\"ms:own:00000007:1\"", "2"));
     assert_eq!(
         world.drain(),
         ["tell differs", "error for 2", "close stdin"]
@@ -259,7 +259,10 @@ fn a_list_that_has_changed_is_told_once() {
         world.server(&list("2", "a"));
         world.dies_and_returns("1");
         assert!(world.drain().last().unwrap().contains("tools/list"));
-        assert_eq!(world.server(&list("\"ms:own:2\"", tool)), Route::Drop);
+        assert_eq!(
+            world.server(&list("\"ms:own:00000007:2\"", tool)),
+            Route::Drop
+        );
         let told = world.drain();
         let changed = told
             .iter()
@@ -304,8 +307,8 @@ fn a_task_or_a_question_of_ours_is_weighed_before_rest() {
         for output in world.drain() {
             assert!(output.contains("ping"), "{output}");
         }
-        world.server(&answer("\"ms:own:1\""));
-        world.server(&answer("\"ms:own:2\""));
+        world.server(&answer("\"ms:own:00000007:1\""));
+        world.server(&answer("\"ms:own:00000007:2\""));
     }
     assert_eq!(world.now().ms_since(begun), 70_000);
     // An open task does, for as long as it is kept.
@@ -398,7 +401,7 @@ fn an_idle_server_that_answers_no_more_is_replaced_and_a_busy_one_never() {
     assert_eq!(world.wait(), Reason::Health);
     let told = world.drain();
     assert!(told[0].contains("ping"), "{told:?}");
-    world.server(&answer("\"ms:own:1\""));
+    world.server(&answer("\"ms:own:00000007:1\""));
     world.drain();
     for _ in 0..20 {
         world.wait();
@@ -694,7 +697,7 @@ fn changed_lists_are_announced_if_the_user_wants_it() {
     world.empty();
     world.input(Input::Started);
     world.drain();
-    world.server(&plain.replace("\"id\":1", "\"id\":\"ms:own:1\""));
+    world.server(&plain.replace("\"id\":1", "\"id\":\"ms:own:00000007:1\""));
     assert_eq!(world.drain(), ["tell replayed"]);
 }
 

@@ -281,9 +281,9 @@ fn subscriptions_are_taken_back_and_changed_lists_are_told() {
     world.input(Input::Stop(Cause::ShimKilled));
     assert_eq!(
         world.drain()[0],
-        r#"to server {"jsonrpc":"2.0","id":"ms:own:1","method":"resources/unsubscribe","params":{"uri":"a:\"1\""}}"#
+        r#"to server {"jsonrpc":"2.0","id":"ms:own:00000007:1","method":"resources/unsubscribe","params":{"uri":"a:\"1\""}}"#
     );
-    assert_eq!(world.server(&answer("\"ms:own:1\"")), Route::Drop);
+    assert_eq!(world.server(&answer("\"ms:own:00000007:1\"")), Route::Drop);
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     assert_eq!(world.server(changed), Route::Drop);
     world.input(Input::Reattached);
@@ -354,6 +354,41 @@ fn news_for_a_listening_request_come_under_its_own_id() {
         panic!("nothing for the client");
     };
     assert_eq!(String::from_utf8_lossy(&line).trim_end(), news("2"));
+    // It ends the listening: the client's, and then the other one's, which nobody waits for.
+    assert_eq!(world.link.in_flight(), 1);
+    assert_eq!(world.server(&taken_back("1500000001")), Route::Instead);
+    let Some(Output::ToClient(line)) = world.link.next() else {
+        panic!("nothing for the client");
+    };
+    assert_eq!(String::from_utf8_lossy(&line).trim_end(), taken_back("2"));
+    assert_eq!(
+        (world.link.in_flight(), world.link.subscribed()),
+        (0, false)
+    );
+    assert_eq!(world.server(&taken_back("2")), Route::Drop);
+}
+
+fn taken_back(id: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+    )
+}
+
+#[test]
+fn a_listening_that_the_server_ends_is_over() {
+    const LISTEN: &str = r#"{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+    let mut world = World::up();
+    world.client(LISTEN);
+    assert_eq!((world.link.in_flight(), world.link.subscribed()), (1, true));
+    assert_eq!(world.server(&taken_back("2")), Route::Forward);
+    assert_eq!(
+        (world.link.in_flight(), world.link.subscribed()),
+        (0, false)
+    );
+    // What ends by its answer is the server's to answer.
+    world.client(&ask(3, "tools/call"));
+    assert_eq!(world.server(&taken_back("3")), Route::Forward);
+    assert_eq!(world.link.in_flight(), 1);
 }
 
 #[test]

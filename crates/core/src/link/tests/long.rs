@@ -157,3 +157,92 @@ fn two_long_lines_that_pass_each_other_are_two() {
     let told = call.replace("\"id\":3", "\"id\":1500000002");
     assert_eq!(world.drain(), [format!("to server {told}")]);
 }
+
+/// The beginning of a long line from the server.
+fn begins(world: &mut World, line: &str) -> Route {
+    let mut scanner = Scanner::new();
+    scanner.feed(&line.as_bytes()[..crate::limits::WHOLE_LINE_BYTES]);
+    world.link.server_known(scanner.begun().as_ref())
+}
+
+/// The second generation of a server, whose look at the lists is over.
+fn second() -> World {
+    let mut world = World::met(Limits::default(), Policy::default());
+    world.dies_and_returns("1");
+    world.drain();
+    world
+}
+
+#[test]
+fn a_result_with_its_id_last_passes_in_later_generations_too() {
+    let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let long = |id: &str| format!(r#"{{"result":{{"a":"{fill}"}},"jsonrpc":"2.0","id":{id}}}"#);
+    let mut world = second();
+    world.client(&ask(7, "tools/call"));
+    assert_eq!(begins(&mut world, &long("7")), Route::Forward);
+    // An answer that we learn from may be behind it.
+    world.client(&ask(8, "tools/list"));
+    assert_eq!(begins(&mut world, &long("7")), Route::Gather);
+    world.server(&answer("8"));
+    assert_eq!(begins(&mut world, &long("7")), Route::Forward);
+    // A question would need a label.
+    let asks = format!(r#"{{"params":{{"a":"{fill}"}},"method":"m","id":7}}"#);
+    assert_eq!(begins(&mut world, &asks), Route::Gather);
+}
+
+#[test]
+fn a_probe_that_nobody_answers_makes_nobody_hold_a_result() {
+    let mut world = World::met(Limits::default(), Policy::default());
+    while world.wait() != Reason::Health {}
+    assert!(world.drain().iter().any(|told| told.contains("ping")));
+    let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let long = format!(r#"{{"result":{{"a":"{fill}"}},"jsonrpc":"2.0","id":7}}"#);
+    assert_eq!(
+        begins(&mut world, &long),
+        Route::Gather,
+        "it is no client's"
+    );
+    world.client(&ask(7, "tools/call"));
+    assert_eq!(begins(&mut world, &long), Route::Forward);
+}
+
+#[test]
+fn a_question_that_is_too_long_answers_no_request_of_the_same_id() {
+    let mut world = second();
+    world.client(&ask(7, "tools/call"));
+    world.drain();
+    let fill = "x".repeat(crate::limits::HELD_LINE_BYTES);
+    let line =
+        format!("{{\"id\":7,\"method\":\"sampling/createMessage\",\"params\":\"{fill}\"}}\n");
+    assert_eq!(begins(&mut world, &line), Route::Gather);
+    let now = world.now();
+    let mut scanner = Scanner::new();
+    scanner.feed(line.as_bytes());
+    world.link.server_piece(line.as_bytes());
+    world.link.gathered_from_server(now, &scanner.frame());
+    let told = world.drain();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with(r#"to server {"jsonrpc":"2.0","id":7,"error":"#),
+        "{told:?}"
+    );
+    assert_eq!(world.link.in_flight(), 1);
+    assert_eq!(world.server(&answer("7")), Route::Forward);
+}
+
+#[test]
+fn a_half_forwarded_request_whose_id_comes_after_the_last_death_is_answered() {
+    let mut world = abandoned();
+    let now = world.now();
+    let mut scanner = Scanner::new();
+    let line = format!("{}\n", long_call(2));
+    scanner.feed(line.as_bytes());
+    world.link.client_known(now, &scanner.frame());
+    let Some(Output::ToClient(told)) = world.link.next() else {
+        panic!("no answer")
+    };
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.contains("may or may not"), "{told}");
+    world.link.written();
+    assert_eq!(world.link.in_flight(), 0);
+}

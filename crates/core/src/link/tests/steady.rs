@@ -69,7 +69,9 @@ impl Line {
                 r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
             ),
             (Self::Opening, false) => greeting("1", "1"),
-            (Self::Opened(n) | Self::OwnAnswer(n), _) => greeting(&format!("\"ms:own:{n}\""), "1"),
+            (Self::Opened(n) | Self::OwnAnswer(n), _) => {
+                greeting(&format!("\"ms:own:00000007:{n}\""), "1")
+            }
             (Self::Initialized, _) => INITIALIZED.into(),
             (Self::Question, _) => ask(9, "roots/list"),
         }

@@ -254,10 +254,35 @@ fn a_long_answer_is_known_before_its_end() {
 }
 
 #[test]
+fn an_answer_whose_id_comes_last_is_one_before_that() {
+    for (begins, kind) in [
+        (r#"{"result":{"a":"#, Some(Kind::Response)),
+        (r#"{"jsonrpc":"2.0","error":{"#, Some(Kind::Error)),
+        (r#"{"result":"text"#, Some(Kind::Response)),
+        (r#"{"result":{},"#, Some(Kind::Response)),
+        (r#"{"params":{"a":"#, None),
+        (r#"{"method":"m","params":{"#, None),
+        (r#"{"error":null,"#, None),
+        (r#"{"result":{}]"#, None),
+    ] {
+        let mut scanner = Scanner::new();
+        scanner.feed(begins.as_bytes());
+        let begun = scanner.begun();
+        assert_eq!(begun.as_ref().map(|frame| frame.kind), kind, "{begins}");
+        assert!(begun.is_none_or(|frame| frame.id == Id::Absent));
+        assert_eq!(scanner.known(), None, "{begins}");
+    }
+    let mut scanner = Scanner::new();
+    scanner.feed(br#"{"id":1,"result":{"#);
+    assert_eq!(scanner.begun(), scanner.known());
+}
+
+#[test]
 fn a_batch_and_junk_are_known_from_their_first_byte() {
     let mut scanner = Scanner::new();
     scanner.feed(b" [");
     assert_eq!(scanner.known().map(|f| f.kind), Some(Kind::Batch));
+    assert_eq!(scanner.begun(), scanner.known());
     assert!(!scanner.certain_junk());
     let mut scanner = Scanner::new();
     scanner.feed(b" \t");

@@ -42,7 +42,7 @@ impl Shell<'_> {
             let Self { down, link, .. } = self;
             down.finish(&mut |show| route_down(link, outside, show))?;
             self.write_client(outside)?;
-            self.unread = self.unread_lines(outside);
+            self.take_unread(outside);
             if self.server.as_ref().is_some_and(|server| server.exit_told) {
                 self.give_unread(outside);
             }
@@ -125,7 +125,8 @@ impl Shell<'_> {
                 step |= self.up.fill(&mut outside.from_client);
                 self.keep(outside);
             }
-            let turn = self.to_server.is_empty() || self.up.mid_line();
+            let turn =
+                !self.reads_no_more(outside) && (self.to_server.is_empty() || self.up.mid_line());
             if turn && self.to_client.len() < TO_CLIENT_BYTES {
                 self.before = self.link.word();
                 let Self { up, link, .. } = self;
@@ -146,19 +147,29 @@ impl Shell<'_> {
             step |= self.write_server(outside)?;
             moved |= step;
         }
-        if self.client_in && (self.up.ended() && !self.waits() || self.left_unread(moved, outside))
-        {
+        let waits = self.waits(outside);
+        if self.client_in && (self.up.ended() && !waits || self.left_unread(moved, outside)) {
             self.client_in = false;
             self.unread_until = None;
             self.handle(outside, Input::ClientEof)?;
             return Ok(true);
         }
-        Ok(step || moved && (self.up.full() || self.up.ended() && self.waits()))
+        Ok(step || moved && (self.up.full() || self.up.ended() && waits))
     }
 
-    /// Whether a line waits before the end of the client's: to be shown again, or for the end of a line of ours.
-    fn waits(&self) -> bool {
-        self.up.holds() || !(self.to_server.is_empty() || self.up.mid_line())
+    /// Whether the server is dead and the link does not know yet.
+    fn reads_no_more(&self, outside: &Outside) -> bool {
+        let ended = outside.process.as_ref().is_some_and(|p| p.ended.is_some());
+        let untold = |server: &Running| !server.stdin && !server.exit_told;
+        ended && self.server.as_ref().is_some_and(untold) && !self.link.descending()
+    }
+
+    /// Whether a line waits before the end of the client's: to be shown again, for the end of a line of ours, or for the end of
+    /// a dead server to be told.
+    fn waits(&self, outside: &Outside) -> bool {
+        self.up.holds()
+            || self.reads_no_more(outside)
+            || !(self.to_server.is_empty() || self.up.mid_line())
     }
 
     /// What was read and not routed is in memory that outlives us.
@@ -168,7 +179,7 @@ impl Shell<'_> {
     }
 
     pub(super) fn left_unread(&mut self, moved: bool, outside: &Outside) -> bool {
-        let left = (self.up.ended() && self.waits())
+        let left = (self.up.ended() && self.waits(outside))
             || (self.up.full() && outside.from_client.writer_gone);
         if moved || !left || self.link.awaits_generation() {
             self.unread_until = None;
@@ -179,6 +190,9 @@ impl Shell<'_> {
     }
 
     pub(super) fn write_server(&mut self, outside: &mut Outside) -> Result<bool, Halt> {
+        if self.reads_no_more(outside) {
+            return Ok(false);
+        }
         let Some(server) = &mut self.server else {
             return Ok(false);
         };
@@ -213,7 +227,7 @@ impl Shell<'_> {
             }
         }
         if gone && !server.stdin_closing {
-            self.unread = self.unread_lines(outside);
+            self.take_unread(outside);
         }
         let Some(server) = &mut self.server else {
             return Ok(moved);

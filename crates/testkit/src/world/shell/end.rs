@@ -63,10 +63,10 @@ impl Shell<'_> {
         self.handle(outside, Input::TreeEmpty { ended: 1, left })
     }
 
-    /// The lines that the server has not read, and that nobody else can read any more.
-    pub(super) fn unread_lines(&self, outside: &Outside) -> Vec<u8> {
+    /// What the server has not read, and nobody else can read any more, is taken back.
+    pub(super) fn take_unread(&mut self, outside: &Outside) {
         let (Some(server), Some(process)) = (&self.server, &outside.process) else {
-            return Vec::new();
+            return;
         };
         let unreadable = if server.stdin {
             !process.serves()
@@ -74,28 +74,36 @@ impl Shell<'_> {
             process.tree_empty()
         };
         if !unreadable {
-            return Vec::new();
+            return;
         }
-        let mut lines = Vec::new();
         let unread = process.stdin.len().min(self.sent.len());
         if unread > 0 {
             // A line that was read in part was not understood either.
             let read = self.sent.len() - unread;
             let begins = |at: usize| at == 0 || self.sent[at - 1] == b'\n';
             let from = (0..=read).rev().find(|&at| begins(at)).unwrap_or(read);
-            lines.extend_from_slice(&self.sent[from..]);
+            self.unread.extend_from_slice(&self.sent[from..]);
         }
-        lines.extend(&self.up.out);
-        lines
+        self.sent.clear();
+        self.take_unsent();
+    }
+
+    /// So is what was not even written: lines of the client's, then those that went our way.
+    fn take_unsent(&mut self) {
+        self.unread.extend(&self.up.out);
+        if self.up.mid_line() {
+            let last = self.unread.iter().rposition(|&byte| byte == b'\n');
+            self.unread.truncate(last.map_or(0, |last| last + 1));
+        }
+        self.unread.extend(self.to_server.drain(..));
+        self.up.discard_routed();
     }
 
     /// What the dead server has not read is the link's again, before it hears of the death.
     pub(super) fn give_unread(&mut self, outside: &mut Outside) {
-        let lines = if self.unread.is_empty() {
-            self.unread_lines(outside)
-        } else {
-            std::mem::take(&mut self.unread)
-        };
+        self.take_unread(outside);
+        self.take_unsent();
+        let lines = std::mem::take(&mut self.unread);
         if !lines.is_empty() {
             // They are taken out of the pipe, and are not found there again.
             self.sent.clear();

@@ -1,0 +1,77 @@
+//! What either side asks before the server is open, told as short stories.
+
+use super::*;
+
+/// A link whose opening the record has answered.
+fn instant() -> World {
+    let mut learned = World::met(Limits::default(), Policy::default());
+    learned.drain();
+    let remembered = learned.link.remembered().unwrap().clone();
+    let mut world = World::up();
+    world.link.recall(remembered);
+    world.client(INITIALIZE);
+    assert_eq!(world.wait(), Reason::Instant);
+    world.link.written();
+    world.drain();
+    world.client(INITIALIZED);
+    world
+}
+
+#[test]
+fn what_was_asked_behind_an_instant_opening_is_asked_also_after_the_clients_end() {
+    let mut world = instant();
+    let call = ask(2, "tools/call");
+    assert_eq!(world.client(&call), Route::Drop);
+    world.input(Input::ClientEof);
+    assert_eq!(world.drain(), [""; 0]);
+    assert_eq!(world.server(&greeting("1", "1")), Route::Instead);
+    assert_eq!(
+        world.drain(),
+        [
+            format!("to server {INITIALIZED}"),
+            format!("to server {call}")
+        ]
+    );
+    assert_eq!(world.server(&answer("2")), Route::Forward);
+    assert_eq!(world.drain(), ["close stdin"]);
+}
+
+#[test]
+fn but_not_when_nobody_waits_for_it_any_more() {
+    let mut world = instant();
+    world.client(&ask(2, "tools/call"));
+    world.input(Input::Stop(Cause::ClientGone));
+    world.drain();
+    world.server(&greeting("1", "1"));
+    assert_eq!(world.drain(), [""; 0]);
+}
+
+#[test]
+fn a_server_that_asks_before_it_is_opened_has_its_answer() {
+    const PING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
+    let mut world = instant();
+    assert_eq!(world.server(PING), Route::Forward);
+    assert_eq!(world.client(&answer("0")), Route::Forward);
+
+    let mut world = World::met(Limits::default(), Policy::default());
+    world.exits(CRASH, true);
+    world.empty();
+    world.input(Input::Started);
+    world.drain();
+    assert_eq!(world.link.word(), "greeting");
+    let call = ask(2, "tools/call");
+    assert_eq!(world.client(&call), Route::Hold);
+    assert_eq!(world.server(PING), Route::Instead);
+    assert_eq!(world.drain(), ["to client ping"]);
+    // What lies before the answer makes way for it, and keeps its turn.
+    assert_eq!(world.client(&call), Route::Drop);
+    assert_eq!(world.client(&answer("\"ms:2:1\"")), Route::Instead);
+    assert_eq!(
+        world.drain(),
+        [r#"to server {"jsonrpc":"2.0","id":0,"result":{}}"#]
+    );
+    world.server(&greeting("\"ms:own:00000007:1\"", "1"));
+    let told = world.drain();
+    assert!(told.contains(&format!("to server {call}")), "{told:?}");
+    assert_eq!(world.link.word(), "ready");
+}
