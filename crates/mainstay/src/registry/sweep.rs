@@ -35,6 +35,11 @@ pub struct Dead {
 }
 
 impl Dead {
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Removes the directory: nothing of the link is left.
     pub fn remove(self) -> io::Result<()> {
         entry::remove(&self.path)
