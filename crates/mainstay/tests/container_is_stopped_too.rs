@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fs;
 
 use engine::{ID, calls, errands, is_up, lose, named, question, wrapped};
+use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Client;
 use mainstay_testkit::killers;
 use mainstay_testkit::stage::Stage;
@@ -78,6 +79,11 @@ fn one_that_the_engine_cannot_end_is_named_and_not_forgotten() {
     stage.census.assert_empty();
     assert_eq!(stage.event("teardown")["left"], json!([named()]));
     assert!(is_up(&stage));
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let doctor = stage.command(mainstay).arg("doctor").output().unwrap();
+    let told = String::from_utf8_lossy(&doctor.stdout);
+    let finding = format!("nobody has ended container {ID}");
+    assert!(told.contains(&finding), "{told}");
 
     lose(&stage, false);
     let mut next = Client::open(&stage, &obedient(&stage));

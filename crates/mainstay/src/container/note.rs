@@ -177,7 +177,7 @@ mod tests {
         let env = [("DOCKER_HOST".into(), "far".into())];
         let note = Note::write(home.path(), 1, &container, me, directory, &env).unwrap();
         fs::write(home.path().join("cid"), "4f5e\n").unwrap();
-        assert_eq!(all(home.path()), [note.clone()]);
+        assert_eq!(all(home.path()), std::slice::from_ref(&note));
         note
     }
 
