@@ -65,11 +65,7 @@ pub fn containment(found: Option<&Containment>) -> Vec<Finding> {
         format!("{}: {}", found.tier, found.tier.promise()),
     )];
     for why in &found.why_not {
-        findings.push(finding(
-            "tier",
-            Status::Note,
-            format!("not {}: {}", why.tier, why.reason),
-        ));
+        findings.push(finding("tier", Status::Note, why.to_string()));
     }
     findings.push(match &found.detached {
         Detached::Yes => finding(
