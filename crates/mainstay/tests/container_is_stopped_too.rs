@@ -7,6 +7,7 @@ mod engine;
 
 use std::ffi::OsString;
 use std::fs;
+use std::process::Stdio;
 
 use engine::{ID, calls, errands, is_up, lose, named, question, wrapped};
 use mainstay_testkit::built::under_test;
@@ -90,6 +91,38 @@ fn one_that_the_engine_cannot_end_is_named_and_not_forgotten() {
     let sweep = stage.event_that("sweep", |event| event["of"] == id.as_str());
     assert_eq!(sweep["ended"], json!([named()]), "{sweep}");
     assert!(next.finish().0.success());
+    stage.census.assert_empty();
+}
+
+#[test]
+fn a_slow_engine_keeps_nobody_else_waiting() {
+    let stage = Stage::new();
+    for file in ["deaf", "slow"] {
+        fs::write(stage.path(file), "").unwrap();
+    }
+    let mainstay = || stage.command(under_test(env!("CARGO_BIN_EXE_mainstay")));
+    let options = "--grace-eof 100ms --grace-term 100ms --kill-confirm 60s --name slow";
+    let options: Vec<&str> = options.split(' ').collect();
+    let habits = ["--ignore-eof", "--ignore-term"];
+    let mut client = Client::open(&stage, &wrapped(&stage, &options, &habits));
+    stage.card();
+    let stop = mainstay()
+        .args(["stop", "slow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let kill = format!("kill {ID}");
+    until("the engine is at it", || {
+        errands(&stage).contains(&kill).then_some(())
+    });
+    let doctor = mainstay().arg("doctor").output().unwrap();
+    let told = String::from_utf8_lossy(&doctor.stdout);
+    assert!(told.contains("1 run, and all keepers answer"), "{told}");
+    fs::remove_file(stage.path("slow")).unwrap();
+    let stopped = stop.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&stopped.stdout);
+    assert!(told.contains("0 left"), "{told}");
+    client.wait();
     stage.census.assert_empty();
 }
 

@@ -177,3 +177,101 @@ impl Held {
         errand.ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Container;
+    use super::*;
+    use crate::scratch::Scratch;
+    use mainstay_os::identity;
+    use std::ffi::OsString;
+
+    const ERRAND: i32 = 7;
+    const DONE: Status = Status::Code(0);
+    const FAILED: Status = Status::Code(1);
+
+    fn held(home: &Scratch, id: &str) -> Held {
+        let argv = ["docker", "run", "img"].map(OsString::from);
+        let (container, _) = Container::of(&argv, home.path(), 1).unwrap();
+        let me = identity::me().unwrap();
+        let note = Note::write(home.path(), 1, &container, me, "/".into(), &[]).unwrap();
+        std::fs::write(home.path().join("cid-1"), id).unwrap();
+        Held::new(note)
+    }
+
+    fn owed(home: &Scratch) -> usize {
+        super::super::note::all(home.path()).len()
+    }
+
+    #[test]
+    fn the_engines_command_speaks_of_the_container_or_of_itself() {
+        let killed = Status::Signal {
+            number: 9,
+            core: false,
+        };
+        for (id, status, over) in [
+            ("4f5e", Status::Code(0), true),
+            ("4f5e", Status::Code(1), true),
+            ("4f5e", Status::Code(137), true),
+            ("4f5e", Status::Code(125), false),
+            ("4f5e", Status::Code(126), false),
+            ("4f5e", Status::Code(127), false),
+            ("4f5e", killed, false),
+            // It never had one.
+            ("", Status::Code(125), true),
+            ("", killed, true),
+        ] {
+            let home = Scratch::new();
+            let mut held = held(&home, id);
+            held.command_ended(status);
+            assert_eq!(held.is_over(), over, "{id} {status}");
+            assert_eq!(owed(&home), usize::from(!over), "{id} {status}");
+            let left = (!over).then(|| Seen::container(id));
+            assert_eq!(held.left(), left, "{id} {status}");
+        }
+    }
+
+    #[test]
+    fn a_stop_that_fails_leaves_it_to_the_kill() {
+        for (status, over) in [(DONE, true), (FAILED, false)] {
+            let home = Scratch::new();
+            let mut held = held(&home, "4f5e");
+            held.state = State::Stopping { errand: ERRAND };
+            held.reaped(ERRAND + 1, DONE);
+            assert!(!held.is_over());
+            held.reaped(ERRAND, status);
+            assert_eq!((held.is_over(), owed(&home) == 0), (over, over));
+        }
+    }
+
+    #[test]
+    fn a_kill_is_through_when_its_errand_the_command_or_the_time_says_so() {
+        let until = Moment(0).after_ms(1_000);
+        for (news, gone) in [
+            (Some((ERRAND, DONE)), true),
+            (Some((ERRAND, FAILED)), false),
+            (None, false),
+        ] {
+            let home = Scratch::new();
+            let mut held = held(&home, "4f5e");
+            let errand = ERRAND;
+            held.state = State::Killing { errand, until };
+            assert_eq!(held.due(), Some(until));
+            assert!(!held.kill_is_through(Moment(0)));
+            let now = if news.is_some() { Moment(0) } else { until };
+            if let Some((pid, status)) = news {
+                held.reaped(pid, status);
+            }
+            assert!(held.kill_is_through(now) && !held.kill_is_through(now));
+            assert!(held.is_over());
+            assert_eq!((held.left().is_none(), owed(&home) == 0), (gone, gone));
+        }
+        let home = Scratch::new();
+        let mut held = held(&home, "4f5e");
+        let errand = ERRAND;
+        held.state = State::Killing { errand, until };
+        held.command_ended(Status::Code(137));
+        assert!(held.kill_is_through(Moment(0)));
+        assert_eq!((held.left(), owed(&home)), (None, 0));
+    }
+}

@@ -1,5 +1,5 @@
 //! A stand-in for a container engine: its `run` writes the cid file and becomes the server, its container is a file, and what it is
-//! told it writes down. A second file says that its daemon is lost.
+//! told it writes down. Other files say that its daemon is `lost`, that the container is `deaf` to a stop, or that a kill is `slow`.
 #![allow(dead_code, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ pub fn docker(stage: &Stage, habits: &[&str]) -> Vec<OsString> {
         "#!/bin/sh\ncd '{}' || exit 9\necho \"$@\" >> log\ncut -d' ' -f41 /proc/self/stat >> policies\ncase \"$1\" in\n\
          run) [ \"$2\" = --cidfile ] || exit 9\n echo {ID} > \"$3\"\n touch up\n exec {} ;;\n\
          stop) [ ! -e lost ] && [ ! -e deaf ] && [ -e up ] && rm up ;;\n\
-         kill) [ ! -e lost ] && [ -e up ] && rm up ;;\n\
+         kill) while [ -e slow ]; do sleep 0.01; done\n [ ! -e lost ] && [ -e up ] && rm up ;;\n\
          ps) [ ! -e lost ] || exit 1\n [ ! -e up ] || echo {ID} ;;\n*) exit 9 ;;\nesac\n",
         stage.home().display(),
         server.join(" ")
