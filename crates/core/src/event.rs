@@ -195,7 +195,7 @@ impl What {
     }
 }
 
-/// A process as it was seen.
+/// A process as it was seen; or a container, which has no pid here (0) and its id in its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// Pid and start time.
@@ -204,6 +204,25 @@ pub struct Seen {
     /// Its short name.
     pub comm: String,
 }
+
+impl Seen {
+    /// A container, by as much of its id as engines show.
+    pub fn container(id: &str) -> Self {
+        let id = id.get(..CONTAINER_ID_CHARS).unwrap_or(id);
+        Self {
+            who: Identity { pid: 0, start: 0 },
+            comm: format!("container {id}"),
+        }
+    }
+
+    /// Whether it is one.
+    pub fn is_container(&self) -> bool {
+        self.who.pid == 0
+    }
+}
+
+/// How much of a container's id engines show, and take for the whole.
+const CONTAINER_ID_CHARS: usize = 12;
 
 /// A generation was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -392,7 +411,7 @@ pub struct Sweep {
     pub of: LinkId,
     /// The keeper that owned it, dead.
     pub owner: Identity,
-    /// How it was found: `leaf`, `tag` or `card`.
+    /// How it was found: `leaf`, `tag`, `card`, or `cid` for a container.
     pub by: Vec<String>,
     /// Who was ended.
     pub ended: Vec<Seen>,

@@ -401,8 +401,9 @@ pub const TASK_MS: u64 = 3_600_000;
 pub const TASKS_MAX: usize = 1_024;
 /// A day's file of events is followed by another one at this size.
 pub const EVENTS_FILE_BYTES: u64 = 16 * 1024 * 1024;
-/// A link's directory of another container that nobody came back for goes after so many days.
-pub const ENTRY_ELSEWHERE_DAYS: u64 = 14;
+/// What a dead link left and nobody here can settle goes after so many days: its directory from another pid namespace, the note of a
+/// container whose engine does not answer.
+pub const ENTRY_KEPT_DAYS: u64 = 14;
 /// Openings that the record of one configuration holds; the oldest goes.
 pub const RECORD_OPENINGS: usize = 4;
 /// Bytes of results that the record of one configuration holds.

@@ -86,3 +86,9 @@ pub struct WhyNot {
     /// The reason, as a fragment: `no systemd user manager (…)`.
     pub reason: String,
 }
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not {}: {}", self.tier, self.reason)
+    }
+}

@@ -1,23 +1,28 @@
 //! Servers in containers: `docker run …` is only the remote control of a container that somebody else owns.
 //!
-//! The command gets a `--cidfile`, so that the container has a name that we know, and the ladder stops the container by
-//! it. Containers are stopped, never removed: whether one is kept is the user's choice (`--rm`).
+//! The command gets a `--cidfile`, so that the container has a name that we know, and the ladder ends the container by
+//! it. Beside the cid file stands a note that says how its engine is called: a container is a debt, and the note goes
+//! when the engine has said that it is paid. Containers are stopped, never removed: whether one is kept is the user's
+//! choice (`--rm`).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use mainstay_os::{signals, turn};
+pub mod engine;
+pub mod held;
+pub mod note;
+pub mod words;
 
 /// Programs whose `run` starts a container.
 const ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
+
 /// A command that runs a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// The engine with its global options, up to the sub-command.
     engine: Vec<OsString>,
-    /// The file that will hold the container's id.
+    /// The file that will hold the container's id, seen from where the command runs.
     cidfile: PathBuf,
 }
 
@@ -39,7 +44,7 @@ impl Container {
             "container" if argv.get(verb + 1)? == "run" => verb + 1,
             _ => return None,
         };
-        if let Some(theirs) = given_cidfile(argv.get(run + 1..)?) {
+        if let Some(theirs) = words::read(argv.get(run + 1..)?).cidfile {
             return Some((
                 Self {
                     engine,
@@ -56,47 +61,14 @@ impl Container {
         }
         Some((Self { engine, cidfile }, rewritten))
     }
-
-    /// The command that asks the container to end within so many seconds.
-    pub fn stop(&self, seconds: u64) -> Option<Vec<OsString>> {
-        self.command(&["stop", "-t", &seconds.to_string()])
-    }
-
-    /// The command that kills it.
-    pub fn kill(&self) -> Option<Vec<OsString>> {
-        self.command(&["kill"])
-    }
-
-    fn command(&self, words: &[&str]) -> Option<Vec<OsString>> {
-        let id = fs::read_to_string(&self.cidfile).ok()?;
-        let id = id.trim();
-        let plain = !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric());
-        plain.then(|| {
-            let mut argv = self.engine.clone();
-            argv.extend(words.iter().map(OsString::from));
-            argv.push(id.into());
-            argv
-        })
-    }
 }
 
-/// Starts an engine's command in the background, silent; its pid. Whoever reaps our children reaps it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a short errand of ours, not a server: it needs no containment"
-)]
-pub fn start(argv: &[OsString]) -> Option<i32> {
-    let (program, arguments) = argv.split_first()?;
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    turn::as_usual_in(&mut command);
-    signals::default_file_size_in(&mut command);
-    let child = command.spawn().ok()?;
-    Some(child.id() as i32)
+/// The container's id, once its engine has written it.
+fn id_in(cidfile: &Path) -> Option<String> {
+    let id = fs::read_to_string(cidfile).ok()?;
+    let id = id.trim();
+    let plain = !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric());
+    plain.then(|| id.to_owned())
 }
 
 /// Where the sub-command stands. Engines have many global options, and some take a value: a word behind an option is
@@ -112,21 +84,6 @@ fn sub_command(argv: &[OsString]) -> Option<usize> {
             return None;
         }
         after_option = word.starts_with('-') && !word.contains('=');
-    }
-    None
-}
-
-/// A cid file that the user asked for; only options of `run` are looked at, that is what stands before the image.
-fn given_cidfile(options: &[OsString]) -> Option<PathBuf> {
-    let mut words = options.iter();
-    while let Some(word) = words.next() {
-        let text = word.to_str().unwrap_or_default();
-        if let Some(path) = text.strip_prefix("--cidfile=") {
-            return Some(path.into());
-        }
-        if text == "--cidfile" {
-            return words.next().map(|path| PathBuf::from(OsStr::new(path)));
-        }
     }
     None
 }
@@ -172,6 +129,11 @@ mod tests {
                 "docker run --cidfile=/mine -i img",
                 "docker run --cidfile=/mine -i img",
             ),
+            // Words of the server in it.
+            (
+                "docker run -i img tool --cidfile x",
+                "docker run --cidfile /run/x/cid-1 -i img tool --cidfile x",
+            ),
         ];
         for (given, expected) in table {
             assert_eq!(rewritten(given).as_deref(), Some(expected));
@@ -193,21 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn the_ladder_names_the_container_by_its_id_and_nothing_else() {
+    fn an_id_is_a_plain_word() {
         let home = crate::scratch::Scratch::new();
-        let line = argv("docker --context far run -i img");
-        let (container, _) = Container::of(&line, home.path(), 2).unwrap();
-        assert_eq!(container.stop(2), None);
-        fs::write(home.path().join("cid-2"), "4f5e\n").unwrap();
-        assert_eq!(
-            container.stop(2),
-            Some(argv("docker --context far stop -t 2 4f5e"))
-        );
-        assert_eq!(
-            container.kill(),
-            Some(argv("docker --context far kill 4f5e"))
-        );
-        fs::write(home.path().join("cid-2"), "--all").unwrap();
-        assert_eq!(container.kill(), None);
+        let file = home.path().join("cid-2");
+        assert_eq!(id_in(&file), None);
+        for (text, id) in [("4f5e\n", Some("4f5e")), ("", None), ("--all", None)] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(id_in(&file).as_deref(), id);
+        }
     }
 }

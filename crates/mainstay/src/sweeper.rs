@@ -1,5 +1,7 @@
 //! Ending what was left behind: by earlier pairs, wholly killed, or by our own link's last one.
 
+use std::path::Path;
+
 use mainstay_core::event::{Seen, Sweep, What};
 use mainstay_core::ids::{Identity, LinkId, Tag};
 use mainstay_core::limits;
@@ -7,6 +9,8 @@ use mainstay_os::sweep::{self, Outcome, Stray};
 use mainstay_os::{adopter, identity, role, title};
 
 use crate::config::Config;
+use crate::container::engine::Fate;
+use crate::container::note;
 use crate::debts::pay::{self, Zeal};
 use crate::debts::{self, Keyring};
 use crate::keeper::plan::Plan;
@@ -15,7 +19,7 @@ use crate::ledger::append::Ledger;
 use crate::paths::Paths;
 use crate::registry::entry::Entry;
 use crate::registry::list;
-use crate::registry::sweep::sweep_dead;
+use crate::registry::sweep::{Dead, sweep_dead};
 
 /// Sweeps for a starting link.
 pub fn sweep(plan: &Plan) {
@@ -77,13 +81,40 @@ pub fn end_leftovers(paths: &Paths, spare: Option<LinkId>) -> Vec<Sweep> {
     };
     let found = sweep::find(&realm, &recorded, &|link| Some(link) == spare);
     found.remove_hollow();
-    let swept = found.strays.iter().map(end).collect();
-    for link in dead {
-        // A directory that cannot be removed now is found again by the next sweep.
-        drop(link.remove());
-    }
+    let mut swept: Vec<Sweep> = found.strays.iter().map(end).collect();
+    swept.extend(dead.into_iter().filter_map(bury));
     crate::warm::sweep(paths);
     swept
+}
+
+/// Ends the containers of a dead link and takes its directory away, unless one of them is left: it is tried again by the next
+/// sweep, as is a directory that cannot be removed now.
+fn bury(link: Dead) -> Option<Sweep> {
+    let swept = end_containers(link.path(), link.id, limits::GUARD_KILL_MS);
+    if note::all(link.path()).is_empty() {
+        drop(link.remove());
+    }
+    swept
+}
+
+/// Ends the containers that a link's directory names, whose keeper is dead; what became of them, if there are any.
+pub fn end_containers(directory: &Path, id: LinkId, within_ms: u64) -> Option<Sweep> {
+    let mut notes = note::all(directory);
+    let mut swept = Sweep {
+        of: id,
+        owner: notes.first()?.owner,
+        by: vec!["cid".into()],
+        ended: Vec::new(),
+        left: Vec::new(),
+    };
+    for note in &mut notes {
+        match note.settle(within_ms) {
+            Some((container, Fate::Gone)) => swept.ended.push(Seen::container(&container)),
+            Some((container, Fate::Left)) => swept.left.push(Seen::container(&container)),
+            None => {}
+        }
+    }
+    (!swept.ended.is_empty() || !swept.left.is_empty()).then_some(swept)
 }
 
 /// Ends what is left of one link whose guard and keeper are dead and are not our children; how many.
@@ -140,19 +171,19 @@ pub fn end_one(paths: &Paths, id: LinkId, server: &str) -> Swept {
         return swept;
     };
     let mut ledger = Ledger::open(paths);
-    let found = sweep::find(&realm, &recorded, &|link| link != id);
-    found.remove_hollow();
-    for stray in &found.strays {
-        let told = end(stray);
+    let mut tell = |told: Sweep| {
         swept.ended += told.ended.len() as u32;
         swept.left.extend(told.left.clone());
         ledger.record(id, server, What::Sweep(told));
+    };
+    let found = sweep::find(&realm, &recorded, &|link| link != id);
+    found.remove_hollow();
+    for stray in &found.strays {
+        tell(end(stray));
     }
-    for dead in sweep_dead(paths).unwrap_or_default() {
-        if dead.id == id {
-            drop(dead.remove());
-        }
-    }
+    let mut dead = sweep_dead(paths).unwrap_or_default();
+    dead.retain(|dead| dead.id == id);
+    dead.into_iter().filter_map(bury).for_each(tell);
     swept
 }
 

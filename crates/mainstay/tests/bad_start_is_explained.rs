@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::{Client, Launch};
-use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::stage::{Source, Stage, run};
 use serde_json::{Value, json};
 
 fn start(stage: &Stage, options: &[&str], server: Vec<OsString>) -> Client {
@@ -42,36 +42,65 @@ fn not_found() {
         &[],
         vec!["no-such-server-anywhere".into(), "--flag".into()],
     );
-    assert!(
-        message(&answer).contains("no-such-server-anywhere"),
-        "{answer}"
-    );
-    assert!(stderr.contains("no-such-server-anywhere"), "{stderr}");
     assert_eq!(status.code(), Some(127));
+    let (problem, hint) = ("no-such-server-anywhere", "give its full path");
+    explained(&stage, &answer, &stderr, problem, hint);
     let event = stage.event("start_failed");
     assert_eq!(event["argv"][0], "no-such-server-anywhere");
-    assert!(
-        event["hint"].as_str().is_some_and(|hint| !hint.is_empty()),
-        "{event}"
-    );
 }
 
-/// Nothing was started, and the client, stderr, the event and the exit code say why and what to do.
-fn refused(stage: &Stage, options: &[&str], code: i32, problem: &str, hint: &str) {
-    let server = stage.unruly::<&str>(&[]);
-    let (answer, status, stderr) = told(stage, options, server);
-    for text in [message(&answer), &stderr] {
+/// Nothing was started, and the client, stderr and the event say why and what to do.
+fn explained(stage: &Stage, answer: &Value, stderr: &str, problem: &str, hint: &str) {
+    let event = stage.event("start_failed");
+    let field = |name: &str| event[name].as_str().unwrap_or_default();
+    let written = format!("{} {}", field("problem"), field("hint"));
+    for text in [message(answer), stderr, &written] {
         assert!(text.contains(problem) && text.contains(hint), "{text}");
     }
     assert_eq!(answer["error"]["data"]["reason"], "start_failed");
-    assert_eq!(status.code(), Some(code));
-    let event = stage.event("start_failed");
-    assert!(
-        event["problem"]
-            .as_str()
-            .is_some_and(|text| text.contains(problem))
-    );
     assert!(stage.events("start").is_empty());
+}
+
+/// The same, and the exit code.
+fn refused(stage: &Stage, options: &[&str], code: i32, problem: &str, hint: &str) {
+    let server = stage.unruly::<&str>(&[]);
+    let (answer, status, stderr) = told(stage, options, server);
+    explained(stage, &answer, &stderr, problem, hint);
+    assert_eq!(status.code(), Some(code));
+}
+
+#[test]
+fn a_required_tier_that_is_not_there() {
+    let stage = Stage::new();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let doctor = stage
+        .command(mainstay)
+        .args(["doctor", "--json"])
+        .output()
+        .expect("doctor can be asked");
+    let found: Value = serde_json::from_slice(&doctor.stdout).expect("doctor speaks JSON");
+    let Some(missing) = found["containment"]["why_not"].get(0) else {
+        eprintln!("not run here: every tier is there");
+        return;
+    };
+    let (tier, reason) = (&missing["tier"], &missing["reason"]);
+    let [Some(tier), Some(reason)] = [tier, reason].map(Value::as_str) else {
+        panic!("no tier and reason: {missing}");
+    };
+    let options = ["--require-tier", tier];
+    let problem = format!("the required tier is not there ({tier}: {reason}");
+    refused(&stage, &options, 125, &problem, "ask for a weaker tier");
+}
+
+#[test]
+fn a_directory_of_the_config_that_is_not_there() {
+    let stage = Stage::new();
+    let directory = stage.path("not-there");
+    let table = format!("[server.here]\ncwd = '{}'\n", directory.display());
+    config(&stage, table.as_bytes());
+    let problem = format!("no such directory: {}", directory.display());
+    let options = ["--name", "here"];
+    refused(&stage, &options, 125, &problem, "correct `cwd`");
 }
 
 fn config(stage: &Stage, text: &[u8]) {
@@ -124,9 +153,11 @@ fn a_header_whose_variable_is_not_set() {
     argv.extend(words.split(' ').map(OsString::from));
     let mut client = Launch::new(&stage, &argv).start();
     let answer = client.wire.request("initialize", &json!({})).unwrap();
-    assert!(message(&answer).contains("NOT_SET"), "{answer}");
     let (status, _) = client.finish();
     assert_eq!(status.code(), Some(2));
+    let stderr = client.stderr_text();
+    let hint = "set it in the client's configuration";
+    explained(&stage, &answer, &stderr, "NOT_SET", hint);
     let event = stage.event("start_failed");
     assert!(!event.to_string().contains("hidden"), "{event}");
     stage.census.assert_empty();
@@ -138,10 +169,22 @@ fn not_executable() {
     let file = stage.path("server.js");
     fs::write(&file, "console.log('no')\n").unwrap();
     let (answer, status, stderr) = told(&stage, &[], vec![file.clone().into()]);
-    assert!(message(&answer).contains("server.js"), "{answer}");
-    assert!(stderr.contains("server.js"), "{stderr}");
     assert_eq!(status.code(), Some(126));
-    stage.event("start_failed");
+    explained(&stage, &answer, &stderr, "server.js", "chmod +x");
+}
+
+#[test]
+fn without_its_interpreter() {
+    let stage = Stage::new();
+    let script = stage.path("server");
+    stage.program(&script, Source::Text("#!/no/such/interpreter\n"));
+    let (answer, status, stderr) = told(&stage, &[], vec![script.into()]);
+    assert_eq!(status.code(), Some(126));
+    let (problem, hint) = (
+        "the interpreter that it names is not",
+        "correct its first line",
+    );
+    explained(&stage, &answer, &stderr, problem, hint);
 }
 
 #[test]

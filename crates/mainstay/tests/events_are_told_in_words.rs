@@ -6,6 +6,8 @@ mod support;
 use std::fs::OpenOptions;
 use std::io::Write;
 
+use mainstay::ledger::time;
+use mainstay_os::clock;
 use support::{Home, outcome};
 
 const LINES: &str = r#"{"v":1,"at":"2026-11-14T23:59:59.999Z","id":"00000001","server":"fetch","event":"exit","generation":1,"pid":7,"status":{"code":1},"uptime_ms":1500,"usage":{"user_ms":1,"system_ms":1,"max_rss_kib":1},"in_flight":0,"stderr_tail":["boom"]}
@@ -54,6 +56,46 @@ fn of_one_server_as_they_were_written() {
     assert_eq!((shown.stdout, shown.code), (known.clone(), Some(0)));
     let shown = home("").mainstay(&["events", "--json", "--id", "00000002"]);
     assert_eq!(shown.stdout, known);
+}
+
+/// An event an hour old and a fresh one.
+fn old_and_new() -> Home {
+    const HOUR_MS: u64 = 3_600_000;
+    let home = Home::new();
+    for (ms, age_ms) in [(1, HOUR_MS), (2, 0)] {
+        let at = time::rfc3339(clock::wall_ms() - age_ms);
+        let line = format!(
+            r#"{{"v":1,"at":"{at}","id":"00000001","server":"a","event":"opening_silent","ms":{ms}}}"#
+        );
+        let file = format!("{}.jsonl", &at[..10]);
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(home.paths().events().join(file))
+            .unwrap()
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
+    }
+    home
+}
+
+#[test]
+fn not_older_than_was_asked() {
+    let home = old_and_new();
+    let told = |words: &[&str]| {
+        let shown = home.mainstay(words);
+        assert_eq!((shown.stderr.as_str(), shown.code), ("", Some(0)));
+        let silences = shown.stdout.lines().map(|line| {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            event["ms"].as_u64().unwrap()
+        });
+        silences.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&["events", "--json"]), [1, 2]);
+    assert_eq!(told(&["events", "--json", "--since", "10m"]), [2]);
+    assert_eq!(told(&["events", "--json", "--since", "2h"]), [1, 2]);
+    let words = home.mainstay(&["events", "--since", "10m"]).stdout;
+    assert_eq!(words.matches("opening_silent").count(), 1, "{words}");
 }
 
 #[test]

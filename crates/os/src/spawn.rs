@@ -135,7 +135,7 @@ impl SpawnError {
             (Stage::Exec, libc::EACCES) => "make it executable (chmod +x), or name a file",
             (Stage::Exec, _) => "run the command by hand to see what it needs",
             (Stage::Interpreter, _) => "correct its first line (#!), or install the interpreter",
-            (Stage::Cwd, _) => "correct the directory in the client's configuration",
+            (Stage::Cwd, _) => "make the directory, or correct `cwd` in the config file",
             (Stage::Clone | Stage::Stdio, _) => {
                 "the machine or this user is out of processes, descriptors or memory: end some"
             }

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::run_options::NAME_CHARS;
+use crate::container;
 use crate::http::target::Target;
 
 /// Words that name nobody.
@@ -249,39 +250,14 @@ fn java(words: &[&str]) -> Option<String> {
     words.get(at + 1).map(|word| path(word))
 }
 
-/// `docker run OPTIONS IMAGE`: nearly every long option takes a value, so the exceptions are listed.
+/// `docker run OPTIONS IMAGE`.
 fn image(words: &[&str]) -> Option<String> {
-    const FLAGS: [&str; 16] = [
-        "-i",
-        "-t",
-        "-d",
-        "-it",
-        "-ti",
-        "-dit",
-        "--interactive",
-        "--tty",
-        "--detach",
-        "--rm",
-        "--init",
-        "--privileged",
-        "--read-only",
-        "--no-healthcheck",
-        "--quiet",
-        "-q",
-    ];
-    let mut rest = words;
-    loop {
-        let (&word, after) = rest.split_first()?;
-        if !word.starts_with('-') {
-            let name = word.split('@').next().unwrap_or(word);
-            let (parent, last) = name.rsplit_once('/').unwrap_or(("", name));
-            let last = last.split(':').next().unwrap_or(last);
-            let parent = parent.rsplit('/').next().unwrap_or("");
-            return Some(joined(parent, last));
-        }
-        let alone = word.contains('=') || FLAGS.contains(&word) || word.starts_with("--rm");
-        rest = if alone { after } else { after.get(1..)? };
-    }
+    let word = *words.get(container::words::read(words).image?)?;
+    let name = word.split('@').next().unwrap_or(word);
+    let (parent, last) = name.rsplit_once('/').unwrap_or(("", name));
+    let last = last.split(':').next().unwrap_or(last);
+    let parent = parent.rsplit('/').next().unwrap_or("");
+    Some(joined(parent, last))
 }
 
 /// `sh -c 'exec npx …'`, `bash script.sh`.

@@ -28,9 +28,10 @@ use crate::view::table::{Cell, Column, Table};
   mainstay ps --lease job-17
   mainstay ps --json | jq '.[] | select(.rss_kib > 500000) | .server'
 
-TREE is the number of processes, RSS and SWAP are sums over them.")]
+TREE is the number of processes, RSS and SWAP are sums over them. With --tree also
+why no stronger tier is in force.")]
 pub struct Options {
-    /// Show the processes below each server
+    /// Show the processes below each server, and why no stronger tier is in force
     #[arg(long, short)]
     pub tree: bool,
     /// Only the servers of this lease
@@ -266,6 +267,9 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
             or_none(row.uptime_ms.map(span)),
         ]);
         table.row(cells);
+        for why in row.why_not.iter().filter(|_| row.tree.is_some()) {
+            table.below(format!("  {why}"));
+        }
         for process in row.tree.iter().flatten() {
             table.below(format!(
                 "{}└ {} {}  {}",
@@ -366,11 +370,17 @@ fetch       -       ready  claude  subreaper  4711     7  311 MiB     0   2h05m
             rss_kib: 2_048,
             swap_kib: 0,
         };
+        row.why_not = vec![WhyNot {
+            tier: Tier::Scope,
+            reason: "no systemd user manager".into(),
+        }];
+        assert!(!render(std::slice::from_ref(&row), 80, false).contains("scope"));
         row.tree = Some(vec![process(4711, 0), process(4712, 1)]);
         let text = render(&[row], 80, false);
         assert!(
             text.ends_with(
-                "  └ 4711 2.0 MiB  node server.js\n    └ 4712 2.0 MiB  node server.js\n"
+                "\n  not scope: no systemd user manager
+  └ 4711 2.0 MiB  node server.js\n    └ 4712 2.0 MiB  node server.js\n"
             ),
             "{text}"
         );

@@ -5,12 +5,13 @@ use mainstay_core::event::{OutOfMemory, Part, Status};
 use mainstay_core::link::{Exited, Holders, Input};
 use mainstay_core::server::oom::{self, Kills};
 use mainstay_core::verdict;
+use mainstay_os::clock;
 use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::tree::Tree;
-use mainstay_os::{clock, identity};
 
 use super::server::{Ended, Running};
 use super::{Keeper, STEPS};
+use crate::container::held::Held;
 
 impl Keeper<'_> {
     /// Reaps whoever has ended; the server's own end is noted, and the tree is looked at if it is being stopped.
@@ -28,12 +29,19 @@ impl Keeper<'_> {
             exit,
             seen,
             stdout,
+            container,
             ..
         } = server;
         let (root, now) = (who.pid, self.now);
         tree.reap(&mut |pid, status, usage| {
+            if let Some(container) = container {
+                container.reaped(pid, status);
+            }
             // Once it has ended, the number may be anybody's.
             if pid == root && exit.is_none() {
+                if let Some(container) = container {
+                    container.command_ended(status);
+                }
                 *exit = Some(Ended {
                     status,
                     usage,
@@ -99,6 +107,7 @@ impl Keeper<'_> {
                 self.end_torn_line();
             }
         }
+        self.go_on_killing();
         self.tell_empty();
     }
 
@@ -109,6 +118,11 @@ impl Keeper<'_> {
         let passed_on = self.down.flushed() && !self.down.lines_wait() && self.to_client.is_empty();
         (passed_on || self.link.descending())
             .then(|| ended.at.after_ms(self.plan.limits.grace_term_ms))
+    }
+
+    /// Until when the container's part of the kill rung is waited for.
+    pub(super) fn kill_due(&self) -> Option<Moment> {
+        self.server.as_ref()?.container.as_ref()?.due()
     }
 
     /// While the tree is being stopped: is anybody left?
@@ -126,13 +140,31 @@ impl Keeper<'_> {
     }
 
     pub(super) fn tree_is_empty(&self) -> bool {
-        self.server
-            .as_ref()
-            .is_none_or(|server| server.tree.members().is_empty())
+        self.server.as_ref().is_none_or(|server| {
+            let container = server.container.as_ref();
+            container.is_none_or(Held::is_over) && server.tree.members().is_empty()
+        })
+    }
+
+    /// The kill rung: the container first, by its engine, and then the tree, which that errand belongs to.
+    pub(super) fn kill(&mut self) {
+        let confirm = self.plan.limits.kill_confirm_ms;
+        let container = self.server.as_mut().and_then(|it| it.container.as_mut());
+        if !container.is_some_and(|container| container.kill(self.now, confirm)) {
+            self.end_tree();
+        }
+    }
+
+    /// Goes on with the kill rung once the container's part of it is through.
+    fn go_on_killing(&mut self) {
+        let container = self.server.as_mut().and_then(|it| it.container.as_mut());
+        if container.is_some_and(|container| container.kill_is_through(self.now)) {
+            self.end_tree();
+        }
     }
 
     /// Kills whatever is left of the tree, confirms, and tells.
-    pub(super) fn end_tree(&mut self) {
+    fn end_tree(&mut self) {
         let confirm = self.plan.limits.kill_confirm_ms;
         let Some(server) = &mut self.server else {
             return;
@@ -142,9 +174,6 @@ impl Keeper<'_> {
         let mut side_guard_died = false;
         let side_guard = self.side_guard.as_ref().map(|beside| beside.who.pid);
         let now = self.now;
-        if let Some(kill) = server.container_to_kill() {
-            run_to_its_end(&kill, confirm);
-        }
         let ended = server.tree.kill(confirm, &mut |pid, status, usage| {
             if pid == root && exit.is_none() {
                 exit = Some(Ended {
@@ -160,8 +189,9 @@ impl Keeper<'_> {
         server.exit = exit;
         self.unguarded |= side_guard_died;
         let before = server.seen.len() as u32;
-        let left = ended.left;
+        let mut left = ended.left;
         let count = before.max(ended.count).saturating_sub(left.len() as u32);
+        left.extend(server.container.as_mut().and_then(Held::left));
         self.now = clock::now();
         self.drain_last_words();
         self.tell_last_exit();
@@ -287,15 +317,6 @@ fn whole_lines(unread: &[u8]) -> &[u8] {
     match serde_json::from_slice::<serde::de::IgnoredAny>(first) {
         Ok(_) => unread,
         Err(_) => others,
-    }
-}
-
-/// Runs an engine's command and waits for its end, but not for ever.
-pub(super) fn run_to_its_end(argv: &[std::ffi::OsString], within_ms: u64) {
-    if let Some(pid) = crate::container::start(argv)
-        && let Ok(handle) = identity::of(pid).and_then(identity::Handle::open)
-    {
-        handle.wait_ended(within_ms);
     }
 }
 

@@ -379,6 +379,7 @@ impl<'p> Keeper<'p> {
             self.upkeep.due(),
             self.lease_due(),
             self.exit_due(),
+            self.kill_due(),
             self.patience,
             self.unread_until,
             self.frames.due(),

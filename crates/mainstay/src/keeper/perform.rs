@@ -1,5 +1,6 @@
 //! Doing what the link asks for: one exhaustive match.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use mainstay_core::event::{Lost, Seen, Start, StderrDropped, What};
@@ -12,13 +13,15 @@ use mainstay_os::channel::Word;
 use rustix::process::Signal;
 
 use super::control::{self, Outcome};
-use super::end::run_to_its_end;
 use super::{Keeper, server, session};
-use crate::container::{self, Container};
+use crate::container::Container;
+use crate::container::held::Held;
+use crate::container::note::{self, Note};
 use crate::profile;
 use crate::registry::card::{self, Card};
 use crate::registry::control::Answer;
 use crate::registry::entry::Entry;
+use crate::sweeper;
 
 impl Keeper<'_> {
     /// Drains the link's outputs; whether there were any.
@@ -91,16 +94,10 @@ impl Keeper<'_> {
         self.sent = 0;
         self.unread.clear();
         self.down.source_lost();
-        let next = self.link.generation() + 1;
-        if Container::of(&self.plan.argv, Path::new(""), next).is_some() {
-            // A container's id is written into the link's directory; nobody else needs that before the server runs.
-            self.take_entry();
-        }
-        let directory = self.entry.as_ref().map(|entry| entry.path().to_path_buf());
-        let container =
-            directory.and_then(|directory| Container::of(&self.plan.argv, &directory, next));
-        match server::start(self.plan, container.as_ref(), self.me) {
+        let (argv, mut container) = self.contain();
+        match server::start(self.plan, &argv, self.me) {
             Ok((mut running, stderr)) => {
+                running.container = container;
                 if let Some(beside) = &self.side_guard {
                     running.tree.exclude(beside.who.pid);
                 }
@@ -136,6 +133,8 @@ impl Keeper<'_> {
                 hint,
                 code,
             }) => {
+                // Nobody is there but a note of what was to be.
+                drop(container.as_mut().and_then(Held::left));
                 self.handle(Input::StartFailed {
                     problem,
                     hint,
@@ -182,14 +181,34 @@ impl Keeper<'_> {
         self.handle(Input::Measured { cpu_ms, traced });
     }
 
+    /// The command of the next generation; if it runs a container, with a place for its id and a note of that.
+    fn contain(&mut self) -> (Vec<OsString>, Option<Held>) {
+        let plan = self.plan;
+        let next = self.link.generation() + 1;
+        if Container::of(&plan.argv, Path::new(""), next).is_none() {
+            return (plan.argv.clone(), None);
+        }
+        // A container's id is written into the link's directory; nobody else needs that before the server runs.
+        self.take_entry();
+        let Some(entry) = self.entry.as_ref().map(Entry::path) else {
+            return (plan.argv.clone(), None);
+        };
+        let Some((container, argv)) = Container::of(&plan.argv, entry, next) else {
+            return (plan.argv.clone(), None);
+        };
+        let directory = plan.directory().into();
+        let note = Note::write(entry, next, &container, self.me, directory, &plan.env);
+        (argv, note.map(Held::new))
+    }
+
     /// After a keeper was lost: its generation's container lives on, because the engine owns it.
-    pub(super) fn kill_lost_container(&self) {
-        if let Some(entry) = &self.entry
-            && let Some((container, _)) =
-                Container::of(&self.plan.argv, entry.path(), self.link.generation())
-            && let Some(kill) = container.kill()
-        {
-            run_to_its_end(&kill, self.plan.limits.kill_confirm_ms);
+    pub(super) fn kill_lost_container(&mut self) {
+        let Some(entry) = self.entry.as_ref().map(Entry::path) else {
+            return;
+        };
+        let within_ms = self.plan.limits.kill_confirm_ms;
+        if let Some(swept) = sweeper::end_containers(entry, self.plan.id, within_ms) {
+            self.tell(What::Sweep(swept));
         }
     }
 
@@ -210,18 +229,16 @@ impl Keeper<'_> {
             Step::Terminate => {
                 if let Some(server) = &self.server {
                     server.tree.signal(Signal::TERM);
-                    // It counts as a member of the tree until it is done, so the rung waits for it.
-                    let seconds = self.plan.limits.grace_term_ms.div_ceil(1_000);
-                    if let Some(stop) = server
-                        .container
-                        .as_ref()
-                        .and_then(|container| container.stop(seconds))
-                    {
-                        container::start(&stop);
-                    }
+                }
+                let limits = &self.plan.limits;
+                let seconds = limits.grace_term_ms.div_ceil(1_000);
+                let within_ms = seconds * 1_000 + limits.kill_confirm_ms;
+                let container = self.server.as_mut().and_then(|it| it.container.as_mut());
+                if let Some(container) = container {
+                    container.stop(seconds, within_ms);
                 }
             }
-            Step::Kill => self.end_tree(),
+            Step::Kill => self.kill(),
         }
     }
 
@@ -285,7 +302,10 @@ impl Keeper<'_> {
     /// The longest time that the stop ladder may take.
     pub(super) fn ladder_ms(&self) -> u64 {
         let limits = &self.plan.limits;
-        2 * limits.grace_eof_ms + limits.grace_term_ms + limits.kill_confirm_ms
+        let server = self.server.as_ref();
+        let contained = server.is_some_and(|server| server.container.is_some());
+        let kills = if contained { 2 } else { 1 };
+        2 * limits.grace_eof_ms + limits.grace_term_ms + kills * limits.kill_confirm_ms
     }
 
     /// The card as it is now.
@@ -396,7 +416,9 @@ impl Keeper<'_> {
         if let Some(beside) = self.side_guard.take() {
             mainstay_os::role::dismiss(&beside);
         }
-        if let Some(entry) = &self.entry {
+        if let Some(entry) = &self.entry
+            && note::all(entry.path()).is_empty()
+        {
             drop(entry.clear());
         }
         self.to_shim.get().say(Word::Finished {

@@ -19,7 +19,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::plan::Plan;
 use super::port::{Port, Way};
-use crate::container::Container;
+use crate::container::held::Held;
 use crate::exit::Exit;
 
 /// How much of a dead server's stdin is read at a time: as much as a pipe has unless somebody changed it.
@@ -50,7 +50,7 @@ pub struct Running {
     /// How often memory had run out when it was started: in its leaf, on the machine.
     pub oom_kills: (Option<u64>, Option<u64>),
     /// The container that it runs in, if it is a container engine's command.
-    pub container: Option<Container>,
+    pub container: Option<Held>,
 }
 
 /// How the server process ended.
@@ -76,19 +76,11 @@ pub struct Failure {
     pub code: Exit,
 }
 
-/// Starts a generation; its stderr comes apart.
-pub fn start(
-    plan: &Plan,
-    container: Option<&(Container, Vec<OsString>)>,
-    keeper: Identity,
-) -> Result<(Running, Port), Failure> {
+/// Starts a generation by this command; its stderr comes apart.
+pub fn start(plan: &Plan, argv: &[OsString], keeper: Identity) -> Result<(Running, Port), Failure> {
     let tag = plan.tag(keeper);
     let choice = tier::choose(plan.wish, &tag).map_err(|why_not| no_tier(&why_not))?;
     let (stdin, stdout, stderr) = pipes().map_err(|error| no_pipes(&error))?;
-    let (container, argv) = match container {
-        Some((container, argv)) => (Some(container.clone()), argv),
-        None => (None, &plan.argv),
-    };
     let (argv, env) = (plan.argv_c(argv), plan.env_c(&tag));
     let port = |fd: OwnedFd, way| Port::of_ours(fd, way).map_err(|error| no_pipes(&error));
     // Once the server runs nothing may fail any more: nobody would end it.
@@ -127,7 +119,7 @@ pub fn start(
         exit: None,
         seen: BTreeSet::new(),
         oom_kills,
-        container,
+        container: None,
     };
     Ok((running, ours.2))
 }
@@ -181,14 +173,6 @@ impl Running {
                 written: self.tree.written_by_writers(stdout),
             },
             Some(_) | None => Holders::Nobody,
-        }
-    }
-
-    /// The command that kills the container, unless the engine's own command said by its exit that it has ended.
-    pub fn container_to_kill(&self) -> Option<Vec<OsString>> {
-        match self.exit.map(|ended| ended.status) {
-            Some(Status::Code(_)) => None,
-            Some(Status::Signal { .. }) | None => self.container.as_ref()?.kill(),
         }
     }
 
@@ -296,7 +280,8 @@ mod tests {
         let me = identity::me().unwrap();
         // No list of what is ready was begun in this thread, so a port to read from is refused.
         let word = format!("without-ports-{}", me.pid);
-        let failure = start(&plan(&["sh", "-c", "sleep 9; exit 0", &word]), None, me).err();
+        let plan = plan(&["sh", "-c", "sleep 9; exit 0", &word]);
+        let failure = start(&plan, &plan.argv, me).err();
         let problem = failure.map(|failure| failure.problem).unwrap_or_default();
         assert!(problem.contains("no pipes for the server"), "{problem}");
         let children = census::children(me.pid).unwrap();

@@ -75,7 +75,7 @@ pub const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ),
             (
                 "left",
-                "who is still there (pid, start, comm); empty means \"0 left\"",
+                "who is still there (pid, start, comm); empty means \"0 left\". A container has pid 0 and its id in `comm`",
             ),
         ],
     ),
@@ -84,8 +84,14 @@ pub const FIELDS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("of", "the link that it belonged to"),
             ("owner", "the keeper that owned it, dead (pid, start)"),
-            ("by", "how it was found: `leaf`, `tag`, `card`"),
-            ("ended", "who was ended"),
+            (
+                "by",
+                "how it was found: `leaf`, `tag`, `card`, or `cid` for a container",
+            ),
+            (
+                "ended",
+                "who was ended; a container has pid 0 and its id in `comm`",
+            ),
             ("left", "who could not be ended"),
         ],
     ),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mainstay_core::ids::{Identity, LinkId, Realm, Tag};
-use mainstay_core::limits::ENTRY_ELSEWHERE_DAYS;
+use mainstay_core::limits::ENTRY_KEPT_DAYS;
 use mainstay_os::{clock, identity};
 
 use super::card::Card;
@@ -35,6 +35,11 @@ pub struct Dead {
 }
 
 impl Dead {
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Removes the directory: nothing of the link is left.
     pub fn remove(self) -> io::Result<()> {
         entry::remove(&self.path)
@@ -121,7 +126,7 @@ fn judge(card: &Card, here: &Realm, path: &Path) -> Judgement {
         .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
         .map(|time| Duration::from_millis(clock::wall_ms()).saturating_sub(time));
     match age {
-        Some(age) if age.as_millis() > u128::from(ENTRY_ELSEWHERE_DAYS * DAY_MS) => {
+        Some(age) if age.as_millis() > u128::from(ENTRY_KEPT_DAYS * DAY_MS) => {
             Judgement::Elsewhere
         }
         Some(_) | None => Judgement::Spare,

@@ -206,9 +206,13 @@ fn dropped(answers: u32) -> String {
     }
 }
 
-/// `claude (4711)`.
+/// `claude (4711)`, `container 4f5e6d7c8b9a`.
 pub fn seen(process: &Seen) -> String {
-    format!("{} ({})", one_line(&process.comm, 40), process.who)
+    let name = one_line(&process.comm, 40);
+    if process.is_container() {
+        return name;
+    }
+    format!("{name} ({})", process.who)
 }
 
 fn detail(name: &str, text: &str) -> String {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use mainstay_core::event::Detached;
+use mainstay_core::event::{Detached, Seen};
 use mainstay_core::ids::{Identity, LinkId, Tag};
 use mainstay_core::limits;
 use mainstay_os::watch_files::WATCHES_MAX;
@@ -12,6 +12,7 @@ use mainstay_os::{clock, identity, sweep};
 
 use super::{Containment, Finding, Status};
 use crate::config::Config;
+use crate::container::note;
 use crate::debts;
 use crate::ledger::files;
 use crate::ledger::read::{Filter, Skipped, all};
@@ -64,11 +65,7 @@ pub fn containment(found: Option<&Containment>) -> Vec<Finding> {
         format!("{}: {}", found.tier, found.tier.promise()),
     )];
     for why in &found.why_not {
-        findings.push(finding(
-            "tier",
-            Status::Note,
-            format!("not {}: {}", why.tier, why.reason),
-        ));
+        findings.push(finding("tier", Status::Note, why.to_string()));
     }
     findings.push(match &found.detached {
         Detached::Yes => finding(
@@ -222,6 +219,20 @@ pub fn links(paths: &Paths) -> Vec<Finding> {
             },
         ));
     }
+    let (owing, dead): (Vec<Listed>, Vec<Listed>) = dead
+        .into_iter()
+        .partition(|listed| !containers(listed).is_empty());
+    for listed in &owing {
+        let containers = containers(listed).join(", ");
+        findings.push(
+            finding(
+                "leftovers",
+                Status::Problem,
+                format!("of {} nobody has ended {containers}", name(listed)),
+            )
+            .hint("see that the engine's daemon runs; the next `mainstay run` ends it"),
+        );
+    }
     if !dead.is_empty() {
         let names: Vec<String> = dead.iter().map(name).collect();
         findings.push(
@@ -234,6 +245,13 @@ pub fn links(paths: &Paths) -> Vec<Finding> {
         );
     }
     findings
+}
+
+/// The containers of a dead link, as far as they are known.
+fn containers(listed: &Listed) -> Vec<String> {
+    let notes = note::all(&listed.path);
+    let ids = notes.iter().filter_map(note::Note::id);
+    ids.map(|id| Seen::container(&id).comm).collect()
 }
 
 fn silent_keepers(alive: &[Listed]) -> Vec<Finding> {

@@ -21,10 +21,14 @@ pub fn start(start: &Start) -> Told {
         text.push_str(", for ");
         text.push_str(&seen(client));
     }
-    let details = match &start.detached {
-        Detached::Yes => Vec::new(),
-        Detached::No { why } => vec![detail("not detached from the client", why)],
-    };
+    let why_not = start.why_not.iter();
+    let mut details: Vec<String> = why_not
+        .map(|why| one_line(&why.to_string(), DETAIL_CHARS))
+        .collect();
+    match &start.detached {
+        Detached::Yes => {}
+        Detached::No { why } => details.push(detail("not detached from the client", why)),
+    }
     (Tone::Good, text, details)
 }
 

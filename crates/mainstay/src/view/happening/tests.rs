@@ -14,6 +14,7 @@ fn every_kind_in_words() {
         all,
         "\
 22:31:07.123  playwright  start  pid 4711, generation 1, tier cgroup, for claude (4000)
+    not scope: no systemd user manager
 22:31:07.123  playwright  start_failed  there is no command `npxx`
     command: npxx -y @playwright/mcp
     hint: is it installed, and in PATH?

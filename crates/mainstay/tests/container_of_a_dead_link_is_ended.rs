@@ -1,0 +1,101 @@
+//! A container whose shim, guard and keeper were all killed is ended by whoever sweeps next, and not forgotten before that.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod engine;
+mod leased;
+
+use std::ffi::OsString;
+
+use engine::{ID, calls, docker, errands, is_up, lose, named, question, wrapped};
+use leased::{lease, mainstay};
+use mainstay_testkit::card::Card;
+use mainstay_testkit::client::Client;
+use mainstay_testkit::killers;
+use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::wait::until;
+use serde_json::json;
+
+/// A session of which nobody of ours is left; its card.
+fn dead(stage: &Stage, argv: &[OsString]) -> Card {
+    let mut client = Client::open(stage, argv);
+    let card = stage.card();
+    let ours = [card.shim, card.guard, card.keeper];
+    killers::at_once(&ours.into_iter().flatten().collect::<Vec<_>>());
+    client.wait();
+    assert!(is_up(stage));
+    card
+}
+
+/// Anybody's start.
+fn start(stage: &Stage) -> Client {
+    Client::open(stage, &run(mainstay(), &[], stage.unruly::<&str>(&[])))
+}
+
+#[test]
+fn by_the_next_start() {
+    let stage = Stage::new();
+    let card = dead(&stage, &wrapped(&stage, &[], &[]));
+    let mut next = start(&stage);
+    let sweep = stage.event_that("sweep", |event| event["by"] == json!(["cid"]));
+    assert_eq!(sweep["of"], card.id.as_str());
+    assert_eq!(sweep["owner"]["pid"], card.keeper.unwrap().pid);
+    assert_eq!(sweep["ended"], json!([named()]));
+    assert_eq!(sweep["left"], json!([]));
+    assert_eq!(errands(&stage), [format!("kill {ID}")]);
+    until("its directory is gone", || {
+        (!card.dir.exists()).then_some(())
+    });
+    assert!(next.finish().0.success());
+    stage.census.assert_empty();
+}
+
+#[test]
+fn by_a_later_one_if_the_engine_cannot_yet() {
+    let stage = Stage::new();
+    let card = dead(&stage, &wrapped(&stage, &[], &[]));
+    lose(&stage, true);
+    let mut next = start(&stage);
+    let sweep = stage.event_that("sweep", |event| event["left"] == json!([named()]));
+    assert_eq!(sweep["ended"], json!([]));
+    assert_eq!(errands(&stage), [format!("kill {ID}"), question()]);
+    assert!(next.finish().0.success());
+    stage.census.assert_empty();
+    assert!(card.dir.exists());
+
+    lose(&stage, false);
+    let mut later = start(&stage);
+    stage.event_that("sweep", |event| event["ended"] == json!([named()]));
+    until("its directory is gone", || {
+        (!card.dir.exists()).then_some(())
+    });
+    assert!(later.finish().0.success());
+    stage.census.assert_empty();
+}
+
+#[test]
+fn by_the_next_guard_if_the_shim_lives() {
+    let stage = Stage::new();
+    let mut client = Client::open(&stage, &wrapped(&stage, &["--grace-eof", "60s"], &[]));
+    let card = stage.card();
+    killers::at_once(&[card.guard.unwrap(), card.keeper.unwrap()]);
+    assert!(client.wire.call("pid", &json!({})).unwrap()["pid"].is_i64());
+    let calls = calls(&stage);
+    assert_eq!(calls[1], format!("kill {ID}"), "{calls:?}");
+    assert!(calls[2].starts_with("run --cidfile "), "{calls:?}");
+    assert!(client.finish().0.success());
+    stage.census.assert_empty();
+}
+
+#[test]
+fn by_whoever_closes_its_lease() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let argv = run(mainstay(), &["--lease", "job"], docker(&stage, &[]));
+    let card = dead(&stage, &argv);
+    let closed = lease(&stage, &["close", "job"]);
+    assert_eq!(closed["ok"], true, "{closed}");
+    assert_eq!(errands(&stage), [format!("kill {ID}")]);
+    assert!(!card.dir.exists());
+    stage.census.assert_empty();
+}
