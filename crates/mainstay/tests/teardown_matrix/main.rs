@@ -1,5 +1,5 @@
 //! Every cause of an end × every kind of tree × every tier that there is here, with real processes: nobody is left, or
-//! exactly those whom the page names.
+//! exactly those whom the page names. A tier that the machine affords must open; one that is not played is named.
 //!
 //! `MAINSTAY_CELLS=words` plays only the cells whose name has all of these words (and compares nothing);
 //! `MAINSTAY_BLESS=1` rewrites docs/teardown-matrix.md. Rungs and times go to a file in the target directory.
@@ -13,6 +13,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::fs;
+use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -21,6 +22,7 @@ use std::thread;
 use cause::Cause;
 use cell::{Cell, Outcome};
 use mainstay_core::tier::Tier;
+use mainstay_testkit::afford::affords;
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Launch;
 use mainstay_testkit::stage::{Stage, run};
@@ -35,14 +37,7 @@ type Results = BTreeMap<String, Result<Outcome, String>>;
 fn every_cell_ends_as_the_page_says() {
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
     let wanted = std::env::var("MAINSTAY_CELLS").ok();
-    let tiers: Vec<Tier> = Tier::ALL
-        .into_iter()
-        .filter(|&tier| available(&mainstay, tier))
-        .collect();
-    assert!(
-        tiers.contains(&Tier::Subreaper),
-        "the floor is there on every Linux"
-    );
+    let tiers = tiers(&mainstay);
     let cells: Vec<Cell> = tiers
         .iter()
         .flat_map(|&tier| Cause::ALL.map(|cause| Tree::ALL.map(|tree| Cell { tier, cause, tree })))
@@ -88,15 +83,39 @@ fn name(cell: Cell) -> String {
     format!("{}/{:?}/{:?}", cell.tier, cell.cause, cell.tree)
 }
 
-/// Asks the program itself, by starting something under that tier.
-fn available(mainstay: &Path, tier: Tier) -> bool {
+/// The tiers that are played: those that open. One that the machine affords must; of the others it is told why not.
+fn tiers(mainstay: &Path) -> Vec<Tier> {
+    Tier::ALL
+        .into_iter()
+        .filter(|&tier| {
+            let Err(refusal) = opens(mainstay, tier) else {
+                return true;
+            };
+            match affords(tier) {
+                Ok(()) => panic!("tier {tier} is to be had here, but: {refusal}"),
+                Err(why) => tell(&format!("tier {tier} is not played: {why}; {refusal}")),
+            }
+            false
+        })
+        .collect()
+}
+
+/// Starts something under that tier; what the program says if it cannot.
+fn opens(mainstay: &Path, tier: Tier) -> Result<(), String> {
     let stage = Stage::new();
     let options = ["--tier", tier.word(), "--require-tier", tier.word()];
     let mut client =
         Launch::new(&stage, &run(mainstay, &options, stage.unruly::<&str>(&[]))).start();
-    let opened = client.wire.initialize().is_ok();
+    let opened = client.wire.initialize();
     client.finish();
     opened
+        .map(drop)
+        .map_err(|_| client.stderr_text().trim().replace('\n', "; "))
+}
+
+/// Says something that is seen also when all is well.
+fn tell(text: &str) {
+    drop(writeln!(io::stderr(), "{text}"));
 }
 
 /// Those that can, beside each other; then the others, one at a time.
