@@ -147,7 +147,13 @@ fn entry<'a>(found: &'a mut BTreeMap<String, Stray>, tag: &Tag, by: &'static str
     stray
 }
 
-/// Kills and looks again, until two looks find nobody. Whoever is proven already is killed before the first whole look,
+/// Looks in a row that find nobody.
+const QUIET_LOOKS: usize = 2;
+
+/// Looks in a row that find nobody and may have missed somebody: a fork-and-exit chain can hide from one, hardly from this many.
+const SPOILT_LOOKS: usize = 20;
+
+/// Kills and looks again, until nobody is found any more. Whoever is proven already is killed before the first whole look,
 /// which takes its time: an identity stays proven, whatever its process has become.
 fn hunt(
     tag: &Tag,
@@ -183,20 +189,23 @@ fn hunt(
     kill_leaves(&opened, &spared);
     strike(known.iter(), &mut met, deadline);
     let mut quiet = 0;
-    while quiet < 2 {
-        let pids: Vec<i32> = tagged(&|found| found == tag)
-            .into_iter()
-            .map(|(pid, _)| pid)
-            .collect();
-        let members = look(tag, recorded, leaves, &pids, &spared);
+    let mut spoilt = 0;
+    let mut zombies = BTreeSet::new();
+    while quiet < QUIET_LOOKS && spoilt < SPOILT_LOOKS {
+        let (struck, whole) = strike_tagged(tag, &spared, &mut zombies);
+        let mut members = look(tag, recorded, leaves, &[], &spared);
+        members.extend(struck);
         kill_leaves(&opened, &spared);
         let refused = strike(members.iter(), &mut met, deadline);
-        if members.is_empty() {
+        if !members.is_empty() {
+            if refused == members.len() {
+                break;
+            }
+            (quiet, spoilt) = (0, 0);
+        } else if whole {
             quiet += 1;
-        } else if refused == members.len() {
-            break;
         } else {
-            quiet = 0;
+            spoilt += 1;
         }
         if clock::now() >= deadline {
             break;
@@ -277,6 +286,47 @@ impl Member {
             }
         }
     }
+}
+
+/// One look at our own user's processes: whoever bears the tag is killed at sight, with all below it, the newest first. At the
+/// end of the look a link of a fork-and-exit chain would be gone. Says also whether nobody can have been missed; `zombies`
+/// are those that earlier looks have met.
+fn strike_tagged(
+    tag: &Tag,
+    spared: &BTreeSet<i32>,
+    zombies: &mut BTreeSet<Identity>,
+) -> (Vec<Member>, bool) {
+    let uid = rustix::process::geteuid().as_raw();
+    let mut struck: BTreeMap<i32, Member> = BTreeMap::new();
+    let mut whole = true;
+    for pid in census::pids().unwrap_or_default().into_iter().rev() {
+        match census::uid(pid) {
+            // It was on the list and is gone; it may have had a child that is not.
+            None => whole = false,
+            Some(owner) if owner != uid || spared.contains(&pid) => {}
+            Some(_) if tag_of(pid).as_ref() == Some(tag) => {
+                let bears = || tag_of(pid).as_ref() == Some(tag);
+                let who = identity::of(pid).ok();
+                let Some(member) = who.and_then(|who| Member::hold(who, &bears)) else {
+                    whole = false;
+                    continue;
+                };
+                let mut found = BTreeMap::from([(pid, member)]);
+                below(pid, spared, &mut found);
+                for member in found.values() {
+                    // Whoever refuses, or is gone, is seen when all are struck.
+                    drop(member.handle.signal(Signal::KILL));
+                }
+                struck.append(&mut found);
+            }
+            Some(_) => match census::stat(pid) {
+                Ok(stat) if stat.dead() => whole &= !zombies.insert(stat.who()),
+                Ok(_) => {}
+                Err(_) => whole = false,
+            },
+        }
+    }
+    (struck.into_values().collect(), whole)
 }
 
 /// One look at everybody who is proven to belong to a tag.
