@@ -38,7 +38,7 @@ pub struct Cell {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What the page says.
-    pub word: &'static str,
+    pub word: String,
     /// What only the log says: the rungs and how long it took.
     pub rungs: String,
 }
@@ -97,7 +97,7 @@ impl Cell {
         };
         stage.census.assert_empty();
         Outcome {
-            word,
+            word: word.to_owned(),
             rungs: self.told(&stage),
         }
     }
