@@ -15,9 +15,13 @@ fuzz_target!(|data: &[u8]| {
     let mut events = Vec::new();
     for &cut in cuts {
         let (piece, after) = input.split_at(input.len().min(usize::from(cut)));
-        decoder.push(piece, |event| events.push(event)).expect("inputs are short");
+        decoder
+            .push(piece, |event| events.push(event))
+            .expect("inputs are short");
         input = after;
     }
-    decoder.push(input, |event| events.push(event)).expect("inputs are short");
+    decoder
+        .push(input, |event| events.push(event))
+        .expect("inputs are short");
     assert_eq!(events, expected);
 });

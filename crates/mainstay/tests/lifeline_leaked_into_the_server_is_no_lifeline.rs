@@ -1,6 +1,9 @@
 //! A client's write end of our stdin that leaked to somebody who is not the client keeps nobody alive: EOF never comes,
 //! but the client is dead.
 
+use std::ffi::OsString;
+use std::fs;
+
 use mainstay_os::identity;
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::killers;
@@ -26,10 +29,51 @@ fn start(stage: &Stage, leak: Leak) -> Puppet {
 }
 
 #[test]
-fn leaked_to_ourselves_and_the_server() {
+fn leaked_to_the_command_that_the_client_starts() {
     let stage = Stage::new();
     start(&stage, Leak::Command).kill();
     stage.census.assert_empty();
+}
+
+/// As the words before a server: it opens its keeper's stdin for writing, which makes it a holder of the client's own end.
+const TAKES_THE_END: &str = "exec 9>/proc/$PPID/fd/0; exec \"$@\"";
+
+/// Somebody of the tree holds the client's end, and nobody has closed it; then the client is killed.
+fn held_within_the_tree(habits: &[&str]) {
+    let stage = Stage::new();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let mut server: Vec<OsString> = ["sh", "-c", TAKES_THE_END, "sh"].map(Into::into).to_vec();
+    server.extend(stage.unruly(habits));
+    let options = ["--grace-eof", "300ms", "--grace-term", "300ms"];
+    let puppet = Puppet::start(&stage, Plan::default(), &run(mainstay, &options, server));
+    let card = stage.card();
+    let keeper = card.keeper.expect("the card names it").pid;
+    let pipe = fs::read_link(format!("/proc/{keeper}/fd/0")).expect("the keeper's stdin");
+    let holders = stage.census.members_beside(&[]);
+    assert_eq!(holders.len(), 1 + habits.len(), "{holders:?}");
+    for holder in holders {
+        let held = fs::read_link(format!("/proc/{}/fd/9", holder.pid)).ok();
+        assert_eq!(held.as_ref(), Some(&pipe), "{holder:?}");
+        let about = fs::read_to_string(format!("/proc/{}/fdinfo/9", holder.pid));
+        let about = about.expect("it was there a moment ago");
+        let flags = about.lines().find_map(|line| line.strip_prefix("flags:"));
+        // O_WRONLY is the last digit.
+        assert!(flags.is_some_and(|flags| flags.ends_with('1')), "{about}");
+    }
+    puppet.kill();
+    stage.census.assert_empty();
+    let teardown = stage.event("teardown");
+    assert_eq!(teardown["cause"], "client_gone", "EOF never comes");
+}
+
+#[test]
+fn held_by_the_server_itself() {
+    held_within_the_tree(&[]);
+}
+
+#[test]
+fn held_by_a_child_with_a_session_of_its_own_too() {
+    held_within_the_tree(&["--setsid-child"]);
 }
 
 #[test]

@@ -7,6 +7,11 @@
 //! again; a child never inherits a descriptor, signal mask, signal disposition or
 //! scheduling policy of ours.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "mainstay is for Linux: it holds servers by pidfds, subreapers and cgroups, and for this system nothing is written yet"
+);
+
 pub mod adopter;
 #[cfg(test)]
 mod apart;

@@ -169,7 +169,13 @@ fn entry<'a>(found: &'a mut BTreeMap<String, Stray>, tag: &Tag, by: &'static str
     stray
 }
 
-/// Kills and looks again, until two looks find nobody. Whoever is named already is killed before the first whole look,
+/// Looks in a row that find nobody.
+const QUIET_LOOKS: usize = 2;
+
+/// Looks in a row that find nobody and may have missed somebody: a fork-and-exit chain can hide from one, hardly from this many.
+const SPOILT_LOOKS: usize = 20;
+
+/// Kills and looks again, until nobody is found any more. Whoever is named already is killed before the first whole look,
 /// which takes its time: an identity stays proven, whatever its process has become. A look that could not be taken, for
 /// want of descriptors, has not found nobody.
 fn hunt(
@@ -183,20 +189,26 @@ fn hunt(
     let mut named: Vec<Identity> = proven.iter().map(|seen| seen.who).collect();
     named.extend(recorded);
     let mut met: BTreeMap<Identity, Seen> = BTreeMap::new();
-    let mut pass = |tagged: io::Result<Vec<i32>>| {
+    let mut pass = |sight: &mut dyn FnMut(&BTreeSet<i32>) -> io::Result<Sighted>| {
         let spared = spared()?;
-        let members = tagged.and_then(|tagged| look(tag, &named, leaves, &tagged, &spared));
+        let sighted = sight(&spared);
+        let members = look(tag, &named, leaves, &[], &spared);
         kill_leaves(leaves, &spared)?;
-        strike(&members?, &mut met, deadline)
+        let Sighted { struck, whole } = sighted?;
+        let mut members = members?;
+        members.extend(struck);
+        io::Result::Ok((strike(&members, &mut met, deadline)?, whole))
     };
     // Whatever comes of it, the whole looks follow.
-    pass(Ok(Vec::new())).ok();
-    let mut quiet = 0;
-    while quiet < 2 {
-        match pass(bearers(tag)) {
-            Ok(Struck { of: 0, .. }) => quiet += 1,
-            Ok(Struck { refused, of }) if refused == of => break,
-            Ok(_) => quiet = 0,
+    pass(&mut |_| Ok(Sighted::default())).ok();
+    let (mut quiet, mut spoilt) = (0, 0);
+    let mut zombies = BTreeSet::new();
+    while quiet < QUIET_LOOKS && spoilt < SPOILT_LOOKS {
+        match pass(&mut |spared| strike_tagged(tag, spared, &mut zombies)) {
+            Ok((Struck { of: 0, .. }, true)) => quiet += 1,
+            Ok((Struck { of: 0, .. }, false)) => spoilt += 1,
+            Ok((Struck { refused, of }, _)) if refused == of => break,
+            Ok(_) => (quiet, spoilt) = (0, 0),
             Err(_) => {
                 quiet = 0;
                 clock::nap(1);
@@ -278,9 +290,70 @@ fn strike(
     })
 }
 
+/// What was found, and killed, at sight.
+#[derive(Default)]
+struct Sighted {
+    struck: Vec<Seen>,
+    /// Nobody can have been missed.
+    whole: bool,
+}
+
+/// One look at our own user's processes: whoever bears the tag is killed at sight, with all below it, the newest first. At the
+/// end of the look a link of a fork-and-exit chain would be gone. `zombies` are those that earlier looks have met.
+fn strike_tagged(
+    tag: &Tag,
+    spared: &BTreeSet<i32>,
+    zombies: &mut BTreeSet<Identity>,
+) -> io::Result<Sighted> {
+    let uid = rustix::process::geteuid().as_raw();
+    let mut struck: BTreeMap<i32, Seen> = BTreeMap::new();
+    let mut whole = true;
+    for pid in census::pids()?.into_iter().rev() {
+        match census::uid(pid) {
+            // It was on the list and is gone; it may have had a child that is not.
+            None => whole = false,
+            Some(owner) if owner != uid || spared.contains(&pid) => {}
+            Some(_) if tag_of(pid)?.as_ref() == Some(tag) => {
+                let bears = || Ok(tag_of(pid)?.as_ref() == Some(tag));
+                let who = made_up::seen(identity::of(pid))?;
+                let held = who.map(|who| held(who, bears)).transpose()?.flatten();
+                let Some((seen, handle)) = held else {
+                    whole = false;
+                    continue;
+                };
+                let mut found = BTreeMap::from([(pid, seen)]);
+                below(pid, spared, &mut found)?;
+                // Whoever refuses, or is gone, is seen when all are struck.
+                drop(handle.signal(Signal::KILL));
+                for seen in found.values().filter(|seen| seen.who != handle.who) {
+                    if let Ok(handle) = Handle::open(seen.who) {
+                        drop(handle.signal(Signal::KILL));
+                    }
+                }
+                struck.append(&mut found);
+            }
+            Some(_) => match made_up::seen(census::stat(pid))? {
+                Some(stat) if stat.dead() => whole &= !zombies.insert(stat.who()),
+                Some(_) => {}
+                None => whole = false,
+            },
+        }
+    }
+    let struck = struck.into_values().collect();
+    Ok(Sighted { struck, whole })
+}
+
 /// A process, if it is alive and `proof` is true of it while it is held. No descriptor stays open: from here on it is
 /// known by its identity, so that however many there are, we do not run out.
 fn proven(who: Identity, proof: impl FnOnce() -> io::Result<bool>) -> io::Result<Option<Seen>> {
+    Ok(held(who, proof)?.map(|(seen, _)| seen))
+}
+
+/// The same, with a handle on it.
+fn held(
+    who: Identity,
+    proof: impl FnOnce() -> io::Result<bool>,
+) -> io::Result<Option<(Seen, Handle)>> {
     let Some(handle) = made_up::seen(Handle::open(who))? else {
         return Ok(None);
     };
@@ -288,10 +361,11 @@ fn proven(who: Identity, proof: impl FnOnce() -> io::Result<bool>) -> io::Result
         return Ok(None);
     };
     let alive = !stat.dead() || !handle.ended();
-    Ok((alive && proof()?).then_some(Seen {
+    let seen = Seen {
         who,
         comm: stat.comm,
-    }))
+    };
+    Ok((alive && proof()?).then_some((seen, handle)))
 }
 
 /// One look at everybody who is proven to belong to a tag.
@@ -372,17 +446,6 @@ fn tagged(tell: &mut dyn FnMut(i32, &Tag)) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Those with this tag.
-fn bearers(tag: &Tag) -> io::Result<Vec<i32>> {
-    let mut found = Vec::new();
-    tagged(&mut |pid, its| {
-        if its == tag {
-            found.push(pid);
-        }
-    })?;
-    Ok(found)
 }
 
 fn tag_of(pid: i32) -> io::Result<Option<Tag>> {

@@ -80,14 +80,23 @@ impl Census {
 
     /// Everybody who carries the mark and is alive.
     pub fn living(&self) -> Vec<Stat> {
-        let mut scan = self.scan();
+        self.look(|_| true)
+    }
+
+    /// Everybody alive who is called by the mark, but for these: the members of an unruly server's tree.
+    pub fn members_beside(&self, known: &[Identity]) -> Vec<Stat> {
+        self.look(|stat| stat.comm.contains(&self.mark) && !known.contains(&stat.who()))
+    }
+
+    fn look(&self, counts: impl Fn(&Stat) -> bool) -> Vec<Stat> {
         for _ in 0..SPOILT_SCANS {
+            let mut scan = self.scan();
+            scan.living.retain(&counts);
             if !scan.living.is_empty() || !scan.spoilt {
-                break;
+                return scan.living;
             }
-            scan = self.scan();
         }
-        scan.living
+        Vec::new()
     }
 
     /// Everybody who carried the mark and waits to be reaped. Only members of the unruly server can be told then:

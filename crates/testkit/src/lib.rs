@@ -6,6 +6,7 @@
 //! Invariants: every process of a test carries the test's mark, in its arguments or its environment; nothing waits
 //! by the clock, a time-out is only ever a hang stop; whatever a failed test leaves is ended by the census.
 
+pub mod afford;
 pub mod built;
 pub mod card;
 pub mod census;

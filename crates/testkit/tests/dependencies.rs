@@ -1,14 +1,14 @@
 //! What we build on: licences, sources, versions, a sentence for each, and that our own crates point one way.
 //!
-//! Versions and sources come from the lock file, for every platform; licences from what cargo has downloaded for this
-//! one. No network.
+//! Versions and sources come from every lock file that is committed, for every platform; licences from what cargo has
+//! downloaded for this one, so of the workspace only. No network, so nothing about advisories.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::iter::Peekable;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -19,16 +19,31 @@ const ALLOWED: [&str; 5] = ["Apache-2.0", "BSD-3-Clause", "ISC", "MIT", "Unicode
 /// The one place that packages come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Crates that are there in two versions, each with the reason why it cannot be helped.
-const TWICE: [(&str, &str); 2] = [
+/// A crate that is there in two versions, and why that cannot be helped.
+type Twice = (&'static str, &'static str);
+
+const TWICE: [Twice; 2] = [
     (
         "getrandom",
-        "ring asks for 0.2; the other is proptest's, which is only in tests",
+        "ring asks for 0.2; the other is proptest's, which is only in tests, or jobserver's, which is only in builds",
     ),
     (
         "windows-sys",
         "ring asks for 0.52, and is built for no Windows here",
     ),
+];
+
+/// The workspace's own lock file.
+const OURS: &str = "Cargo.lock";
+
+/// Every lock file, with what is there twice.
+const LOCKS: [(&str, &[Twice]); 3] = [
+    (OURS, &TWICE),
+    (
+        "crates/testkit/interop/rmcp/Cargo.lock",
+        &[("syn", "its macros are of different ages; only in builds")],
+    ),
+    ("fuzz/Cargo.lock", &TWICE),
 ];
 
 /// Which of our own crates may use which.
@@ -58,28 +73,62 @@ fn every_licence_is_on_the_list() {
 
 #[test]
 fn everything_comes_from_the_registry_and_once() {
-    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for Locked {
-        name,
-        version,
-        source,
-    } in locked()
-    {
-        let own = source.is_none() && name.starts_with("mainstay");
-        assert!(
-            own || source.as_deref() == Some(REGISTRY),
-            "{name} comes from {source:?}"
-        );
-        versions.entry(name).or_default().insert(version);
+    for (lock, twice) in LOCKS {
+        let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for package in locked(lock) {
+            let source = package.source.as_deref();
+            assert!(
+                package.own() || source == Some(REGISTRY),
+                "{lock}: {} comes from {source:?}",
+                package.name
+            );
+            versions
+                .entry(package.name)
+                .or_default()
+                .insert(package.version);
+        }
+        assert!(versions.len() > 20, "{lock} was not understood");
+        let found: Vec<_> = versions
+            .iter()
+            .filter(|(_, versions)| versions.len() > 1)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let known: Vec<_> = twice.iter().map(|(name, _)| *name).collect();
+        assert_eq!(found, known, "two versions of one crate in {lock}");
     }
-    assert!(versions.len() > 20, "the lock file was not understood");
-    let twice: Vec<_> = versions
-        .iter()
-        .filter(|(_, versions)| versions.len() > 1)
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let known: Vec<_> = TWICE.iter().map(|(name, _)| *name).collect();
-    assert_eq!(twice, known, "two versions of one crate");
+}
+
+#[test]
+fn every_lock_file_is_looked_at() {
+    let mut found = BTreeSet::new();
+    find_locks(Path::new(""), &mut found);
+    let known: BTreeSet<PathBuf> = LOCKS.iter().map(|(lock, _)| lock.into()).collect();
+    assert_eq!(found, known);
+}
+
+/// What was built from an old one cannot be built with `--locked` any more.
+#[test]
+fn every_lock_file_knows_what_our_crates_use_by_now() {
+    let packages = ours();
+    for (lock, _) in LOCKS.iter().filter(|(lock, _)| *lock != OURS) {
+        for Locked { name, uses, .. } in locked(lock) {
+            let Some(package) = packages.iter().find(|package| package["name"] == *name) else {
+                continue;
+            };
+            let dependencies = package["dependencies"].as_array().unwrap().iter();
+            let needed = dependencies
+                .filter(|dependency| {
+                    dependency["kind"].is_null() && dependency["optional"] == false
+                })
+                .map(|dependency| dependency["name"].as_str().unwrap());
+            for dependency in needed {
+                assert!(
+                    uses.contains(dependency),
+                    "{lock}: {name} uses {dependency}"
+                );
+            }
+        }
+    }
 }
 
 #[test]
@@ -194,11 +243,20 @@ struct Locked {
     name: String,
     version: String,
     source: Option<String>,
+    uses: BTreeSet<String>,
 }
 
-/// Every package of the lock file.
-fn locked() -> Vec<Locked> {
-    let text = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+impl Locked {
+    /// Whether it is of this repository.
+    fn own(&self) -> bool {
+        let named = self.name.starts_with("mainstay") || self.name == "interop-rmcp";
+        self.source.is_none() && named
+    }
+}
+
+/// Every package of a lock file.
+fn locked(lock: &str) -> Vec<Locked> {
+    let text = fs::read_to_string(root().join(lock)).unwrap();
     text.split("[[package]]")
         .skip(1)
         .map(|block| {
@@ -206,13 +264,33 @@ fn locked() -> Vec<Locked> {
                 let line = block.lines().find_map(|line| line.strip_prefix(name))?;
                 Some(line.strip_prefix(" = ")?.trim_matches('"').to_owned())
             };
+            // A name, and its version where there are two.
+            let uses = block.lines().filter_map(|line| {
+                let words = line.strip_prefix(" \"")?.strip_suffix("\",")?;
+                words.split(' ').next().map(ToOwned::to_owned)
+            });
             Locked {
                 name: field("name").unwrap(),
                 version: field("version").unwrap(),
                 source: field("source"),
+                uses: uses.collect(),
             }
         })
         .collect()
+}
+
+/// Every lock file below a folder that is not built or downloaded.
+fn find_locks(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        let made = name == "target" || name == "node_modules" || name == ".git";
+        if name == "Cargo.lock" {
+            found.insert(folder.join(name));
+        } else if !made && entry.file_type().unwrap().is_dir() {
+            find_locks(&folder.join(name), found);
+        }
+    }
 }
 
 /// An SPDX expression.

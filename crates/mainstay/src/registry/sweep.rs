@@ -126,9 +126,7 @@ fn judge(card: &Card, here: &Realm, path: &Path) -> Judgement {
         .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
         .map(|time| Duration::from_millis(clock::wall_ms()).saturating_sub(time));
     match age {
-        Some(age) if age.as_millis() > u128::from(ENTRY_KEPT_DAYS * DAY_MS) => {
-            Judgement::Elsewhere
-        }
+        Some(age) if age.as_millis() > u128::from(ENTRY_KEPT_DAYS * DAY_MS) => Judgement::Elsewhere,
         Some(_) | None => Judgement::Spare,
     }
 }

@@ -1,5 +1,6 @@
 //! What ends a session: each row of the table.
 
+use mainstay_core::event;
 use mainstay_core::ids::Identity;
 use mainstay_os::identity::Handle;
 use mainstay_testkit::card::Card;
@@ -136,6 +137,23 @@ impl Cause {
             | Self::Shim
             | Self::KeptInVain
             | Self::KeptForADeadClient => Aftermath::Ended,
+        }
+    }
+
+    /// Whether a teardown may say this of why it began. Where two things happen at once, either may be seen first.
+    pub fn tells(self, why: &event::Cause) -> bool {
+        use event::Cause::{ClientEof, ClientGone, ShimKilled, ShimSignal};
+        match self {
+            Self::CleanEof | Self::HalfClose => *why == ClientEof,
+            Self::ClientExits | Self::ClientKilled => matches!(why, ClientEof | ClientGone),
+            Self::HangUp => matches!(why, ClientEof | ClientGone | ShimSignal { number: 1 }),
+            Self::Claude => matches!(why, ShimSignal { number: 2 } | ShimKilled),
+            Self::Copilot | Self::Codex => matches!(why, ShimSignal { number: 15 } | ShimKilled),
+            Self::Shim => *why == ShimKilled,
+            Self::KeptInVain => *why == ShimSignal { number: 15 },
+            Self::KeptForADeadClient => *why == ClientGone,
+            // The client goes on, or the next one comes, and closes in the end.
+            Self::Guard | Self::Keeper | Self::GuardAndKeeper | Self::AllThree => *why == ClientEof,
         }
     }
 

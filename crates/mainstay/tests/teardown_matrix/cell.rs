@@ -10,7 +10,7 @@ use mainstay_testkit::client::Client;
 use mainstay_testkit::puppet::Puppet;
 use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::wait::until;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cause::{Aftermath, Cause};
 use crate::tree::Tree;
@@ -38,7 +38,7 @@ pub struct Cell {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What the page says.
-    pub word: &'static str,
+    pub word: String,
     /// What only the log says: the rungs and how long it took.
     pub rungs: String,
 }
@@ -68,12 +68,17 @@ impl Cell {
             "--linger",
             self.cause.linger(),
         ];
-        let argv = run(mainstay, &options, stage.unruly(self.tree.habits()));
+        let argv = run(
+            mainstay,
+            &options,
+            stage.unruly(self.tree.habits(self.may_stay())),
+        );
         let mut puppet = Puppet::start(&stage, self.cause.plan(), &argv);
         let card = stage.card();
         let old = Old {
             server: puppet.call_pids(),
             tree: self.tree_in_place(&stage, &card),
+            chains: self.tree == Tree::Comets,
         };
         let puppet = self.cause.strike(puppet, &card);
         let word = match (self.cause.aftermath(), puppet) {
@@ -91,18 +96,28 @@ impl Cell {
             }
         };
         stage.census.assert_empty();
-        let teardown = stage.events("teardown");
-        for event in &teardown {
-            assert_eq!(
-                event["left"],
-                serde_json::json!([]),
-                "somebody was left: {event}"
+        Outcome {
+            word: word.to_owned(),
+            rungs: self.told(&stage),
+        }
+    }
+
+    /// Checks what was written down of the way down: once for each keeper that lived to go it. Says how it was.
+    fn told(self, stage: &Stage) -> String {
+        let teardowns = stage.events("teardown");
+        // Where all of ours are killed and nobody outlives us, there is no next start either.
+        let due = usize::from(self.cause.aftermath() != Aftermath::Swept || self.outlives_us());
+        assert_eq!(teardowns.len(), due, "teardowns told: {teardowns:?}");
+        for teardown in &teardowns {
+            let left = &teardown["left"];
+            assert_eq!(left, &json!([]), "somebody was left: {teardown}");
+            let why = serde_json::from_value(teardown["cause"].clone());
+            assert!(
+                why.is_ok_and(|why| self.cause.tells(&why)),
+                "another cause: {teardown}"
             );
         }
-        Outcome {
-            word,
-            rungs: teardown.last().map(rungs).unwrap_or_default(),
-        }
+        teardowns.last().map(rungs).unwrap_or_default()
     }
 
     /// Waits until the whole tree is there and recorded; who it is.
@@ -119,9 +134,13 @@ impl Cell {
             tree.len() >= self.tree.size(),
             "the tree is not complete: {tree:?}"
         );
-        if self.tree == Tree::Comets {
-            return Vec::new();
-        }
+        let tree = if self.tree == Tree::Comets {
+            // Whoever of a chain was there is gone by now; the server stays.
+            until("the chains fly", || chains(stage, card).then_some(()));
+            card.server.into_iter().collect()
+        } else {
+            tree
+        };
         if self.cause.aftermath() != Aftermath::Ended {
             until("the tree is recorded", || {
                 let recorded = members(&card.dir);
@@ -144,8 +163,8 @@ impl Cell {
         let options = ["--tier", self.tier.word()];
         let argv = run(mainstay, &options, stage.unruly::<&str>(&[]));
         let mut next = Client::open(stage, &argv);
-        // By its environment a fork-and-exit chain is caught or not; by its leaf it is, and only the event can tell.
-        let sure = self.tree != Tree::Comets || self.tier != Tier::Subreaper;
+        // Of a fork-and-exit chain only the event can tell.
+        let sure = !self.may_stay();
         if sure && self.tree == Tree::Comets {
             stage.event("sweep");
         }
@@ -161,9 +180,17 @@ impl Cell {
         drop(puppet);
         for sweep in stage.events("sweep") {
             let left = &sweep["left"];
-            assert_eq!(left, &serde_json::json!([]), "somebody was left: {sweep}");
+            assert_eq!(left, &json!([]), "somebody was left: {sweep}");
         }
         if sure { SWEPT } else { SWEPT_OR_NOT }
+    }
+
+    /// Whether not even the next start is sure to end everybody: by its environment a fork-and-exit chain is caught or not; by
+    /// its leaf it is.
+    fn may_stay(self) -> bool {
+        self.cause.aftermath() == Aftermath::Swept
+            && self.tree == Tree::Comets
+            && self.tier == Tier::Subreaper
     }
 
     /// Whether somebody lives on when nobody of ours does. These two tiers have somebody who outlives us.
@@ -179,8 +206,16 @@ impl Cell {
 struct Old {
     /// What the server itself takes for its pid.
     server: Vec<Option<i32>>,
-    /// The tree, as it is seen from here.
+    /// The tree, as it is seen from here, but for chains.
     tree: Vec<Identity>,
+    /// Whether it had fork-and-exit chains, which the next generation has not.
+    chains: bool,
+}
+
+/// Whether a fork-and-exit chain flies beside the server that the card names.
+fn chains(stage: &Stage, card: &Card) -> bool {
+    let server: Vec<Identity> = card.server.into_iter().collect();
+    !stage.census.members_beside(&server).is_empty()
 }
 
 /// The client asks again and is answered; then it closes.
@@ -194,10 +229,18 @@ fn goes_on(stage: &Stage, mut puppet: Puppet, old: &Old, word: &'static str) -> 
             old.tree.iter().all(|who| alive(&who)),
             "the tree was touched"
         );
+        assert!(
+            !old.chains || chains(stage, &stage.card()),
+            "the chains were ended"
+        );
     } else {
         // In a PID namespace a new server may well have the old one's number: who is alive decides.
         let left: Vec<_> = old.tree.iter().filter(alive).collect();
         assert!(left.is_empty(), "of the old tree still alive: {left:?}");
+        let next = stage.card_that("names the next server", |card| {
+            card.server.is_some_and(|who| !old.tree.contains(&who))
+        });
+        assert!(!old.chains || !chains(stage, &next), "the chains fly on");
     }
     puppet.close();
     stage.census.assert_empty();
@@ -212,7 +255,8 @@ fn rungs(teardown: &Value) -> String {
         .filter_map(Value::as_str)
         .collect();
     format!(
-        "{} {} ms, {} ended",
+        "{}: {} {} ms, {} ended",
+        teardown["cause"],
         rungs.join("+"),
         teardown["ms"],
         teardown["ended"]

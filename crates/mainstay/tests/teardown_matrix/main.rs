@@ -1,11 +1,12 @@
 //! Every cause of an end × every kind of tree × every tier that there is here, with real processes: nobody is left, or
-//! exactly those whom the page names.
+//! exactly those whom the page names. A tier that the machine affords must open; one that is not played is named.
 //!
 //! `MAINSTAY_CELLS=words` plays only the cells whose name has all of these words (and compares nothing);
 //! `MAINSTAY_BLESS=1` rewrites docs/teardown-matrix.md. Rungs and times go to a file in the target directory.
 
 mod cause;
 mod cell;
+mod lab;
 mod page;
 mod tree;
 
@@ -13,6 +14,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::fs;
+use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -21,6 +23,7 @@ use std::thread;
 use cause::Cause;
 use cell::{Cell, Outcome};
 use mainstay_core::tier::Tier;
+use mainstay_testkit::afford::affords;
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Launch;
 use mainstay_testkit::stage::{Stage, run};
@@ -29,31 +32,32 @@ use tree::Tree;
 /// Cells at a time. They wait for grace periods more than they work.
 const BESIDE: usize = 8;
 
+/// The same in the lab: a start has half a second for its scope there, and one manager makes them all.
+const BESIDE_IN_THE_LAB: usize = 3;
+
 type Results = BTreeMap<String, Result<Outcome, String>>;
 
 #[test]
 fn every_cell_ends_as_the_page_says() {
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
     let wanted = std::env::var("MAINSTAY_CELLS").ok();
-    let tiers: Vec<Tier> = Tier::ALL
-        .into_iter()
-        .filter(|&tier| available(&mainstay, tier))
-        .collect();
-    assert!(
-        tiers.contains(&Tier::Subreaper),
-        "the floor is there on every Linux"
-    );
-    let cells: Vec<Cell> = tiers
-        .iter()
-        .flat_map(|&tier| Cause::ALL.map(|cause| Tree::ALL.map(|tree| Cell { tier, cause, tree })))
-        .flatten()
-        .filter(|&cell| {
-            wanted
-                .as_ref()
-                .is_none_or(|words| words.split(' ').all(|word| name(cell).contains(word)))
-        })
-        .collect();
-    let results = play(&mainstay, &cells);
+    let wanted = wanted.as_deref();
+    if let Some(lab) = lab::inside() {
+        let cells = cells(&[lab::TIER], wanted);
+        lab::hand_over(&lab, &play(&mainstay, &cells, BESIDE_IN_THE_LAB));
+        return;
+    }
+    let mut tiers = tiers(&mainstay);
+    let mut results = play(&mainstay, &cells(&tiers, wanted), BESIDE);
+    if !tiers.contains(&lab::TIER) && !cells(&[lab::TIER], wanted).is_empty() {
+        match lab::affordable() {
+            Ok(()) => {
+                results.extend(lab::play(&mainstay, "every_cell_ends_as_the_page_says"));
+                tiers.push(lab::TIER);
+            }
+            Err(why) => tell(&format!("tier {} is not played: {why}", lab::TIER)),
+        }
+    }
     log(&results);
     let failed: Vec<String> = results
         .iter()
@@ -63,7 +67,7 @@ fn every_cell_ends_as_the_page_says() {
         failed.is_empty(),
         "{} of {} cells failed:\n{}",
         failed.len(),
-        cells.len(),
+        results.len(),
         failed.join("\n")
     );
     if wanted.is_some() {
@@ -75,8 +79,7 @@ fn every_cell_ends_as_the_page_says() {
             let word = |cell| {
                 results[&name(cell)]
                     .as_ref()
-                    .map_or("", |outcome| outcome.word)
-                    .to_owned()
+                    .map_or_else(|_| String::new(), |outcome| outcome.word.clone())
             };
             (tier, page::section(tier, word))
         })
@@ -84,26 +87,62 @@ fn every_cell_ends_as_the_page_says() {
     page::settle(&sections, std::env::var_os("MAINSTAY_BLESS").is_some());
 }
 
+/// Every cell of these tiers, if it is wanted.
+fn cells(tiers: &[Tier], wanted: Option<&str>) -> Vec<Cell> {
+    tiers
+        .iter()
+        .flat_map(|&tier| Cause::ALL.map(|cause| Tree::ALL.map(|tree| Cell { tier, cause, tree })))
+        .flatten()
+        .filter(|&cell| {
+            wanted.is_none_or(|words| words.split(' ').all(|word| name(cell).contains(word)))
+        })
+        .collect()
+}
+
 fn name(cell: Cell) -> String {
     format!("{}/{:?}/{:?}", cell.tier, cell.cause, cell.tree)
 }
 
-/// Asks the program itself, by starting something under that tier.
-fn available(mainstay: &Path, tier: Tier) -> bool {
+/// The tiers that are played right here: those that open. One that the machine affords must; of the others it is told why not.
+fn tiers(mainstay: &Path) -> Vec<Tier> {
+    Tier::ALL
+        .into_iter()
+        .filter(|&tier| {
+            let Err(refusal) = opens(mainstay, tier) else {
+                return true;
+            };
+            match affords(tier) {
+                Ok(()) => panic!("tier {tier} is to be had here, but: {refusal}"),
+                Err(why) => tell(&format!("tier {tier} does not open: {why}; {refusal}")),
+            }
+            false
+        })
+        .collect()
+}
+
+/// Starts something under that tier; what the program says if it cannot.
+fn opens(mainstay: &Path, tier: Tier) -> Result<(), String> {
     let stage = Stage::new();
     let options = ["--tier", tier.word(), "--require-tier", tier.word()];
     let mut client =
         Launch::new(&stage, &run(mainstay, &options, stage.unruly::<&str>(&[]))).start();
-    let opened = client.wire.initialize().is_ok();
+    let opened = client.wire.initialize();
     client.finish();
     opened
+        .map(drop)
+        .map_err(|_| client.stderr_text().trim().replace('\n', "; "))
+}
+
+/// Says something that is seen also when all is well.
+fn tell(text: &str) {
+    drop(writeln!(io::stderr(), "{text}"));
 }
 
 /// Those that can, beside each other; then the others, one at a time.
-fn play(mainstay: &Path, cells: &[Cell]) -> Results {
-    let (alone, beside): (Vec<Cell>, Vec<Cell>) = cells.iter().partition(|cell| cell.alone());
+fn play(mainstay: &Path, cells: &[Cell], beside: usize) -> Results {
+    let (alone, others): (Vec<Cell>, Vec<Cell>) = cells.iter().partition(|cell| cell.alone());
     let results = Mutex::new(Results::new());
-    let queue = Mutex::new(VecDeque::from(beside));
+    let queue = Mutex::new(VecDeque::from(others));
     let note = |cell: Cell| {
         let result =
             catch_unwind(AssertUnwindSafe(|| cell.play(mainstay))).map_err(|panic| told(&*panic));
@@ -113,7 +152,7 @@ fn play(mainstay: &Path, cells: &[Cell]) -> Results {
             .insert(name(cell), result);
     };
     thread::scope(|scope| {
-        for _ in 0..BESIDE {
+        for _ in 0..beside {
             scope.spawn(|| {
                 loop {
                     let next = queue.lock().expect("no panic while held").pop_front();

@@ -45,8 +45,9 @@ impl Tree {
         }
     }
 
-    /// The unruly server's habits.
-    pub fn habits(self) -> &'static [&'static str] {
+    /// The unruly server's habits. Nobody of its tree ends by itself before a hang would be told, unless `leftover` says that
+    /// it may have to.
+    pub fn habits(self, leftover: bool) -> &'static [&'static str] {
         match self {
             Self::Plain => &[],
             Self::Grandchild => &["--grandchild"],
@@ -55,7 +56,15 @@ impl Tree {
             Self::Daemon => &["--daemon"],
             Self::BareDaemon => &["--daemon-clean-env"],
             Self::Stubborn => &["--ignore-eof", "--ignore-term"],
-            Self::Comets => &["--comets", "2", "--comet-life", "15s"],
+            Self::Comets if leftover => &["--comets", "2", "--comet-life", "15s"],
+            // In the first generation only, so that whoever flies on later is of the old tree.
+            Self::Comets => &[
+                "--generations",
+                "generations",
+                "--in",
+                "1",
+                "--comets 2 --comet-life 240s",
+            ],
             Self::Stopped => &["--stopped-child"],
             Self::Hundreds => &["--tree", "300"],
         }

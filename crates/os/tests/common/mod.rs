@@ -10,6 +10,8 @@
     reason = "tests; each program uses its part"
 )]
 
+#[path = "../../../testkit/src/afford.rs"]
+mod afford;
 pub mod keeper;
 
 use std::ffi::CString;
@@ -248,13 +250,14 @@ pub fn tag() -> Tag {
     }
 }
 
-/// The tiers that this machine gives us (scopes have tests of their own); what is missing is said.
+/// The tiers that this machine gives us (scopes have tests of their own). What is missing is said, and may be missing only
+/// if the machine does not afford it.
 pub fn tiers() -> Vec<Tier> {
     [Tier::Subreaper, Tier::Cgroup, Tier::Pidns]
         .into_iter()
         .filter(|&tier| {
-            let why = match choose(Wish::Exactly(tier), &tag()) {
-                Err(why) => why,
+            let why_not = match choose(Wish::Exactly(tier), &tag()) {
+                Err(why_not) => why_not,
                 Ok(choice) => match Server::new(&["/bin/true"]).start_in(choice) {
                     Ok(mut running) => {
                         running.spawned.tree.kill(5_000, &mut |_, _, _| ());
@@ -263,7 +266,10 @@ pub fn tiers() -> Vec<Tier> {
                     Err(error) => error.why_not,
                 },
             };
-            println!("tier {tier} is not tested here: {why:?}");
+            match afford::affords(tier) {
+                Ok(()) => panic!("tier {tier} is to be had here, but: {why_not:?}"),
+                Err(why) => println!("tier {tier} is not tested here: {why}; {why_not:?}"),
+            }
             false
         })
         .collect()
