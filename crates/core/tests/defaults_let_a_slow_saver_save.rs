@@ -1,5 +1,5 @@
 //! With the default limits, a server that needs 1.5 s to save its state after EOF has them, however the descent begins: no signal
-//! comes before. What was SIGTERMed has as long until the kill.
+//! comes before. After SIGTERM it has as long until the kill.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -392,7 +392,7 @@ fn look(
         };
         for pid in leaf.members()? {
             if let Some(who) = made_up::seen(identity::of(pid))? {
-                add(who, &|| Ok(leaf.holds(pid)))?;
+                add(who, &|| leaf.seen_to_hold(pid))?;
             }
         }
     }

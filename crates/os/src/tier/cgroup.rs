@@ -150,10 +150,15 @@ impl Leaf {
 
     /// Whether this process is in it or below it now.
     pub fn holds(&self, pid: i32) -> bool {
-        let text = made_up::text(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        self.seen_to_hold(pid).unwrap_or(false)
+    }
+
+    /// The same; an error only if there were no means to look.
+    pub(crate) fn seen_to_hold(&self, pid: i32) -> io::Result<bool> {
+        let text = made_up::seen(made_up::text(format!("/proc/{pid}/cgroup")))?.unwrap_or_default();
         let name = self.path.file_name().and_then(OsStr::to_str);
         // The name is unique: it bears the tag.
-        within(&text).is_some_and(|within| within.split('/').any(|part| Some(part) == name))
+        Ok(within(&text).is_some_and(|within| within.split('/').any(|part| Some(part) == name)))
     }
 
     /// Waits until nobody alive is in it, woken by the kernel; false if the deadline came first.
