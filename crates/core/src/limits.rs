@@ -395,7 +395,7 @@ pub const ALIVE_CPU_MS: u64 = 10;
 pub const MEMORY_EVERY_MS: u64 = 1_000;
 /// How long a request that was taken back may hold a server that says nothing meanwhile.
 pub const TAKEN_BACK_MS: u64 = 3_600_000;
-/// How long a task forbids rest without any news of it, if its server does not say how long it is kept.
+/// How long a task forbids rest and probes without any news of it, if its server does not say how long it is kept.
 pub const TASK_MS: u64 = 3_600_000;
 /// Tasks that are known at once; of more, the one that would end first is forgotten.
 pub const TASKS_MAX: usize = 1_024;

@@ -344,6 +344,9 @@ impl Link<'_> {
         // Whoever owed a late answer is dead.
         let generation = self.head.generation;
         self.inflight.forget_settled(generation);
+        for (_, opening) in self.keepsakes.each(Kept::Greeting) {
+            self.tasks.opened(opening);
+        }
         for which in Which::ALL {
             if let Some(digest) = self.keepsakes.get(Kept::Seen, which.method().as_bytes()) {
                 self.lists.restore(which, digest);

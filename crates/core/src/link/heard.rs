@@ -36,7 +36,7 @@ impl Link<'_> {
             | Life::Abandoned(_)
             | Life::Finished => return Route::Drop,
         }
-        if self.limits.hibernate_ms > 0 {
+        if self.limits.hibernate_ms > 0 || self.tasks.possible() {
             self.tasks.seen(now, line);
         }
         if self.away() {

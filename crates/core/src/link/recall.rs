@@ -308,6 +308,7 @@ impl Link<'_> {
 
     /// Remembers how the server answered the client's opening.
     pub(super) fn learn_opening(&mut self, line: &[u8]) {
+        self.tasks.opened(line);
         if let (Some(digest), Some(result)) = (self.params_digest(), remembered::result_of(line)) {
             self.remembered.learn_opening(digest, result);
             if self.discover_killed {

@@ -17,7 +17,6 @@ use crate::message::envelope;
 use crate::message::frame::{Frame, Kind, Scanner};
 use crate::message::inflight::{Token, Tracked};
 use crate::message::lists::{self, Check, Which};
-use crate::message::tasks::Tasks;
 use crate::record::Phase;
 use crate::server::health::Health;
 
@@ -39,8 +38,7 @@ impl Link<'_> {
         };
         self.head.generation += 1;
         self.head.set_phase(Phase::Serving);
-        // They lived in the memory of the last one.
-        self.tasks = Tasks::default();
+        self.tasks.forget();
         self.orphans.forget();
         // Nor will it answer the client's opening under the client's id: this one is asked under ours.
         self.instant_id = None;

@@ -218,6 +218,7 @@ impl Link<'_> {
         {
             self.head.modern = 1;
             if let Some(meta) = envelope::meta(line) {
+                self.tasks.opened(&meta);
                 self.keepsakes.put(Kept::Greeting, b"meta", &meta);
             }
         }
@@ -393,7 +394,8 @@ impl Link<'_> {
 
     /// Tells the health whether the server has work.
     pub(super) fn busy_or_idle(&mut self, now: Moment) {
-        let busy = !self.inflight.is_empty() || self.asked.pending() > 0;
+        let task = self.tasks.until().is_some_and(|until| now < until);
+        let busy = task || !self.inflight.is_empty() || self.asked.pending() > 0;
         // A message of ours before the opening would fix the era, and a server that is not open yet may be slow.
         let open = self.opened() && self.era_settled();
         if let Life::Up(up) = &mut self.life {

@@ -94,5 +94,6 @@ impl Link<'_> {
             && self.changed.is_none()
             && self.policy.retry != Retry::Annotated
             && self.limits.hibernate_ms == 0
+            && !self.tasks.possible()
     }
 }

@@ -1,8 +1,8 @@
 //! Work that goes on in a server after its request was answered: tasks, by what was last seen of them.
 //!
 //! It reads what passes and asks nobody. A task is open from the answer that carries it until a terminal status, its
-//! result, or the end of the time that the server promised to keep it. Only whoever wants to put a server to rest needs
-//! to know; requests, retries and health do not.
+//! result, or the end of the time that the server promised to keep it. Whoever wants to put a server to rest, or doubts that
+//! it is there, needs to know; requests and retries do not.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -19,11 +19,28 @@ const RELATED_KEY: &str = "io.modelcontextprotocol/related-task";
 /// The open tasks of one generation.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
+    /// The opening of the session speaks of them: there may be some.
+    possible: bool,
     /// Until when each of them counts.
     open: BTreeMap<String, Moment>,
 }
 
 impl Tasks {
+    /// What opens the session: the server's word in the legacy era, the client's in the modern one.
+    pub fn opened(&mut self, opening: &[u8]) {
+        self.possible |= memmem::find(opening, b"tasks").is_some();
+    }
+
+    /// Whether there may be any.
+    pub fn possible(&self) -> bool {
+        self.possible
+    }
+
+    /// They lived in the memory of a generation that is gone.
+    pub fn forget(&mut self) {
+        self.open.clear();
+    }
+
     /// A line from the server, be it a result or a notification.
     pub fn seen(&mut self, now: Moment, line: &[u8]) {
         if memmem::find(line, b"taskId").is_some()

@@ -60,7 +60,7 @@ pub fn fixed() -> Vec<(&'static str, String)> {
             "90 %".into(),
         ),
         (
-            "Time an open task forbids `--hibernate`, unless its server says how long it is kept",
+            "Time an open task forbids `--hibernate` and probes, unless its server says how long it is kept",
             time(limits::TASK_MS),
         ),
         (

@@ -484,6 +484,41 @@ fn a_server_may_still_be_at_what_was_taken_back() {
 }
 
 #[test]
+fn a_server_with_an_open_task_is_busy() {
+    const WORKING: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"task":{"taskId":"t","status":"working","ttl":600000}}}"#;
+    const OVER: &str = r#"{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t","status":"completed"}}"#;
+    let met = || {
+        let mut world = World::up();
+        world.client(INITIALIZE);
+        world.server(&greeting("1", "1").replace(r#""tools":"#, r#""tasks":{},"tools":"#));
+        world.client(&call(2, "long"));
+        world
+    };
+    let mut world = met();
+    world.server(WORKING);
+    assert_eq!(world.link.wake_at(), None);
+    world.server(OVER);
+    assert_eq!(world.wait(), Reason::Health);
+    // Nor does its answer pass in a run that nobody looks at.
+    let mut world = met();
+    let now = world.now();
+    let line = format!("{WORKING}\n");
+    assert_eq!(world.link.results(now, line.as_bytes(), |_| {}), 0);
+    // A killed keeper's successor knows of it, too.
+    let memory = snapshot(&world);
+    let mut world = World::with(Limits::default(), safe(), memory, Some(lost()));
+    world.drain();
+    world.greets_again("1");
+    world.client(&call(2, "long"));
+    world.server(WORKING);
+    world.drain();
+    assert_eq!(world.link.wake_at(), None);
+    // What it keeps in memory is gone with it.
+    world.dies_and_returns("2");
+    assert_eq!(world.wait(), Reason::Health);
+}
+
+#[test]
 fn nothing_is_asked_of_a_server_whose_era_is_not_settled() {
     let mut world = World::up();
     world.client(&ask(1, "server/discover"));
