@@ -1,7 +1,5 @@
 //! With the default limits, a server that needs 1.5 s to save its state after EOF has them, however the descent begins: no signal
-//! comes before. After SIGTERM it has as long until the kill.
-
-#![allow(clippy::unwrap_used, reason = "tests")]
+//! comes before. Whoever got SIGTERM has as long until the kill.
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Cause;

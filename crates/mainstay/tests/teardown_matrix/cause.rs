@@ -144,7 +144,13 @@ impl Cause {
     pub fn tells(self, why: &event::Cause) -> bool {
         use event::Cause::{ClientEof, ClientGone, ShimKilled, ShimSignal};
         match self {
-            Self::CleanEof | Self::HalfClose => *why == ClientEof,
+            Self::CleanEof
+            | Self::HalfClose
+            // The client goes on, or the next one comes, and closes in the end.
+            | Self::Guard
+            | Self::Keeper
+            | Self::GuardAndKeeper
+            | Self::AllThree => *why == ClientEof,
             Self::ClientExits | Self::ClientKilled => matches!(why, ClientEof | ClientGone),
             Self::HangUp => matches!(why, ClientEof | ClientGone | ShimSignal { number: 1 }),
             Self::Claude => matches!(why, ShimSignal { number: 2 } | ShimKilled),
@@ -152,8 +158,6 @@ impl Cause {
             Self::Shim => *why == ShimKilled,
             Self::KeptInVain => *why == ShimSignal { number: 15 },
             Self::KeptForADeadClient => *why == ClientGone,
-            // The client goes on, or the next one comes, and closes in the end.
-            Self::Guard | Self::Keeper | Self::GuardAndKeeper | Self::AllThree => *why == ClientEof,
         }
     }
 
