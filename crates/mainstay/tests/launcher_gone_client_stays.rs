@@ -1,24 +1,42 @@
 //! A launcher between client and mainstay (`sh -c`, npx) may exit early: the client behind it still holds the pipes, and
 //! its server lives on until that client closes them.
 
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::chown;
+
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Launch;
+use mainstay_testkit::puppet::{Plan, Puppet};
 use mainstay_testkit::stage::{Stage, run};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
-#[test]
-fn the_server_answers_after_its_launcher_is_gone() {
-    let stage = Stage::new();
+/// A background job of a shell has /dev/null as stdin unless it is given another one.
+const LAUNCHER: &str = r#"exec 3<&0; "$@" <&3 3<&- & exit 0"#;
+
+/// The same, but it stays until somebody writes to the FIFO that it is told.
+const PATIENT: &str =
+    r#"cue=$1; shift; exec 3<&0; "$@" <&3 3<&- & exec 3<&-; read -r go <"$cue"; exit 0"#;
+
+/// A user without any rights, who need not exist.
+const SOMEBODY: u32 = 41_007;
+
+fn launched(stage: &Stage, launcher: &[&str]) -> Vec<OsString> {
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
-    // A background job of a shell has /dev/null as stdin unless it is given another one.
-    let script = r#"exec 3<&0; "$@" <&3 3<&- & exit 0"#;
-    let mut argv = vec!["sh".into(), "-c".into(), script.into(), "sh".into()];
+    let mut argv: Vec<OsString> = launcher.iter().map(Into::into).collect();
     argv.extend(run(
         mainstay,
         &["--grace-eof", "300ms"],
         stage.unruly(&["--daemon"]),
     ));
-    let mut client = Launch::new(&stage, &argv).start();
+    argv
+}
+
+#[test]
+fn the_server_answers_after_its_launcher_is_gone() {
+    let stage = Stage::new();
+    let mut client = Launch::new(&stage, &launched(&stage, &["sh", "-c", LAUNCHER, "sh"])).start();
     assert!(client.wait().success(), "the launcher is gone");
     client.wire.initialize().expect("the opening is answered");
     let first = client.wire.call("pid", &json!({})).unwrap();
@@ -26,5 +44,42 @@ fn the_server_answers_after_its_launcher_is_gone() {
     assert_eq!(first["pid"], second["pid"]);
     client.wire.close_write();
     assert_eq!(client.wire.rest().unwrap(), b"");
+    stage.census.assert_empty();
+}
+
+#[test]
+fn also_if_the_client_does_not_let_itself_be_looked_at() {
+    if !rustix::process::geteuid().is_root() {
+        println!("not played: only root can start somebody else, and from root nobody hides");
+        return;
+    }
+    let stage = Stage::new();
+    chown(stage.home(), Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    let cue = stage.path("cue");
+    mknodat(CWD, &cue, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    chown(&cue, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
+    let uid = SOMEBODY.to_string();
+    let words = [
+        "setpriv",
+        "--reuid",
+        &uid,
+        "--regid",
+        &uid,
+        "--clear-groups",
+    ];
+    let plan = Plan {
+        behind: words.map(OsString::from).into(),
+        hidden: true,
+        ..Plan::default()
+    };
+    let launcher = ["sh", "-c", PATIENT, "sh", cue.to_str().unwrap()];
+    let mut puppet = Puppet::start(&stage, plan, &launched(&stage, &launcher));
+    fs::write(&cue, "go\n").unwrap();
+    assert_eq!(puppet.wait_shims(), [0], "the launcher is gone");
+    let moved = stage.event("client_moved");
+    assert_eq!(moved["to"]["pid"], puppet.who.pid, "{moved}");
+    let first = puppet.call_pids();
+    assert!(first[0].is_some(), "{first:?}");
+    puppet.close();
     stage.census.assert_empty();
 }

@@ -13,7 +13,9 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use mainstay_core::ids::Identity;
 use mainstay_os::identity::{self, Handle};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Signal, getpid, kill_process, setsid};
+use rustix::process::{
+    DumpableBehavior, Signal, getpid, kill_process, set_dumpable_behavior, setsid,
+};
 use serde_json::{Value, json};
 
 use crate::built;
@@ -51,6 +53,8 @@ pub struct Plan {
     pub own_group: bool,
     /// A leaked write end.
     pub leak: Leak,
+    /// It does not let others of its user look at it.
+    pub hidden: bool,
     /// The file that it is started from, if not its own: it is called like that.
     pub program: Option<PathBuf>,
     /// What starts the client itself, if not the test: the words before its own. Its pids may then have another meaning.
@@ -90,6 +94,7 @@ impl Puppet {
         }
         command.args(["--copies", &plan.copies.unwrap_or(1).to_string()]);
         command.args(plan.own_group.then_some("--own-group"));
+        command.args(plan.hidden.then_some("--hidden"));
         match plan.leak {
             Leak::Nobody => {}
             Leak::Command => drop(command.arg("--leak-to-command")),
@@ -247,6 +252,7 @@ struct Part {
     copies: u32,
     own_group: bool,
     leak: Leak,
+    hidden: bool,
     mark: OsString,
     argv: Vec<OsString>,
 }
@@ -276,6 +282,7 @@ fn parse(args: Vec<OsString>) -> io::Result<Part> {
                     .ok_or_else(lacks)?;
             }
             "--own-group" => part.own_group = true,
+            "--hidden" => part.hidden = true,
             "--leak-to-command" => part.leak = Leak::Command,
             "--leak-to-sibling" => part.leak = Leak::Sibling,
             "--" => part.argv = args.by_ref().collect(),
@@ -287,6 +294,9 @@ fn parse(args: Vec<OsString>) -> io::Result<Part> {
 
 fn play(args: Vec<OsString>) -> io::Result<()> {
     let part = parse(args)?;
+    if part.hidden {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    }
     // Kept open for ever: it is what makes the terminal ours.
     let terminal = part
         .tty
