@@ -449,7 +449,7 @@ fn a_server_may_still_be_at_what_was_taken_back() {
     let answers_probes = |limits: Limits| {
         let mut world = World::met(limits, safe());
         assert_eq!(world.wait(), Reason::Health);
-        world.server(&answer("\"ms:own:1\""));
+        world.server(&answer("\"ms:own:00000007:1\""));
         world.drain();
         world
     };
@@ -464,7 +464,7 @@ fn a_server_may_still_be_at_what_was_taken_back() {
     world.client(&call(2, "long"));
     world.client(cancel);
     assert_eq!(world.wait(), Reason::Health);
-    world.server(&answer("\"ms:own:2\""));
+    world.server(&answer("\"ms:own:00000007:2\""));
     assert_eq!(replaced_after(&mut world), Some(60));
     // What it had answered before, and what it never saw, hold nobody.
     let mut world = answers_probes(Limits::default());
