@@ -33,13 +33,13 @@ fn given_up(victims: fn(&Card) -> Vec<mainstay_core::ids::Identity>) {
         stage.unruly(&["--grandchild", "--setsid-child", "--daemon"]),
     );
     let mut client = Launch::new(&stage, &argv).start();
-    client.wire.initialize().unwrap();
+    client.wire.initialize().expect("the server opens");
     let mut card = stage.card();
     let mut rounds = 0;
     let last = loop {
         let killed = victims(&card);
         killers::at_once(&killed);
-        let keeper = card.keeper.unwrap();
+        let keeper = card.keeper.expect("a keeper");
         if client.wire.request("ping", &json!({})).is_err() {
             break keeper;
         }
