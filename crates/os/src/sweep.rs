@@ -143,8 +143,8 @@ pub fn end(stray: &Stray, confirm_ms: u64) -> Outcome {
 }
 
 /// Ends everybody that a tag names, for somebody who has the right to but is not their ancestor: a side guard, or a
-/// guard that came later. By leaf, by environment, and by identities that were recorded; repeated until two looks find
-/// nobody. Whether the owner lives is not asked; a tag of another realm names nobody here.
+/// guard that came later. By leaf, by environment, and by identities that were recorded; repeated until nobody is found
+/// any more. Whether the owner lives is not asked; a tag of another realm names nobody here.
 pub fn end_by_tag(tag: &Tag, recorded: &[Identity], confirm_ms: u64) -> Outcome {
     if identity::realm().is_ok_and(|realm| realm != tag.realm) {
         return Outcome::default();
