@@ -88,6 +88,10 @@ impl Link<'_> {
         if self.answered_since_cut() {
             return;
         }
+        if frame.method.is_none() && self.asked.answered(id) != Answered::Unknown {
+            // The beginning was lost with a keeper: it answered what a dead server had asked.
+            return;
+        }
         if let (Life::Abandoned(given_up), false) = (&self.life, unsent) {
             let because = Because::Abandoned {
                 given_up: given_up.clone().into(),

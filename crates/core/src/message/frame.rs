@@ -105,6 +105,7 @@ pub struct Scanner {
     at: At,
     /// The line is over; the next piece starts a new one.
     over: bool,
+    head: Head,
     /// Inside a string within `at`: the last byte of the piece was a backslash.
     escape: bool,
     /// The top-level key whose value comes or is here.
@@ -169,6 +170,13 @@ enum At {
     Junk,
 }
 
+/// The beginning of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Head {
+    There,
+    MayBeLost,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Nothing,
@@ -196,6 +204,7 @@ impl Scanner {
         Self {
             at: At::Start,
             over: false,
+            head: Head::There,
             escape: false,
             field: Field::Other,
             keep: Keep::Nothing,
@@ -208,6 +217,14 @@ impl Scanner {
             method: Kept::new(),
             tail: Kept::new(),
         }
+    }
+
+    /// A scanner in a line whose beginning is lost, unless it is at the start of one after all. What such a line was is not
+    /// known; one with its id last is called a request of no known method.
+    pub const fn within_a_line() -> Self {
+        let mut scanner = Self::new();
+        scanner.head = Head::MayBeLost;
+        scanner
     }
 
     /// Consumes bytes up to and including the next newline, or all of them.
@@ -355,6 +372,13 @@ impl Scanner {
 
     fn end_line(&mut self) {
         self.over = true;
+        if self.head == Head::MayBeLost && self.at != At::Tail && self.kind() == Kind::Junk {
+            self.at = At::Tail;
+            self.verb = Verb::Method;
+            self.method.clear();
+            self.has_id = false;
+            self.id.clear();
+        }
         if self.at == At::Tail {
             let tail = self.tail.get().unwrap_or_default();
             self.at = At::Junk;
@@ -371,6 +395,7 @@ impl Scanner {
     fn reset(&mut self) {
         self.at = At::Start;
         self.over = false;
+        self.head = Head::There;
         self.escape = false;
         self.keep = Keep::Nothing;
         self.verb = Verb::None;
@@ -384,6 +409,9 @@ impl Scanner {
 
     /// Walks over a piece of one line, without its newline.
     fn scan(&mut self, line: &[u8]) {
+        if self.head == Head::MayBeLost {
+            self.tail.push_last(line);
+        }
         // Where the string or value that is kept starts in this piece.
         let mut mark = 0;
         let mut i = 0;
@@ -490,6 +518,7 @@ impl Scanner {
                     None if self.at == At::Tail => i = i.max(self.long_from(line.len())),
                     None => return self.value_goes_on(&line[mark..]),
                 },
+                At::Tail if self.head == Head::MayBeLost => return,
                 At::Tail => return self.tail.push_last(&line[i..]),
                 At::Comma => {
                     match byte {

@@ -116,6 +116,7 @@ impl Pump {
         }
         if mid_line {
             pump.cut = Cut::Drop { known: false };
+            pump.scanner = Scanner::within_a_line();
         }
         pump
     }

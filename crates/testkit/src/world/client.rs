@@ -227,7 +227,7 @@ impl Client {
                 } else {
                     ""
                 };
-                // A batch that is longer than a buffer is not looked into.
+                // Of a long batch that comes while the keeper is killed nobody knows what was in it.
                 let size = if lasting && dice.permille(20) {
                     70_000
                 } else {

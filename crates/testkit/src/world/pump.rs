@@ -61,7 +61,11 @@ impl Pump {
     /// A pump with what a killed keeper had read and not routed. `mid_line`: the rest of a line follows.
     pub fn over(rest: Vec<u8>, mid_line: bool) -> Self {
         Self {
-            scanner: Scanner::new(),
+            scanner: if mid_line {
+                Scanner::within_a_line()
+            } else {
+                Scanner::new()
+            },
             out: VecDeque::new(),
             rest,
             scanned: 0,

@@ -246,3 +246,20 @@ fn a_half_forwarded_request_whose_id_comes_after_the_last_death_is_answered() {
     world.link.written();
     assert_eq!(world.link.in_flight(), 0);
 }
+
+#[test]
+fn a_request_that_a_killed_keeper_had_half_passed_on_is_answered_by_its_id_at_the_end() {
+    let mut world = World::met(Limits::default(), Policy::default());
+    world.server(r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#);
+    let mut next = World::over(snapshot(&world), Some(lost()));
+    next.drain();
+    // The last one answers what the dead server had asked.
+    for (id, told) in [(7, &["error for 7"][..]), (3, &[])] {
+        let rest = format!("xx\"}},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n");
+        let mut scanner = Scanner::within_a_line();
+        scanner.feed(rest.as_bytes());
+        let now = next.now();
+        next.link.client_lost(now, &scanner.frame());
+        assert_eq!(next.drain(), told);
+    }
+}

@@ -278,6 +278,51 @@ fn an_answer_whose_id_comes_last_is_one_before_that() {
 }
 
 #[test]
+fn the_rest_of_a_line_whose_beginning_is_lost_tells_its_id_if_that_comes_last() {
+    for (rest, expected) in [
+        ("xx\"}},\"jsonrpc\":\"2.0\",\"id\":7}\n", "Request 7 -"),
+        (
+            "{\"a\":{}},\"method\":\"m\",\"id\":\"x\"}\n",
+            "Request \"x\" -",
+        ),
+        ("xx\"}}\n", "Notification - -"),
+        ("7}\n", "Notification - -"),
+        ("xx\n", "Junk - -"),
+        ("{\"id\":1,\"method\":\"m\",\"params\":{}}\n", "Request 1 m"),
+        ("{\"id\":1,\"result\":{}}\n", "Response 1 -"),
+        (
+            "{\"id\":1,\"b\":{}},\"jsonrpc\":\"2.0\",\"id\":7}\n",
+            "Response 1 -",
+        ),
+    ] {
+        for cut in 0..rest.len() {
+            let mut scanner = Scanner::within_a_line();
+            scanner.feed(&rest.as_bytes()[..cut]);
+            scanner.feed(&rest.as_bytes()[cut..]);
+            let frame = scanner.frame();
+            let id = match frame.id {
+                Id::Token(id) => core::str::from_utf8(id).unwrap_or_default(),
+                Id::Absent | Id::Null | Id::TooLong => "-",
+            };
+            let method = frame.method.as_deref().unwrap_or("-");
+            assert_eq!(
+                format!("{:?} {id} {method}", frame.kind),
+                expected,
+                "{rest}"
+            );
+        }
+    }
+    let mut scanner = Scanner::within_a_line();
+    scanner.feed(b"xx\n");
+    scanner.feed(b"yy,\"id\":7}\n");
+    assert_eq!(
+        scanner.frame().kind,
+        Kind::Junk,
+        "only the first line has lost anything"
+    );
+}
+
+#[test]
 fn a_batch_and_junk_are_known_from_their_first_byte() {
     let mut scanner = Scanner::new();
     scanner.feed(b" [");
