@@ -227,7 +227,7 @@ impl Type {
             rest.and_then(|rest| rest.strip_prefix(name))
                 .is_some_and(|rest| rest.starts_with([' ', '<']))
         };
-        let at = lines.iter().position(|line| opens(&line));
+        let at = lines.iter().position(opens);
         let at = at.unwrap_or_else(|| panic!("{file} has no {name}"));
         let head: Vec<&str> = lines[..at]
             .iter()
