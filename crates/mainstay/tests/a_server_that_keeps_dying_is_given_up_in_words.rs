@@ -47,19 +47,20 @@ fn every_request_at_once() {
     pending.push(wire.ask("custom/method", &json!({})).unwrap());
     let all = scene.read_answers(&pending);
     assert_eq!(all.len(), pending.len());
-    for id in &pending {
+    for (place, id) in pending.iter().enumerate() {
         let answer = answers(&all, *id)[0];
         check(answer);
-        assert!(trouble(answer).contains("was sent before that"), "{answer}");
+        // What came behind the call that ended it was perhaps never read, and that is then said.
+        let sent = trouble(answer).contains("was sent before that");
+        let unread = place > 1 && trouble(answer).contains("was not sent to it");
+        assert!(sent || unread, "{answer}");
+        let reads_only = place == 2;
+        let doubtful = trouble(answer).contains("may or may not");
+        assert_eq!(doubtful, sent && !reads_only, "{answer}");
+        if place == 3 {
+            assert_eq!(answer["error"]["data"]["safeToRetry"], unread, "{answer}");
+        }
     }
-    for id in [pending[0], pending[1], pending[3]] {
-        let answer = answers(&all, id)[0];
-        assert!(trouble(answer).contains("may or may not"), "{answer}");
-    }
-    assert_eq!(
-        answers(&all, pending[3])[0]["error"]["data"]["safeToRetry"],
-        false
-    );
     let abandoned = scene.stage.event("abandoned");
     assert_eq!(abandoned["deaths"], 2);
     scene.state("abandoned");

@@ -87,6 +87,9 @@ pub fn find(
         }
         match Leaf::open(path.clone()) {
             Ok(leaf) if !leaf.populated() => hollow.push(path),
+            // Gone meanwhile, or another user's.
+            Err(error)
+                if cgroup::is_going(&error) || error.kind() == io::ErrorKind::PermissionDenied => {}
             Ok(_) | Err(_) => entry(&mut found, &tag, "leaf").leaves.push(path),
         }
     }

@@ -181,7 +181,8 @@ fn whoever_is_not_proven_to_be_a_stray_is_not_touched() {
         .into_iter()
         .map(|text| marked(text, SLEEP))
         .collect();
-        assert!(find(&[]).is_empty());
+        let found = find(&[]);
+        assert!(found.is_empty(), "{found:?}");
 
         // The same by a card: a pid that belongs to somebody else by now, a foreign boot, a living owner.
         let who = spared[5].spawned.who;
@@ -247,7 +248,8 @@ fn a_link_that_is_to_be_skipped_is_skipped() {
                 .iter()
                 .any(|stray| stray.tag.link == tag().link)
         );
-        assert_eq!(find(&[]).len(), 1);
+        let found = find(&[]);
+        assert_eq!(found.len(), 1, "{found:?}");
         bury(stray);
     });
 }

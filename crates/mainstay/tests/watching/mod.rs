@@ -6,8 +6,9 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 
 use mainstay_core::ids::Identity;
 use mainstay_os::identity::{self, Handle};
@@ -17,8 +18,8 @@ use mainstay_testkit::wait::until;
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// Where our trace instances are.
-pub const INSTANCES: &str = "/sys/kernel/tracing/instances";
+/// Where the trace file system is usually mounted.
+const TRACING: &str = "/sys/kernel/tracing";
 
 /// A command that goes on until it is told to end. It ends by itself after a while, so that a wait is no hang.
 pub struct Watching {
@@ -166,10 +167,35 @@ pub fn words(all: &[&str]) -> Vec<OsString> {
     all.iter().map(Into::into).collect()
 }
 
+/// The trace file system, as this machine has it mounted; where it has not, as a child of ours sees it, which has mounted it
+/// for itself and goes with us.
+pub fn tracing() -> PathBuf {
+    static SEER: OnceLock<Child> = OnceLock::new();
+    if Path::new(TRACING).join("events").exists() {
+        return TRACING.into();
+    }
+    let seer = SEER.get_or_init(|| {
+        let script = format!("mount -t tracefs none {TRACING} && echo mounted && read nothing");
+        let mut seer = Command::new("unshare")
+            .args(["-m", "sh", "-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let out = seer.stdout.as_mut().unwrap();
+        BufReader::new(out).read_line(&mut said).unwrap();
+        assert_eq!(said, "mounted\n");
+        seer
+    });
+    PathBuf::from(format!("/proc/{}/root{TRACING}", seer.id()))
+}
+
 /// The trace instance of a tracer.
 pub fn instance(who: Identity) -> PathBuf {
     let end = format!("-{}-{}", who.pid, who.start);
-    let all = std::fs::read_dir(INSTANCES).unwrap().flatten();
+    let instances = tracing().join("instances");
+    let all = std::fs::read_dir(instances).unwrap().flatten();
     let mut ours = all.filter(|entry| entry.file_name().to_string_lossy().ends_with(&end));
     ours.next()
         .unwrap_or_else(|| panic!("no instance of {who}"))

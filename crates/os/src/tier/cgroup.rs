@@ -346,7 +346,7 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
 }
 
 /// It was, or is being, removed: it has no name any more, or no life.
-fn is_going(error: &io::Error) -> bool {
+pub(crate) fn is_going(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
