@@ -169,6 +169,7 @@ pub fn words(all: &[&str]) -> Vec<OsString> {
 
 /// The trace file system, as this machine has it mounted; where it has not, as a child of ours sees it, which has mounted it
 /// for itself and goes with us.
+#[expect(clippy::disallowed_methods, reason = "no server")]
 pub fn tracing() -> PathBuf {
     static SEER: OnceLock<Child> = OnceLock::new();
     if Path::new(TRACING).join("events").exists() {
