@@ -229,6 +229,14 @@ fn hunt(
             drop(leaf.remove());
         }
     }
+    // Whoever is on its way out has no environment any more and is found by no look; not all could be held until their end.
+    for seen in met.values() {
+        if let Ok(handle) = Handle::open(seen.who)
+            && handle.signal(Signal::KILL).is_ok()
+        {
+            handle.wait_ended((deadline - clock::now()).div_ceil(1_000_000));
+        }
+    }
     let (mut left, ended): (Vec<Seen>, Vec<Seen>) = met
         .into_values()
         .partition(|seen| identity::alive(seen.who));
