@@ -38,7 +38,15 @@ impl Link<'_> {
                     self.refuse(now, frame, line)
                 }
                 // The answer lies behind it.
-                Stage::Greeting { .. } | Stage::Replaying { .. } if self.asked.pending() > 0 => {
+                Stage::Greeting { .. } if self.asked.pending() > 0 => {
+                    if frame.method.as_deref() == Some("notifications/initialized") {
+                        // The replay says it, also that of a killed keeper's successor, who has nothing of what is held.
+                        self.head.initialized = 1;
+                        return Route::Drop;
+                    }
+                    self.hold_back(now, frame, line)
+                }
+                Stage::Replaying { .. } if self.asked.pending() > 0 => {
                     self.hold_back(now, frame, line)
                 }
                 Stage::Greeting { .. } | Stage::Replaying { .. } => Route::Hold,

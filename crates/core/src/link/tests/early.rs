@@ -75,3 +75,26 @@ fn a_server_that_asks_before_it_is_opened_has_its_answer() {
     assert!(told.contains(&format!("to server {call}")), "{told:?}");
     assert_eq!(world.link.word(), "ready");
 }
+
+#[test]
+fn that_the_client_knows_of_the_opening_is_noted_and_not_held() {
+    const PING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    world.server(&greeting("1", "1"));
+    world.exits(CRASH, true);
+    world.empty();
+    world.input(Input::Started);
+    world.drain();
+    assert_eq!(world.client(INITIALIZED), Route::Hold);
+    assert_eq!(world.server(PING), Route::Instead);
+    world.drain();
+    // A killed keeper's successor has the record, and nothing of what is held.
+    assert_eq!(world.client(INITIALIZED), Route::Drop);
+    assert_ne!(world.link.head.initialized, 0);
+    world.server(&greeting("\"ms:own:00000007:1\"", "1"));
+    let told = world.drain();
+    let initialized = format!("to server {INITIALIZED}");
+    let times = told.iter().filter(|line| **line == initialized).count();
+    assert_eq!(times, 1, "{told:?}");
+}
