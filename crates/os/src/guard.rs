@@ -135,7 +135,7 @@ struct Guard<'a> {
     /// A sweep is due, after the keeper has been started.
     sweep_aside: bool,
     /// The process that sweeps.
-    sweeper: Option<i32>,
+    sweeper: Option<Identity>,
     detach: Detach,
 }
 
@@ -244,7 +244,7 @@ impl<'a> Guard<'a> {
                 if pid == keeper {
                     found = Some(status);
                 }
-                if self.sweeper == Some(pid) {
+                if self.sweeper.is_some_and(|sweeper| sweeper.pid == pid) {
                     self.sweeper = None;
                 }
             });
@@ -274,7 +274,7 @@ impl<'a> Guard<'a> {
     fn sweep(&mut self) {
         if std::mem::take(&mut self.sweep_aside) {
             let roles = &mut *self.roles;
-            let sweeper = role::start(|| {
+            let sweeper = role::start_known(|| {
                 role::release_stdio();
                 // Neither the link's lock nor the shim's channel: they say that guard or keeper lives.
                 role::close_all_but(&mut []);

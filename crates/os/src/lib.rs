@@ -34,6 +34,7 @@ mod made_up;
 pub mod measure;
 pub mod memory;
 pub mod notice;
+pub mod orphans;
 pub mod owner;
 pub mod record;
 pub mod role;

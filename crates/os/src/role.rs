@@ -8,10 +8,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use mainstay_core::ids::Identity;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, kill_process, waitpid};
 
 use crate::identity::{self, Handle};
-use crate::{lend, turn};
+use crate::{lend, orphans, turn};
 
 /// Forks; the child runs `role` and exits with its result. The parent gets the child's pid.
 pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
@@ -20,7 +21,7 @@ pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            turn::as_usual();
+            as_usual();
             leave(role())
         }
         pid => Ok(pid),
@@ -60,7 +61,7 @@ extern "C" fn hand_over<R: FnOnce() -> u8>(role: *mut c_void) -> ! {
     // SAFETY: one thread, as for any fork of ours; the child has a copy of the role, which it never drops but by calling it.
     match unsafe { libc::fork() } {
         0 => {
-            turn::as_usual();
+            as_usual();
             // SAFETY: the caller gave us a role of this type.
             leave(unsafe { role.cast::<R>().read() }())
         }
@@ -71,6 +72,43 @@ extern "C" fn hand_over<R: FnOnce() -> u8>(role: *mut c_void) -> ! {
         ),
         _ => leave(0),
     }
+}
+
+/// Like [`start`], for a child that works without us and tells by its code how that came out, also where nobody waits for
+/// it. It has none of our descriptors.
+pub fn send(role: impl FnOnce() -> u8) -> io::Result<Errand> {
+    let (told, tell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    start(|| {
+        release_stdio();
+        close_all_but(&mut [tell.as_raw_fd()]);
+        let code = role();
+        // Whoever does not hear it has sent another one meanwhile.
+        rustix::io::write(&tell, &[code]).ok();
+        code
+    })?;
+    Ok(Errand(told))
+}
+
+/// A child that was sent.
+#[derive(Debug)]
+pub struct Errand(OwnedFd);
+
+impl Errand {
+    /// Once it has ended, which comes with a SIGCHLD: its code, or none if it did not come to its end.
+    pub fn over(&self) -> Option<Option<u8>> {
+        let mut code = [0];
+        match rustix::io::read(&self.0, &mut code) {
+            Ok(0) => Some(None),
+            Ok(_) => Some(Some(code[0])),
+            Err(_) => None,
+        }
+    }
+}
+
+/// What a keeper is for its own sake is not for its children.
+fn as_usual() {
+    turn::as_usual();
+    orphans::as_usual();
 }
 
 /// Waits for a child of ours; its exit code, or `None` if a signal ended it.
@@ -234,6 +272,7 @@ fn nothing() -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
 
     #[test]
     fn whoever_was_reaped_already_is_nobodys_concern() {
@@ -258,5 +297,24 @@ mod tests {
         // One that waits is ended, and reaped.
         dismiss(&stays);
         assert!(stays.ended() && other.wait().is_err());
+    }
+
+    #[test]
+    fn an_errand_tells_its_code_or_that_it_came_to_nothing() {
+        let _apart = crate::apart::starting();
+        let told = |role: fn() -> u8| {
+            let errand = send(role).unwrap();
+            let mut fds = [PollFd::new(&errand.0, PollFlags::IN)];
+            poll(&mut fds, None).unwrap();
+            errand.over()
+        };
+        assert_eq!(told(|| 3), Some(Some(3)));
+        let killed = told(|| {
+            end(rustix::process::getpid().as_raw_nonzero().get());
+            3
+        });
+        assert_eq!(killed, Some(None));
+        let (quiet, _tell) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        assert_eq!(Errand(quiet).over(), None);
     }
 }

@@ -25,9 +25,11 @@ use crate::tree::{Hold, Tree};
 
 pub(crate) mod child;
 pub(crate) mod clone;
+pub(crate) mod witness;
 
 use child::Image;
 use clone::Born;
+use witness::Witness;
 
 /// How much a server's `oom_score_adj` is raised above ours, so that the kernel takes it before it takes us.
 pub const OOM_RAISE: i32 = 200;
@@ -58,9 +60,7 @@ pub struct Plan<'a> {
 pub struct Spawned {
     /// The server process, in our own pid namespace.
     pub who: Identity,
-    /// Its pidfd: readable once it has ended. Its status comes from [`Tree::reap`].
-    pub pidfd: OwnedFd,
-    /// Everything that it and its descendants will be.
+    /// Everything that it and its descendants will be; how it ends comes from [`Tree::reap`].
     pub tree: Tree,
     /// The tier in force; weaker than the chosen one if the place refused the process itself.
     pub tier: Tier,
@@ -165,24 +165,29 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
     drop(report);
     let Placed {
         born,
+        witness,
         hold,
         tier,
         why_not,
     } = placed;
     if let Some(failure) = child::read_failure(verdict) {
-        // Our own child exits, be it the failed server or the init that had nothing else.
-        reap_now(hold.init().map_or(born.pid, |init| init.pid));
+        // Our own child exits: the witness of the failed server, or the init that had nothing else.
+        if let Some(witness) = witness {
+            witness.see_off();
+        }
+        if let Some(init) = hold.init() {
+            reap_now(init.pid);
+        }
         return Err(failure.into_error(&image, program));
     }
-    // Nobody but us reaps it, so the entry is there even if it has ended already.
+    // One that has ended already and was reaped has no entry any more: then nobody is this one.
     let who = identity::of(born.pid).unwrap_or(Identity {
         pid: born.pid,
         start: 0,
     });
     Ok(Spawned {
         who,
-        pidfd: born.pidfd,
-        tree: Tree::new(who, hold),
+        tree: Tree::new(who, born.pidfd, witness, hold),
         tier,
         why_not,
     })
@@ -190,6 +195,7 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
 
 struct Placed {
     born: Born,
+    witness: Option<Witness>,
     hold: Hold,
     tier: Tier,
     why_not: Vec<WhyNot>,
@@ -216,9 +222,10 @@ impl Refusal {
 fn launch(image: &Image, report: &OwnedFd, mut choice: Choice) -> Result<Placed, Refusal> {
     loop {
         let reason = match attempt(image, report, &mut choice) {
-            Ok((born, hold, tier)) => {
+            Ok(((born, witness), hold, tier)) => {
                 return Ok(Placed {
                     born,
+                    witness,
                     hold,
                     tier,
                     why_not: choice.why_not,
@@ -257,15 +264,19 @@ fn attempt(
     image: &Image,
     report: &OwnedFd,
     choice: &mut Choice,
-) -> Result<(Born, Hold, Tier), Attempt> {
+) -> Result<((Born, Option<Witness>), Hold, Tier), Attempt> {
     match std::mem::replace(&mut choice.place, Place::Subreaper) {
         Place::Subreaper => {
-            let born = clone::start(image, report, None, None)?;
-            Ok((born, Hold::Parenthood, Tier::Subreaper))
+            let (born, witness) = clone::start(image, report, None, None)?;
+            Ok((
+                (born, Some(witness)),
+                Hold::Parenthood,
+                Tier::Subreaper,
+            ))
         }
         Place::Cgroup(leaf) => {
-            if let Ok(born) = clone::start(image, report, Some(leaf.as_fd()), None) {
-                return Ok((born, Hold::Leaf(leaf), Tier::Cgroup));
+            if let Ok((born, witness)) = clone::start(image, report, Some(leaf.as_fd()), None) {
+                return Ok(((born, Some(witness)), Hold::Leaf(leaf), Tier::Cgroup));
             }
             // No clone3 (seccomp) or none into a cgroup (before Linux 5.7): the child waits while we move it.
             let waiting = Waiting::start(image, report)?;
@@ -312,7 +323,7 @@ fn attempt(
         }
         Place::Pidns => {
             let (born, init) = pidns::start(image, report).map_err(Attempt::Place)?;
-            Ok((born, Hold::Pidns(init), Tier::Pidns))
+            Ok(((born, None), Hold::Pidns(init), Tier::Pidns))
         }
     }
 }
@@ -320,26 +331,31 @@ fn attempt(
 /// A child that waits before anything else until it is admitted.
 struct Waiting {
     born: Born,
+    witness: Witness,
     gate: OwnedFd,
 }
 
 impl Waiting {
     fn start(image: &Image, report: &OwnedFd) -> io::Result<Self> {
         let (wait, gate) = pipe_with(PipeFlags::CLOEXEC)?;
-        let born = clone::start(image, report, None, Some((&wait, &gate)))?;
-        Ok(Self { born, gate })
+        let (born, witness) = clone::start(image, report, None, Some((&wait, &gate)))?;
+        Ok(Self {
+            born,
+            witness,
+            gate,
+        })
     }
 
-    fn admit(self) -> Born {
+    fn admit(self) -> (Born, Option<Witness>) {
         // A child that died at the gate is seen as any other death: by its status.
         drop(File::from(self.gate).write_all(b"!"));
-        self.born
+        (self.born, Some(self.witness))
     }
 
     /// It exits because its gate is gone, without a word.
     fn turn_away(self) {
         drop(self.gate);
-        reap_now(self.born.pid);
+        self.witness.see_off();
     }
 }
 

@@ -21,6 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::census::{self, Stat};
 use crate::clock;
+use crate::spawn::witness::Witness;
 use crate::tier::Leaf;
 use crate::tier::cgroup::timespec;
 use crate::tier::pidns::Init;
@@ -59,9 +60,18 @@ impl Hold {
 /// One server's tree.
 #[derive(Debug)]
 pub struct Tree {
-    root: Option<Identity>,
+    root: Option<Root>,
     hold: Hold,
-    excluded: BTreeSet<i32>,
+    excluded: BTreeSet<Identity>,
+}
+
+/// The server process.
+#[derive(Debug)]
+struct Root {
+    who: Identity,
+    pidfd: OwnedFd,
+    /// Whose child it is, unless it is a namespace's.
+    witness: Option<Witness>,
 }
 
 /// How an end came out.
@@ -75,9 +85,18 @@ pub struct Ended {
 
 impl Tree {
     /// The tree of a server that was just spawned.
-    pub(crate) fn new(root: Identity, hold: Hold) -> Self {
+    pub(crate) fn new(
+        who: Identity,
+        pidfd: OwnedFd,
+        witness: Option<Witness>,
+        hold: Hold,
+    ) -> Self {
         Self {
-            root: Some(root),
+            root: Some(Root {
+                who,
+                pidfd,
+                witness,
+            }),
             hold,
             excluded: BTreeSet::new(),
         }
@@ -103,7 +122,12 @@ impl Tree {
 
     /// The server process; nobody for an inherited tree.
     pub fn root(&self) -> Option<Identity> {
-        self.root
+        self.root.as_ref().map(|root| root.who)
+    }
+
+    /// The server's pidfd: readable once it has ended.
+    pub fn pidfd(&self) -> Option<&OwnedFd> {
+        self.root.as_ref().map(|root| &root.pidfd)
     }
 
     /// The leaf's directory, if there is one.
@@ -115,8 +139,8 @@ impl Tree {
     }
 
     /// Declares a child of ours to be no member (a side guard).
-    pub fn exclude(&mut self, pid: i32) {
-        self.excluded.insert(pid);
+    pub fn exclude(&mut self, who: Identity) {
+        self.excluded.insert(who);
     }
 
     /// Everybody who is alive: descendants of this process, and who is in the leaf.
@@ -191,6 +215,9 @@ impl Tree {
                 if let Hold::Pidns(init) = &self.hold {
                     wait_ended(slice::from_ref(&init.pidfd), deadline);
                 }
+                if let Some(witness) = self.witness() {
+                    witness.dismiss();
+                }
                 // A child that is dead and cannot be reaped: whoever traces it has to let go, and nobody tells us when.
                 if let Some(again @ 1..) = u32::checked_sub(quiet, AT_ONCE_MAX) {
                     clock::nap(again.min(NAP_MS_MAX));
@@ -263,8 +290,14 @@ impl Tree {
                 tell(init.server.pid, status, usage, true);
             }
         }
+        if let Some(root) = &mut self.root
+            && let Some(witness) = &mut root.witness
+            && let Some((status, usage)) = witness.server_end(&root.pidfd, root.who)
+        {
+            tell(root.who.pid, status, usage, true);
+        }
         loop {
-            match wait_any() {
+            match wait(ANYBODY) {
                 Waited::Reaped(pid, status, usage) => match &mut self.hold {
                     Hold::Pidns(init) if init.who.pid == pid => {
                         if let Some((status, usage)) = init.last_word(usage) {
@@ -272,14 +305,37 @@ impl Tree {
                         }
                     }
                     Hold::Pidns(_) | Hold::Parenthood | Hold::Leaf(_) => {
-                        let member = !self.excluded.remove(&pid);
-                        tell(pid, status, usage, member);
+                        let before = self.excluded.len();
+                        self.excluded.retain(|who| who.pid != pid);
+                        if !self.witness_reaped(pid) {
+                            tell(pid, status, usage, self.excluded.len() == before);
+                        }
                     }
                 },
                 Waited::NobodyYet => return false,
                 Waited::Childless => return true,
             }
         }
+    }
+
+    /// Whether the child that we have just reaped is the witness; and if it is the server, there was none any more.
+    fn witness_reaped(&mut self, pid: i32) -> bool {
+        let Some(Root {
+            who,
+            witness: Some(witness),
+            ..
+        }) = &mut self.root
+        else {
+            return false;
+        };
+        if who.pid == pid {
+            witness.not_needed();
+        }
+        witness.pid() == pid
+    }
+
+    fn witness(&self) -> Option<&Witness> {
+        self.root.as_ref()?.witness.as_ref()
     }
 
     fn leaf_empty(&self, deadline: Moment) -> bool {
@@ -295,7 +351,7 @@ impl Tree {
     fn visit(&self, each: &mut dyn FnMut(Member)) {
         let me = std::process::id() as i32;
         let kin = Kin::now();
-        let init = self.hold.init();
+        let (init, witness) = (self.hold.init(), self.witness());
         let mut walked = BTreeSet::from([me]);
         let mut queue = Vec::new();
         kin.children(me, &mut queue);
@@ -303,7 +359,7 @@ impl Tree {
         let mut next = 0;
         while let Some(&pid) = queue.get(next) {
             next += 1;
-            if self.excluded.contains(&pid) || walked.contains(&pid) {
+            if walked.contains(&pid) {
                 continue;
             }
             let hidden = || (next <= own).then(|| Member::hidden(pid, me)).flatten();
@@ -311,20 +367,21 @@ impl Tree {
                 continue;
             };
             // Another parent: the pid was reused since we read the list. If it is ours, the next walk finds it.
-            if !walked.contains(&member.stat.ppid) {
+            if !walked.contains(&member.stat.ppid) || self.excluded.contains(&member.stat.who()) {
                 continue;
             }
             walked.insert(pid);
             kin.children(pid, &mut queue);
-            if member.alive() && init != Some(member.stat.who()) {
+            let ours = init == Some(member.stat.who()) || witness.is_some_and(|it| it.is(pid));
+            if !ours && member.alive() {
                 each(member);
             }
         }
         if let Hold::Leaf(leaf) = &self.hold {
             for pid in leaf.members().unwrap_or_default() {
                 if !walked.contains(&pid)
-                    && !self.excluded.contains(&pid)
                     && let Some(member) = Member::look(pid)
+                    && !self.excluded.contains(&member.stat.who())
                     && member.alive()
                     // Read after its pidfd was opened: then it is the one.
                     && leaf.holds(pid)
@@ -365,12 +422,12 @@ impl Member {
     fn hidden(pid: i32, parent: i32) -> Option<Self> {
         let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         let stat = unknown(pid, parent);
-        (!ended(&pidfd, 0)).then_some(Self { stat, pidfd })
+        (!has_ended(&pidfd, 0)).then_some(Self { stat, pidfd })
     }
 
     /// A process whose first thread has ended looks like a zombie while the others go on: the pidfd knows better.
     fn alive(&self) -> bool {
-        !self.stat.dead() || !ended(&self.pidfd, 0)
+        !self.stat.dead() || !has_ended(&self.pidfd, 0)
     }
 }
 
@@ -415,7 +472,7 @@ fn seen_now(stat: Stat) -> Seen {
 }
 
 /// Whether a process has ended, waiting up to so many nanoseconds for it.
-fn ended(pidfd: &OwnedFd, ns: u64) -> bool {
+pub(crate) fn has_ended(pidfd: &OwnedFd, ns: u64) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     poll(&mut fds, Some(&timespec(ns))).is_ok_and(|n| n > 0)
 }
@@ -425,7 +482,7 @@ fn wait_ended(held: &[OwnedFd], deadline: Moment) {
     for pidfd in held {
         loop {
             let left = deadline - clock::now();
-            if ended(pidfd, left) || left == 0 {
+            if has_ended(pidfd, left) || left == 0 {
                 break;
             }
         }
@@ -466,14 +523,25 @@ impl Kin {
     }
 }
 
+/// For [`wait`].
+const ANYBODY: i32 = -1;
+
 enum Waited {
     Reaped(i32, Status, Usage),
     NobodyYet,
     Childless,
 }
 
-/// One `wait4` for any child, without waiting.
-fn wait_any() -> Waited {
+/// How a child of ours ended, if it has and is there to be reaped.
+pub(crate) fn wait_for(pid: i32) -> Option<(Status, Usage)> {
+    match wait(pid) {
+        Waited::Reaped(_, status, usage) => Some((status, usage)),
+        Waited::NobodyYet | Waited::Childless => None,
+    }
+}
+
+/// One `wait4` for a child of ours, or for any, without waiting.
+fn wait(whom: i32) -> Waited {
     let mut status = 0;
     // SAFETY: a zeroed rusage is a valid one.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -481,7 +549,7 @@ fn wait_any() -> Waited {
         // SAFETY: both places are valid for the answer.
         let pid = unsafe {
             libc::wait4(
-                -1,
+                whom,
                 &raw mut status,
                 libc::WNOHANG | libc::__WALL,
                 &raw mut usage,

@@ -192,7 +192,7 @@ fn descriptors_that_are_in_each_others_place_arrive_right() {
                 .unwrap();
             assert_eq!((text.as_str(), talk.as_str()), ("through\n", "err\n"));
             let mut fds = [rustix::event::PollFd::new(
-                &spawned.pidfd,
+                spawned.tree.pidfd().unwrap(),
                 rustix::event::PollFlags::IN,
             )];
             assert_eq!(rustix::event::poll(&mut fds, None), Ok(1));

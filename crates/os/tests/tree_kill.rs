@@ -130,11 +130,17 @@ fn a_stopped_member_hears_sigterm_and_is_killed_all_the_same() {
 fn an_excluded_child_is_spared_and_still_reaped() {
     alone("an_excluded_child_is_spared_and_still_reaped", || {
         for tier in tiers() {
-            let mut side = Server::sh("read x; sleep 600 & read x").start().unwrap();
+            // As a side guard is: a role of ours, with a child of its own.
+            let side = role::start_held(|| {
+                role::start(wait_for_ever).unwrap();
+                wait_for_ever()
+            });
+            let side = side.unwrap();
+            let spared = side.who;
+            while census::children(spared.pid).unwrap().is_empty() {}
             let mut running = tree_of(SHAPES, 9, tier);
             let tree = &mut running.spawned.tree;
-            let spared = side.spawned.who;
-            tree.exclude(spared.pid);
+            tree.exclude(spared);
             assert_eq!(tree.members().len(), 10);
             tree.signal(Signal::HUP);
             let mut ends = Vec::new();
@@ -142,17 +148,23 @@ fn an_excluded_child_is_spared_and_still_reaped() {
             assert_eq!((ended.count, ended.left.len()), (10, 0));
             assert!(identity::alive(spared) && !ends.contains(&spared.pid));
             // It dies later, by itself.
-            let handle = identity::Handle::open(spared).unwrap();
-            handle.signal(Signal::KILL).unwrap();
-            side.wait();
+            side.signal(Signal::KILL).unwrap();
+            assert!(side.wait_ended(10_000));
             assert_eq!(
                 tree.reap(&mut |pid, status, _| ends.push(if status == KILLED { pid } else { 0 })),
                 1
             );
             assert_eq!(ends.last(), Some(&spared.pid));
-            kill(&mut side);
+            let ended = Tree::below_us().kill(10_000, &mut |_, _, _| {});
+            assert_eq!((ended.count, ended.left.len()), (1, 0), "its child");
         }
     });
+}
+
+fn wait_for_ever() -> u8 {
+    loop {
+        std::thread::park();
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Seen, Status};
-use mainstay_os::{role, title};
+use mainstay_os::role::{self, Errand};
+use mainstay_os::title;
 
 use super::engine::{self, Fate, How};
 use super::note::Note;
@@ -14,11 +15,16 @@ use super::note::Note;
 /// it has lost its daemon.
 const OF_THE_ENGINE: std::ops::RangeInclusive<i32> = 125..=127;
 
+/// What an errand says of a container that is gone.
+const GONE: u8 = 0;
+
 /// A container and how far its end has come.
 #[derive(Debug)]
 pub struct Held {
     note: Note,
     state: State,
+    /// Who is at it, in the states that say so.
+    errand: Option<Errand>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +32,9 @@ enum State {
     /// Nobody has said that it is over.
     Up,
     /// An errand asks it to stop.
-    Stopping { errand: i32 },
+    Stopping,
     /// An errand kills it, and has time until then.
-    Killing { errand: i32, until: Moment },
+    Killing { until: Moment },
     /// The kill is through; now it is the tree's turn.
     Killed(Fate),
     /// What became of it is known.
@@ -41,6 +47,7 @@ impl Held {
         Self {
             note,
             state: State::Up,
+            errand: None,
         }
     }
 
@@ -63,60 +70,56 @@ impl Held {
 
     /// Has it asked to stop within so many seconds.
     pub fn stop(&mut self, seconds: u64, within_ms: u64) {
-        if self.state == State::Up
-            && let Some(errand) = self.send(How::Stop { seconds }, within_ms)
-        {
-            self.state = State::Stopping { errand };
+        if self.state == State::Up && self.send(How::Stop { seconds }, within_ms) {
+            self.state = State::Stopping;
         }
     }
 
     /// Has it killed, unless it is over; whether that is to be waited for.
     pub fn kill(&mut self, now: Moment, within_ms: u64) -> bool {
         match self.state {
-            State::Up | State::Stopping { .. } => {}
+            State::Up | State::Stopping => {}
             State::Killing { .. } => return true,
             State::Killed(_) | State::Over(_) => return false,
         }
         // Without an id there is nothing to be killed yet but the engine's command, and that is the tree's turn.
-        let Some(errand) = self.send(How::Kill, within_ms) else {
+        if !self.send(How::Kill, within_ms) {
             return false;
-        };
+        }
         let until = now.after_ms(within_ms);
-        self.state = State::Killing { errand, until };
+        self.state = State::Killing { until };
         true
     }
 
-    /// A child of ours has ended.
-    pub fn reaped(&mut self, pid: i32, status: Status) {
-        match self.state {
-            State::Stopping { errand } if errand == pid => {
-                self.state = State::Up;
-                if status.success() {
-                    self.over(Fate::Gone);
-                }
-            }
-            State::Killing { errand, .. } if errand == pid => {
-                let fate = if status.success() {
-                    Fate::Gone
-                } else {
-                    Fate::Left
-                };
+    /// Somebody of ours has ended: perhaps the errand.
+    pub fn look(&mut self) {
+        if let Some(code) = self.errand.as_ref().and_then(Errand::over) {
+            self.errand = None;
+            self.errand_over(if code == Some(GONE) {
+                Fate::Gone
+            } else {
+                Fate::Left
+            });
+        }
+    }
+
+    fn errand_over(&mut self, fate: Fate) {
+        match (self.state, fate) {
+            (State::Stopping, Fate::Gone) => self.over(Fate::Gone),
+            (State::Stopping, Fate::Left) => self.state = State::Up,
+            (State::Killing { .. }, fate) => {
                 self.over(fate);
                 self.state = State::Killed(fate);
             }
-            State::Up
-            | State::Stopping { .. }
-            | State::Killing { .. }
-            | State::Killed(_)
-            | State::Over(_) => {}
+            (State::Up | State::Killed(_) | State::Over(_), _) => {}
         }
     }
 
     /// Until when the kill is waited for.
     pub fn due(&self) -> Option<Moment> {
         match self.state {
-            State::Killing { until, .. } => Some(until),
-            State::Up | State::Stopping { .. } | State::Killed(_) | State::Over(_) => None,
+            State::Killing { until } => Some(until),
+            State::Up | State::Stopping | State::Killed(_) | State::Over(_) => None,
         }
     }
 
@@ -124,8 +127,8 @@ impl Held {
     pub fn kill_is_through(&mut self, now: Moment) -> bool {
         match self.state {
             State::Killed(fate) => self.state = State::Over(fate),
-            State::Killing { until, .. } if now >= until => self.over(Fate::Left),
-            State::Up | State::Stopping { .. } | State::Killing { .. } | State::Over(_) => {
+            State::Killing { until } if now >= until => self.over(Fate::Left),
+            State::Up | State::Stopping | State::Killing { .. } | State::Over(_) => {
                 return false;
             }
         }
@@ -136,7 +139,7 @@ impl Held {
     pub fn is_over(&self) -> bool {
         match self.state {
             State::Over(_) => true,
-            State::Up | State::Stopping { .. } | State::Killing { .. } | State::Killed(_) => false,
+            State::Up | State::Stopping | State::Killing { .. } | State::Killed(_) => false,
         }
     }
 
@@ -145,9 +148,9 @@ impl Held {
         let id = self.note.id();
         match self.state {
             State::Killed(Fate::Gone) | State::Over(Fate::Gone) => return None,
-            State::Up | State::Stopping { .. } if id.is_none() => self.over(Fate::Gone),
+            State::Up | State::Stopping if id.is_none() => self.over(Fate::Gone),
             State::Up
-            | State::Stopping { .. }
+            | State::Stopping
             | State::Killing { .. }
             | State::Killed(Fate::Left)
             | State::Over(Fate::Left) => self.over(Fate::Left),
@@ -162,19 +165,21 @@ impl Held {
         }
     }
 
-    fn send(&self, how: How, within_ms: u64) -> Option<i32> {
-        let id = self.note.id()?;
-        let errand = role::start(|| {
-            // This is a fork of a keeper in full swing: its pipes, its lock and its channels are not ours.
-            role::release_stdio();
-            role::close_all_but(&mut []);
+    /// Sends somebody to the engine; whether anybody went.
+    fn send(&mut self, how: How, within_ms: u64) -> bool {
+        let Some(id) = self.note.id() else {
+            return false;
+        };
+        let note = &self.note;
+        let errand = role::send(|| {
             title::set(c"mcp-errand");
-            match engine::end(&self.note, &id, how, within_ms) {
-                Fate::Gone => 0,
+            match engine::end(note, &id, how, within_ms) {
+                Fate::Gone => GONE,
                 Fate::Left => 1,
             }
         });
-        errand.ok()
+        self.errand = errand.ok();
+        self.errand.is_some()
     }
 }
 
@@ -185,10 +190,6 @@ mod tests {
     use crate::scratch::Scratch;
     use mainstay_os::identity;
     use std::ffi::OsString;
-
-    const ERRAND: i32 = 7;
-    const DONE: Status = Status::Code(0);
-    const FAILED: Status = Status::Code(1);
 
     fn held(home: &Scratch, id: &str) -> Held {
         let argv = ["docker", "run", "img"].map(OsString::from);
@@ -233,13 +234,13 @@ mod tests {
 
     #[test]
     fn a_stop_that_fails_leaves_it_to_the_kill() {
-        for (status, over) in [(DONE, true), (FAILED, false)] {
+        for (fate, over) in [(Fate::Gone, true), (Fate::Left, false)] {
             let home = Scratch::new();
             let mut held = held(&home, "4f5e");
-            held.state = State::Stopping { errand: ERRAND };
-            held.reaped(ERRAND + 1, DONE);
-            assert!(!held.is_over());
-            held.reaped(ERRAND, status);
+            held.state = State::Stopping;
+            held.look();
+            assert_eq!(held.state, State::Stopping, "nobody has come back");
+            held.errand_over(fate);
             assert_eq!((held.is_over(), owed(&home) == 0), (over, over));
         }
     }
@@ -248,19 +249,18 @@ mod tests {
     fn a_kill_is_through_when_its_errand_the_command_or_the_time_says_so() {
         let until = Moment(0).after_ms(1_000);
         for (news, gone) in [
-            (Some((ERRAND, DONE)), true),
-            (Some((ERRAND, FAILED)), false),
+            (Some(Fate::Gone), true),
+            (Some(Fate::Left), false),
             (None, false),
         ] {
             let home = Scratch::new();
             let mut held = held(&home, "4f5e");
-            let errand = ERRAND;
-            held.state = State::Killing { errand, until };
+            held.state = State::Killing { until };
             assert_eq!(held.due(), Some(until));
             assert!(!held.kill_is_through(Moment(0)));
             let now = if news.is_some() { Moment(0) } else { until };
-            if let Some((pid, status)) = news {
-                held.reaped(pid, status);
+            if let Some(fate) = news {
+                held.errand_over(fate);
             }
             assert!(held.kill_is_through(now) && !held.kill_is_through(now));
             assert!(held.is_over());
@@ -268,8 +268,7 @@ mod tests {
         }
         let home = Scratch::new();
         let mut held = held(&home, "4f5e");
-        let errand = ERRAND;
-        held.state = State::Killing { errand, until };
+        held.state = State::Killing { until };
         held.command_ended(Status::Code(137));
         assert!(held.kill_is_through(Moment(0)));
         assert_eq!((held.left(), owed(&home)), (None, 0));

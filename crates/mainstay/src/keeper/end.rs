@@ -6,6 +6,7 @@ use mainstay_core::link::{Exited, Holders, Input};
 use mainstay_core::server::oom::{self, Kills};
 use mainstay_core::verdict;
 use mainstay_os::clock;
+use mainstay_os::identity::Handle;
 use mainstay_os::measure::oom_kills_of_the_machine;
 use mainstay_os::tree::Tree;
 
@@ -14,13 +15,11 @@ use super::{Keeper, STEPS};
 use crate::container::held::Held;
 
 impl Keeper<'_> {
-    /// Reaps whoever has ended; the server's own end is noted, and the tree is looked at if it is being stopped.
+    /// Somebody of ours has ended: the server, whose end is noted, an errand, a side guard.
     pub(super) fn reap(&mut self) {
-        let mut side_guard_died = false;
-        let side_guard = self.side_guard.as_ref().map(|beside| beside.who.pid);
+        self.unguarded |= self.side_guard.as_ref().is_some_and(Handle::ended);
         let Some(server) = &mut self.server else {
-            Tree::below_us().reap(&mut |pid, _, _| side_guard_died |= Some(pid) == side_guard);
-            self.unguarded |= side_guard_died;
+            Tree::below_us().reap(&mut |_, _, _| {});
             return;
         };
         let Running {
@@ -32,11 +31,11 @@ impl Keeper<'_> {
             container,
             ..
         } = server;
+        if let Some(container) = container {
+            container.look();
+        }
         let (root, now) = (who.pid, self.now);
         tree.reap(&mut |pid, status, usage| {
-            if let Some(container) = container {
-                container.reaped(pid, status);
-            }
             // Once it has ended, the number may be anybody's.
             if pid == root && exit.is_none() {
                 if let Some(container) = container {
@@ -48,14 +47,11 @@ impl Keeper<'_> {
                     at: now,
                     told: false,
                 });
-            } else if Some(pid) == side_guard {
-                side_guard_died = true;
             }
             if !seen.is_empty() {
                 seen.insert(pid);
             }
         });
-        self.unguarded |= side_guard_died;
         if exit.is_some_and(|ended| !ended.told) {
             if let Some(stdout) = stdout {
                 stdout.look_again();
@@ -171,8 +167,6 @@ impl Keeper<'_> {
         };
         let root = server.who.pid;
         let mut exit = server.exit;
-        let mut side_guard_died = false;
-        let side_guard = self.side_guard.as_ref().map(|beside| beside.who.pid);
         let now = self.now;
         let ended = server.tree.kill(confirm, &mut |pid, status, usage| {
             if pid == root && exit.is_none() {
@@ -182,12 +176,10 @@ impl Keeper<'_> {
                     at: now,
                     told: false,
                 });
-            } else if Some(pid) == side_guard {
-                side_guard_died = true;
             }
         });
         server.exit = exit;
-        self.unguarded |= side_guard_died;
+        self.unguarded |= self.side_guard.as_ref().is_some_and(Handle::ended);
         let before = server.seen.len() as u32;
         let mut left = ended.left;
         let count = before.max(ended.count).saturating_sub(left.len() as u32);

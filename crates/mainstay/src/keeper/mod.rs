@@ -72,6 +72,8 @@ pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     let Ok(mut keeper) = begin(plan, entry, keeping) else {
         return mainstay_os::guard::LOST;
     };
+    // Not earlier: what a takeover asks a container engine is a child's answer.
+    mainstay_os::orphans::leave_to_the_kernel();
     loop {
         match keeper.poll() {
             Poll::Ready(Turn::Done) => break,

@@ -99,7 +99,7 @@ impl Keeper<'_> {
             Ok((mut running, stderr)) => {
                 running.container = container;
                 if let Some(beside) = &self.side_guard {
-                    running.tree.exclude(beside.who.pid);
+                    running.tree.exclude(beside.who);
                 }
                 self.stderr.attach(stderr);
                 let pid = running.who.pid;
@@ -282,7 +282,7 @@ impl Keeper<'_> {
                 self.to_guard.say(Word::Release);
             }
             if let Some(server) = &mut self.server {
-                server.tree.exclude(beside.who.pid);
+                server.tree.exclude(beside.who);
             }
             self.side_guard = Some(beside);
         }

@@ -1,7 +1,7 @@
 //! The clone itself: `clone3` with a pidfd and, if wanted, straight into a cgroup; plain `fork` where it is refused.
 //!
 //! A child that has nothing to wait for runs on our memory until its exec; one that waits at a gate, or becomes an init,
-//! gets a copy.
+//! gets a copy. Whoever becomes the server is made by its [witness](super::witness), and waited for by it.
 
 use std::ffi::c_void;
 use std::io;
@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::child::{self, Image};
+use super::witness::Witness;
 use crate::lend::{self, CloneArgs};
 use crate::role;
 
@@ -23,36 +24,31 @@ pub struct Born {
     pub pidfd: OwnedFd,
 }
 
-/// Starts a child that becomes the server; with a gate (its read and write end) it waits there first.
+/// Starts a child that becomes the server, and its witness; with a gate (its read and write end) it waits there first.
 pub fn start(
     image: &Image,
     report: &OwnedFd,
     cgroup: Option<BorrowedFd<'_>>,
     gate: Option<(&OwnedFd, &OwnedFd)>,
-) -> io::Result<Born> {
-    let parent = rustix::process::getpid().as_raw_nonzero().get();
+) -> io::Result<(Born, Witness)> {
     let gate = gate.map(|(wait, open)| (wait.as_raw_fd(), open.as_raw_fd()));
-    let closed = Closed::now();
-    let work = Work {
-        image,
-        report: report.as_raw_fd(),
-        gate,
-        parent,
-    };
-    if gate.is_none()
-        && let Ok(born) = lent(&work, cgroup)
-    {
-        return Ok(born);
-    }
-    let made = clone(0, cgroup);
-    if let Ok(Side::Child) = made {
-        work.perform();
-    }
-    drop(closed);
-    match made? {
-        Side::Parent(born) => Ok(born),
-        Side::Child => Err(io::ErrorKind::Other.into()),
-    }
+    Witness::start(|| {
+        let work = Work {
+            image,
+            report: report.as_raw_fd(),
+            gate,
+            parent: rustix::process::getpid().as_raw_nonzero().get(),
+        };
+        if gate.is_none()
+            && let Ok(born) = lent(&work, cgroup)
+        {
+            return Ok(born);
+        }
+        match clone(0, cgroup)? {
+            Side::Parent(born) => Ok(born),
+            Side::Child => work.perform(),
+        }
+    })
 }
 
 /// What a child does.

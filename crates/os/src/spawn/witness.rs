@@ -1,0 +1,302 @@
+//! Who sees how the server ends, so that the kernel may reap everybody else.
+//!
+//! To a subreaper come all the orphans of its tree, and a dead one stays until it is reaped: as many of them as end while
+//! we wait for our turn on a processor. The kernel reaps them at once if it is told to ([`crate::orphans`]), but then it says
+//! of no child how it ended. So the one child of whom we want to know is not ours: it is the witness's, a process that waits
+//! for it, writes down what it saw, and leaves. Orphans pass the witness by, for it is no subreaper.
+//!
+//! The witness runs on our memory and on our descriptors, with a stack of its own: it costs a page or two, holds no pipe
+//! open, and what it writes down is there for us to read.
+//!
+//! Invariants: until the server is there we stand still; after that the witness touches nothing but its desk and its stack,
+//! and makes no call that could fail (which would write to `errno`, which is ours). It lets no signal in. It ends with us,
+//! and the server with it. Its stack is given back only when it has ended.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use mainstay_core::event::{Status, Usage};
+use mainstay_core::ids::Identity;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::process::{Signal, pidfd_send_signal};
+use rustix::thread::futex;
+
+use super::clone::{Born, Closed};
+use super::reap_now;
+use crate::tree::{has_ended, status_of, usage_of, wait_for};
+use crate::{ended, orphans, turn};
+
+const PAGE: usize = 4096;
+/// Room for what it takes to become the server. What is not touched costs nothing.
+const STACK_BYTES: usize = 32 * PAGE;
+/// How long the witness may take to tell of an end that has happened.
+const HEAR_OUT_NS: u64 = 100_000_000;
+
+/// The witness of one server.
+#[derive(Debug)]
+pub struct Witness {
+    pid: i32,
+    pidfd: OwnedFd,
+    /// Whether the server's end was told.
+    told: bool,
+    room: Room,
+}
+
+impl Witness {
+    /// Starts a witness that makes a child and waits for it.
+    pub fn start(make: impl FnMut() -> io::Result<Born>) -> io::Result<(Born, Self)> {
+        let room = Room::open()?;
+        // So that it has no signal let in, from its beginning.
+        let closed = Closed::now();
+        let begun = begin(&room, make);
+        drop(closed);
+        let (pid, pidfd, made) = begun?;
+        match made {
+            Some(Ok(born)) => {
+                let witness = Self {
+                    pid,
+                    pidfd,
+                    told: false,
+                    room,
+                };
+                Ok((born, witness))
+            }
+            Some(Err(error)) => {
+                reap_now(pid);
+                Err(error)
+            }
+            // Somebody killed it just now. Whom it may have made dies with it, and may be on its stack until then.
+            None => {
+                room.leave_as_it_is();
+                Err(io::ErrorKind::Interrupted.into())
+            }
+        }
+    }
+
+    /// Its number, which is another's once it has been reaped.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Whether this is the witness, and no member of the tree.
+    pub fn is(&self, pid: i32) -> bool {
+        pid == self.pid && !has_ended(&self.pidfd, 0)
+    }
+
+    /// How the server, whose pidfd this is, has ended: once, if it has.
+    pub fn server_end(&mut self, server: &OwnedFd, who: Identity) -> Option<(Status, Usage)> {
+        if self.told || !has_ended(server, 0) {
+            return None;
+        }
+        // The witness hears of it when we do.
+        has_ended(&self.pidfd, HEAR_OUT_NS);
+        self.told = true;
+        let seen = self.room.desk().seen().map(|seen| {
+            let Seen { status, usage } = seen;
+            (status_of(*status), usage_of(usage))
+        });
+        Some(seen.unwrap_or_else(|| unseen(server, who)))
+    }
+
+    /// The server became our own child, because the witness is gone, and we have reaped it: that is told.
+    pub fn not_needed(&mut self) {
+        self.told = true;
+    }
+
+    /// The server is gone: so is the witness, or it is ended.
+    pub fn dismiss(&self) {
+        if !has_ended(&self.pidfd, HEAR_OUT_NS) {
+            // Gone by now is as good.
+            pidfd_send_signal(&self.pidfd, Signal::KILL).ok();
+        }
+    }
+
+    /// Waits for its end: its child is about to leave.
+    pub fn see_off(self) {
+        reap_now(self.pid);
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if !has_ended(&self.pidfd, 0) {
+            self.room.leave_as_it_is();
+        }
+    }
+}
+
+/// How a server ended whose witness was killed or stopped. If nobody knows, it ended with its witness.
+fn unseen(server: &OwnedFd, who: Identity) -> (Status, Usage) {
+    if let Some(end) = wait_for(who.pid) {
+        return end;
+    }
+    let killed = Status::Signal {
+        number: libc::SIGKILL,
+        core: false,
+    };
+    let status = ended::status(server, who).unwrap_or(killed);
+    (status, Usage::default())
+}
+
+/// Where the witness writes.
+#[repr(C)]
+struct Desk {
+    /// 1 until the server is there, or could not be made, or the witness is gone: then the kernel clears it.
+    busy: AtomicU32,
+    /// 1 once the rest is written, which it is once.
+    written: AtomicU32,
+    seen: UnsafeCell<Seen>,
+}
+
+/// How the server ended, in the kernel's words.
+struct Seen {
+    status: c_int,
+    usage: libc::rusage,
+}
+
+impl Desk {
+    fn seen(&self) -> Option<&Seen> {
+        let written = self.written.load(Ordering::Acquire) == 1;
+        // SAFETY: nobody writes it any more.
+        written.then(|| unsafe { &*self.seen.get() })
+    }
+}
+
+/// The witness's stack, a page below it that nobody may touch, and the desk above it.
+#[derive(Debug)]
+struct Room {
+    start: NonNull<c_void>,
+    kept: Cell<bool>,
+}
+
+// SAFETY: a mapping is the whole process's; this value alone gives it back.
+unsafe impl Send for Room {}
+
+impl Room {
+    const BYTES: usize = PAGE + STACK_BYTES;
+
+    fn open() -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), Self::BYTES, access, flags) }?;
+        let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
+        let room = Self {
+            start,
+            kept: Cell::new(false),
+        };
+        // SAFETY: the first page of a mapping that nobody uses yet.
+        unsafe { mprotect(start.as_ptr(), PAGE, MprotectFlags::empty()) }?;
+        room.desk().busy.store(1, Ordering::Relaxed);
+        Ok(room)
+    }
+
+    fn desk_at(&self) -> *mut Desk {
+        let at = (Self::BYTES - size_of::<Desk>()) & !63;
+        // SAFETY: within the mapping, whose last bytes it is, and aligned.
+        unsafe { self.start.as_ptr().byte_add(at).cast() }
+    }
+
+    fn desk(&self) -> &Desk {
+        // SAFETY: zeroed memory is a desk; all of it may be written while it is shared.
+        unsafe { &*self.desk_at() }
+    }
+
+    /// It is never given back: somebody may be in it.
+    fn leave_as_it_is(&self) {
+        self.kept.set(true);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if !self.kept.get() {
+            // SAFETY: our own mapping; whoever worked in it has ended. It cannot fail.
+            unsafe { munmap(self.start.as_ptr(), Self::BYTES) }.ok();
+        }
+    }
+}
+
+/// What the witness finds when it begins.
+struct Task<M> {
+    make: M,
+    made: Option<io::Result<Born>>,
+    keeper: i32,
+    desk: *mut Desk,
+}
+
+type Begun = (i32, OwnedFd, Option<io::Result<Born>>);
+
+/// Starts it, and stands still until it has made its child; nothing was made if somebody has killed it.
+fn begin<M: FnMut() -> io::Result<Born>>(room: &Room, make: M) -> io::Result<Begun> {
+    let flags = libc::CLONE_VM
+        | libc::CLONE_FILES
+        | libc::CLONE_PIDFD
+        | libc::CLONE_CHILD_CLEARTID
+        | libc::SIGCHLD;
+    let mut task = Task {
+        make,
+        made: None,
+        keeper: std::process::id() as i32,
+        desk: room.desk_at(),
+    };
+    let task = &raw mut task;
+    let mut pidfd: RawFd = -1;
+    // SAFETY: the stack is the room below the desk, and the witness's alone; the task is there until we go on, which is when
+    // the witness has let go of it; it keeps the invariants above.
+    let pid = unsafe {
+        libc::clone(
+            watch::<M>,
+            (*task).desk.cast(),
+            flags,
+            task.cast(),
+            &raw mut pidfd,
+            ptr::null_mut::<c_void>(),
+            &raw const (*(*task).desk).busy,
+        )
+    };
+    if pid == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let busy = &room.desk().busy;
+    while busy.load(Ordering::Acquire) != 0 {
+        // Not private: the kernel's own wake-up, at the end of a killed witness, is not.
+        futex::wait(busy, futex::Flags::empty(), 1, None).ok();
+    }
+    // SAFETY: the kernel has put a new descriptor there, which nobody else knows of; the task is ours again.
+    unsafe { Ok((pid, OwnedFd::from_raw_fd(pidfd), (*task).made.take())) }
+}
+
+/// The witness's whole life.
+extern "C" fn watch<M: FnMut() -> io::Result<Born>>(task: *mut c_void) -> c_int {
+    let task = task.cast::<Task<M>>();
+    // SAFETY: whoever started us stands still, so the task, and all that it points to, is ours until we say that we are
+    // not busy any more. From then on only the desk is, and the calls that are left cannot fail: the child is ours and is
+    // waited for once, and no signal interrupts us.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != (*task).keeper {
+            libc::_exit(1);
+        }
+        libc::prctl(libc::PR_SET_NAME, c"mcp-witness".as_ptr());
+        turn::as_usual();
+        orphans::as_usual();
+        let made = ((*task).make)();
+        let child = made.as_ref().map_or(0, |born| born.pid);
+        (*task).made = Some(made);
+        let desk = (*task).desk;
+        (*desk).busy.store(0, Ordering::Release);
+        futex::wake(&(*desk).busy, futex::Flags::empty(), 1).ok();
+        if child != 0 {
+            let seen = (*desk).seen.get();
+            let (status, usage) = (&raw mut (*seen).status, &raw mut (*seen).usage);
+            while libc::wait4(child, status, libc::__WALL, usage) != child {}
+            (*desk).written.store(1, Ordering::Release);
+        }
+        libc::_exit(0)
+    }
+}
