@@ -29,9 +29,9 @@ fn session(stage: &Stage, plan: Plan) -> Puppet {
         &argv,
     );
     assert!(puppet.call_pids().iter().all(Option::is_some));
-    // Shim, guard, keeper, two launchers, server, browser; and for a moment a sweep, which ends by itself.
-    until("seven processes for each server", || {
-        (stage.census.living().len() == 7 * SERVERS as usize).then_some(())
+    // Shim, guard, keeper, witness, two launchers, server, browser; and for a moment a sweep, which ends by itself.
+    until("eight processes for each server", || {
+        (stage.census.living().len() == 8 * SERVERS as usize).then_some(())
     });
     puppet
 }

@@ -114,7 +114,7 @@ fn turns_on_a_processor() {
     let stage = Stage::new();
     let given = given(&stage, Carrier::Pipes, stage.unruly::<&str>(&[]), &[]);
     assert_eq!(given["policy"], USUAL);
-    assert_eq!(given["policy_of_the_parent"], BATCH);
+    assert_eq!(given["policy_of_the_keeper"], BATCH);
     stage.census.assert_empty();
 }
 

@@ -53,14 +53,17 @@ impl<'t> Forest<'t> {
             .collect();
         let mut taken: HashSet<i32> = own.iter().map(|who| who.pid).collect();
         let mut found = Vec::new();
+        let mut owners = Vec::new();
         if let Some(server) = card.server.as_ref().and_then(|seen| self.find(seen.who)) {
+            owners = self.between(server, &taken);
+            taken.extend(&owners);
             self.walk(server, 0, &mut taken, &mut found);
         }
-        for owner in [&card.keeper, &card.guard].into_iter().flatten() {
-            if self.find(owner.who).is_none() {
-                continue;
-            }
-            for &child in self.children_of(owner.who.pid) {
+        let above = [&card.keeper, &card.guard].into_iter().flatten();
+        let above = above.filter_map(|owner| self.find(owner.who));
+        owners.extend(above.map(|stat| stat.pid));
+        for owner in owners {
+            for &child in self.children_of(owner) {
                 if let Some(stat) = self.by_pid.get(&child) {
                     self.walk(stat, 0, &mut taken, &mut found);
                 }
@@ -70,6 +73,23 @@ impl<'t> Forest<'t> {
             if let Some(stat) = self.find(*member) {
                 self.walk(stat, 0, &mut taken, &mut found);
             }
+        }
+        found
+    }
+
+    /// Who stands between the server and the first of those above it: its witness, or a namespace's init; nobody if none
+    /// of those is above it.
+    fn between(&self, server: &Stat, above: &HashSet<i32>) -> Vec<i32> {
+        let mut found = Vec::new();
+        let mut next = server.ppid;
+        while !above.contains(&next) {
+            let stat = self.by_pid.get(&next);
+            // In a circle nobody can stand, but numbers may be used again while a table is read.
+            let Some(stat) = stat.filter(|_| !found.contains(&next)) else {
+                return Vec::new();
+            };
+            found.push(next);
+            next = stat.ppid;
         }
         found
     }
@@ -173,6 +193,20 @@ mod tests {
             shape(&table, &card()),
             [(10, 0), (11, 1), (13, 2), (12, 1), (9, 0)]
         );
+    }
+
+    #[test]
+    fn whoever_stands_between_keeper_and_server_is_no_part_of_it() {
+        let ours = [stat(2, 1), stat(3, 2), stat(8, 3), stat(9, 8)];
+        let tree = [stat(10, 9), stat(11, 10), stat(12, 9), stat(13, 3)];
+        let table = [&ours[..], &tree].concat();
+        assert_eq!(
+            shape(&table, &card()),
+            [(10, 0), (11, 1), (12, 0), (13, 0)]
+        );
+        // A server that somebody else has adopted has nobody of ours above it.
+        let table = [stat(2, 1), stat(3, 2), stat(10, 5), stat(5, 1), stat(1, 0)];
+        assert_eq!(shape(&table, &card()), [(10, 0)]);
     }
 
     #[test]

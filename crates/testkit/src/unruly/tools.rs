@@ -270,7 +270,8 @@ fn surroundings() -> io::Result<Value> {
         "ignored": field("SigIgn"),
         "fds": open_fds().into_iter().map(|(fd, what)| json!([fd, what])).collect::<Vec<_>>(),
         "policy": policy(stat.pid),
-        "policy_of_the_parent": policy(stat.ppid),
+        // Between us and the keeper is our witness.
+        "policy_of_the_keeper": policy(mainstay_os::census::stat(stat.ppid)?.ppid),
         "oom_score_adj": fs::read_to_string("/proc/self/oom_score_adj")?.trim(),
     }))
 }
