@@ -171,13 +171,8 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
         why_not,
     } = placed;
     if let Some(failure) = child::read_failure(verdict) {
-        // Our own child exits: the witness of the failed server, or the init that had nothing else.
-        if let Some(witness) = witness {
-            witness.see_off();
-        }
-        if let Some(init) = hold.init() {
-            reap_now(init.pid);
-        }
+        // The failed server exits, and the init that had nothing else, and so does their witness.
+        witness.see_off();
         return Err(failure.into_error(&image, program));
     }
     // One that has ended already and was reaped has no entry any more: then nobody is this one.
@@ -195,7 +190,7 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
 
 struct Placed {
     born: Born,
-    witness: Option<Witness>,
+    witness: Witness,
     hold: Hold,
     tier: Tier,
     why_not: Vec<WhyNot>,
@@ -264,19 +259,15 @@ fn attempt(
     image: &Image,
     report: &OwnedFd,
     choice: &mut Choice,
-) -> Result<((Born, Option<Witness>), Hold, Tier), Attempt> {
+) -> Result<((Born, Witness), Hold, Tier), Attempt> {
     match std::mem::replace(&mut choice.place, Place::Subreaper) {
         Place::Subreaper => {
-            let (born, witness) = clone::start(image, report, None, None)?;
-            Ok((
-                (born, Some(witness)),
-                Hold::Parenthood,
-                Tier::Subreaper,
-            ))
+            let started = clone::start(image, report, None, None)?;
+            Ok((started, Hold::Parenthood, Tier::Subreaper))
         }
         Place::Cgroup(leaf) => {
-            if let Ok((born, witness)) = clone::start(image, report, Some(leaf.as_fd()), None) {
-                return Ok(((born, Some(witness)), Hold::Leaf(leaf), Tier::Cgroup));
+            if let Ok(started) = clone::start(image, report, Some(leaf.as_fd()), None) {
+                return Ok((started, Hold::Leaf(leaf), Tier::Cgroup));
             }
             // No clone3 (seccomp) or none into a cgroup (before Linux 5.7): the child waits while we move it.
             let waiting = Waiting::start(image, report)?;
@@ -322,8 +313,8 @@ fn attempt(
             Ok((born, Hold::Leaf(adopted.leaf), tier))
         }
         Place::Pidns => {
-            let (born, init) = pidns::start(image, report).map_err(Attempt::Place)?;
-            Ok(((born, None), Hold::Pidns(init), Tier::Pidns))
+            let (started, init) = pidns::start(image, report).map_err(Attempt::Place)?;
+            Ok((started, Hold::Pidns(init), Tier::Pidns))
         }
     }
 }
@@ -346,10 +337,10 @@ impl Waiting {
         })
     }
 
-    fn admit(self) -> (Born, Option<Witness>) {
+    fn admit(self) -> (Born, Witness) {
         // A child that died at the gate is seen as any other death: by its status.
         drop(File::from(self.gate).write_all(b"!"));
-        (self.born, Some(self.witness))
+        (self.born, self.witness)
     }
 
     /// It exits because its gate is gone, without a word.

@@ -48,11 +48,11 @@ pub enum Hold {
 }
 
 impl Hold {
-    /// The namespace's init: ours, and no member.
-    pub(crate) fn init(&self) -> Option<Identity> {
+    /// Whether this is one of ours, and no member.
+    fn ours(&self, who: Identity) -> bool {
         match self {
-            Self::Pidns(init) => Some(init.who),
-            Self::Parenthood | Self::Leaf(_) => None,
+            Self::Pidns(init) => init.who == who || init.parent == who,
+            Self::Parenthood | Self::Leaf(_) => false,
         }
     }
 }
@@ -61,6 +61,8 @@ impl Hold {
 #[derive(Debug)]
 pub struct Tree {
     root: Option<Root>,
+    /// Whose child the server is, or the init of its namespace.
+    witness: Option<Witness>,
     hold: Hold,
     excluded: BTreeSet<Identity>,
 }
@@ -70,8 +72,6 @@ pub struct Tree {
 struct Root {
     who: Identity,
     pidfd: OwnedFd,
-    /// Whose child it is, unless it is a namespace's.
-    witness: Option<Witness>,
 }
 
 /// How an end came out.
@@ -85,18 +85,10 @@ pub struct Ended {
 
 impl Tree {
     /// The tree of a server that was just spawned.
-    pub(crate) fn new(
-        who: Identity,
-        pidfd: OwnedFd,
-        witness: Option<Witness>,
-        hold: Hold,
-    ) -> Self {
+    pub(crate) fn new(who: Identity, pidfd: OwnedFd, witness: Witness, hold: Hold) -> Self {
         Self {
-            root: Some(Root {
-                who,
-                pidfd,
-                witness,
-            }),
+            root: Some(Root { who, pidfd }),
+            witness: Some(witness),
             hold,
             excluded: BTreeSet::new(),
         }
@@ -106,6 +98,7 @@ impl Tree {
     pub fn inherited(tag: &Tag) -> Self {
         Self {
             root: None,
+            witness: None,
             hold: Leaf::of(tag).map_or(Hold::Parenthood, Hold::Leaf),
             excluded: BTreeSet::new(),
         }
@@ -115,6 +108,7 @@ impl Tree {
     pub fn below_us() -> Self {
         Self {
             root: None,
+            witness: None,
             hold: Hold::Parenthood,
             excluded: BTreeSet::new(),
         }
@@ -190,7 +184,9 @@ impl Tree {
             Hold::Leaf(leaf) => seen.extend(leaf.members().unwrap_or_default()),
             Hold::Pidns(init) => {
                 // Once init is killed, nobody knows any more how the server ended.
-                init.hear_out();
+                if let Some(root) = &self.root {
+                    init.hear_out(&root.pidfd);
+                }
                 seen.extend(self.members().iter().map(|stat| stat.pid));
             }
         }
@@ -215,7 +211,7 @@ impl Tree {
                 if let Hold::Pidns(init) = &self.hold {
                     wait_ended(slice::from_ref(&init.pidfd), deadline);
                 }
-                if let Some(witness) = self.witness() {
+                if let Some(witness) = &self.witness {
                     witness.dismiss();
                 }
                 // A child that is dead and cannot be reaped: whoever traces it has to let go, and nobody tells us when.
@@ -284,58 +280,39 @@ impl Tree {
 
     /// Reaps, tells of each and whether it was a member. True if we have no child any more.
     fn reap_all(&mut self, tell: &mut dyn FnMut(i32, Status, Usage, bool)) -> bool {
-        if let Hold::Pidns(init) = &mut self.hold {
-            init.hear_out();
-            if let Some((status, usage)) = init.server_end() {
-                tell(init.server.pid, status, usage, true);
-            }
-        }
-        if let Some(root) = &mut self.root
-            && let Some(witness) = &mut root.witness
-            && let Some((status, usage)) = witness.server_end(&root.pidfd, root.who)
-        {
-            tell(root.who.pid, status, usage, true);
+        if let (Some(root), Some((status, usage))) = (self.root(), self.server_end()) {
+            tell(root.pid, status, usage, true);
         }
         loop {
             match wait(ANYBODY) {
-                Waited::Reaped(pid, status, usage) => match &mut self.hold {
-                    Hold::Pidns(init) if init.who.pid == pid => {
-                        if let Some((status, usage)) = init.last_word(usage) {
-                            tell(init.server.pid, status, usage, true);
-                        }
+                Waited::Reaped(pid, status, usage) => {
+                    let before = self.excluded.len();
+                    self.excluded.retain(|who| who.pid != pid);
+                    if !self.is_witness(pid) {
+                        tell(pid, status, usage, self.excluded.len() == before);
                     }
-                    Hold::Pidns(_) | Hold::Parenthood | Hold::Leaf(_) => {
-                        let before = self.excluded.len();
-                        self.excluded.retain(|who| who.pid != pid);
-                        if !self.witness_reaped(pid) {
-                            tell(pid, status, usage, self.excluded.len() == before);
-                        }
-                    }
-                },
+                }
                 Waited::NobodyYet => return false,
                 Waited::Childless => return true,
             }
         }
     }
 
-    /// Whether the child that we have just reaped is the witness; and if it is the server, there was none any more.
-    fn witness_reaped(&mut self, pid: i32) -> bool {
-        let Some(Root {
-            who,
-            witness: Some(witness),
-            ..
-        }) = &mut self.root
-        else {
-            return false;
-        };
-        if who.pid == pid {
-            witness.not_needed();
+    /// How the server ended, once, if it has.
+    fn server_end(&mut self) -> Option<(Status, Usage)> {
+        let root = self.root.as_ref()?;
+        match &mut self.hold {
+            Hold::Pidns(init) => init.end_of(&root.pidfd, root.who),
+            Hold::Parenthood | Hold::Leaf(_) => {
+                self.witness.as_mut()?.end_of(&root.pidfd, root.who)
+            }
         }
-        witness.pid() == pid
     }
 
-    fn witness(&self) -> Option<&Witness> {
-        self.root.as_ref()?.witness.as_ref()
+    /// Whether a child that was just reaped is the witness: where the kernel does not do it, we do.
+    fn is_witness(&self, pid: i32) -> bool {
+        let witness = self.witness.as_ref();
+        witness.is_some_and(|witness| witness.pid() == pid)
     }
 
     fn leaf_empty(&self, deadline: Moment) -> bool {
@@ -351,7 +328,11 @@ impl Tree {
     fn visit(&self, each: &mut dyn FnMut(Member)) {
         let me = std::process::id() as i32;
         let kin = Kin::now();
-        let (init, witness) = (self.hold.init(), self.witness());
+        let ours = |member: &Member| {
+            let witness = self.witness.as_ref();
+            self.hold.ours(member.stat.who())
+                || witness.is_some_and(|it| it.is(member.stat.pid, &member.pidfd))
+        };
         let mut walked = BTreeSet::from([me]);
         let mut queue = Vec::new();
         kin.children(me, &mut queue);
@@ -372,8 +353,7 @@ impl Tree {
             }
             walked.insert(pid);
             kin.children(pid, &mut queue);
-            let ours = init == Some(member.stat.who()) || witness.is_some_and(|it| it.is(pid));
-            if !ours && member.alive() {
+            if !ours(&member) && member.alive() {
                 each(member);
             }
         }

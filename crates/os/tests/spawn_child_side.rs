@@ -341,11 +341,11 @@ fn a_place_that_a_namespace_gives_is_what_it_says() {
         .on(Tier::Pidns)
         .start()
         .unwrap();
-        // Its own pid is 2, as its own /proc says; init is out of its reach.
-        assert_eq!(running.output(), "2 1 2\nstill here\n");
+        // Its own pid is 3, as its own /proc says, and who tells of its end has 2; init is out of its reach.
+        assert_eq!(running.output(), "3 2 3\nstill here\n");
         running.wait();
         let who = running.spawned.who;
-        assert_ne!(who.pid, 2, "outside it has another");
+        assert_ne!(who.pid, 3, "outside it has another");
         let mut ends = Vec::new();
         let tree = &mut running.spawned.tree;
         let ended = tree.kill(5_000, &mut |pid, status, _| ends.push((pid, status)));

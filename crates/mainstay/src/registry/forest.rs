@@ -200,10 +200,7 @@ mod tests {
         let ours = [stat(2, 1), stat(3, 2), stat(8, 3), stat(9, 8)];
         let tree = [stat(10, 9), stat(11, 10), stat(12, 9), stat(13, 3)];
         let table = [&ours[..], &tree].concat();
-        assert_eq!(
-            shape(&table, &card()),
-            [(10, 0), (11, 1), (12, 0), (13, 0)]
-        );
+        assert_eq!(shape(&table, &card()), [(10, 0), (11, 1), (12, 0), (13, 0)]);
         // A server that somebody else has adopted has nobody of ours above it.
         let table = [stat(2, 1), stat(3, 2), stat(10, 5), stat(5, 1), stat(1, 0)];
         assert_eq!(shape(&table, &card()), [(10, 0)]);

@@ -34,14 +34,14 @@ const PAGE: usize = 4096;
 /// Room for what it takes to become the server. What is not touched costs nothing.
 const STACK_BYTES: usize = 32 * PAGE;
 /// How long the witness may take to tell of an end that has happened.
-const HEAR_OUT_NS: u64 = 100_000_000;
+pub(crate) const HEAR_OUT_NS: u64 = 100_000_000;
 
-/// The witness of one server.
+/// The witness of one server, or of the init of its namespace.
 #[derive(Debug)]
 pub struct Witness {
     pid: i32,
     pidfd: OwnedFd,
-    /// Whether the server's end was told.
+    /// Whether the child's end was told.
     told: bool,
     room: Room,
 }
@@ -82,14 +82,15 @@ impl Witness {
         self.pid
     }
 
-    /// Whether this is the witness, and no member of the tree.
-    pub fn is(&self, pid: i32) -> bool {
-        pid == self.pid && !has_ended(&self.pidfd, 0)
+    /// Whether whoever was just met is the witness, and no member of the tree: nobody else has its number while it lives,
+    /// and whoever has it later may have ended, too.
+    pub fn is(&self, pid: i32, pidfd: &OwnedFd) -> bool {
+        pid == self.pid && (!has_ended(&self.pidfd, 0) || has_ended(pidfd, 0))
     }
 
-    /// How the server, whose pidfd this is, has ended: once, if it has.
-    pub fn server_end(&mut self, server: &OwnedFd, who: Identity) -> Option<(Status, Usage)> {
-        if self.told || !has_ended(server, 0) {
+    /// How the child, whose pidfd this is, has ended: once, if it has.
+    pub fn end_of(&mut self, child: &OwnedFd, who: Identity) -> Option<(Status, Usage)> {
+        if self.told || !has_ended(child, 0) {
             return None;
         }
         // The witness hears of it when we do.
@@ -99,15 +100,10 @@ impl Witness {
             let Seen { status, usage } = seen;
             (status_of(*status), usage_of(usage))
         });
-        Some(seen.unwrap_or_else(|| unseen(server, who)))
+        Some(seen.unwrap_or_else(|| unseen(child, who)))
     }
 
-    /// The server became our own child, because the witness is gone, and we have reaped it: that is told.
-    pub fn not_needed(&mut self) {
-        self.told = true;
-    }
-
-    /// The server is gone: so is the witness, or it is ended.
+    /// The child is gone: so is the witness, or it is ended.
     pub fn dismiss(&self) {
         if !has_ended(&self.pidfd, HEAR_OUT_NS) {
             // Gone by now is as good.
@@ -129,8 +125,8 @@ impl Drop for Witness {
     }
 }
 
-/// How a server ended whose witness was killed or stopped. If nobody knows, it ended with its witness.
-fn unseen(server: &OwnedFd, who: Identity) -> (Status, Usage) {
+/// How a child ended whose witness was killed or stopped. If nobody knows, it ended with its witness.
+pub(crate) fn unseen(child: &OwnedFd, who: Identity) -> (Status, Usage) {
     if let Some(end) = wait_for(who.pid) {
         return end;
     }
@@ -138,7 +134,7 @@ fn unseen(server: &OwnedFd, who: Identity) -> (Status, Usage) {
         number: libc::SIGKILL,
         core: false,
     };
-    let status = ended::status(server, who).unwrap_or(killed);
+    let status = ended::status(child, who).unwrap_or(killed);
     (status, Usage::default())
 }
 

@@ -3,9 +3,9 @@
 //! What it costs the server: its pids are not the machine's, and without root it lives in a user namespace, where
 //! sudo and other setuid programs do not work. Init dies with the thread that spawned it, and everybody with init.
 //!
-//! Init is a copy of the caller that never executes anything: it mounts a `/proc` of its own, forks the server,
-//! reaps whoever ends, and passes on how the server ended, because an init cannot die by a signal of its own. It
-//! holds one descriptor, the pipe for that, and exits when nobody is left.
+//! Init is a copy of the caller that never executes anything: it mounts a `/proc` of its own, leaves whoever ends to the
+//! kernel, and exits when nobody is left. The server is a child of its child: that one waits for it and passes on how it
+//! ended, because the kernel tells an init that leaves it its orphans of nobody. It holds one descriptor, the pipe for that.
 
 use std::ffi::CStr;
 use std::io;
@@ -18,88 +18,76 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::spawn::child::{self, Image};
-use crate::spawn::clone::{self, Born, Closed, Side};
+use crate::spawn::clone::{self, Born, Side};
+use crate::spawn::witness::{self, Witness};
 use crate::tier::cgroup::timespec;
-use crate::tree::{status_of, usage_of};
-use crate::{census, identity};
+use crate::tree::{has_ended, status_of, usage_of};
+use crate::{census, identity, orphans};
 
 const CLONE_NEWNS: u64 = 0x0002_0000;
 const CLONE_NEWUSER: u64 = 0x1000_0000;
 const CLONE_NEWPID: u64 = 0x2000_0000;
 
-/// How long init may take to tell of an end that has happened.
-const HEAR_OUT_NS: u64 = 100_000_000;
-
 /// The namespace of one tree, as its keeper sees it.
 #[derive(Debug)]
 pub struct Init {
-    /// Our child, the first process of the namespace.
+    /// The first process of the namespace.
     pub who: Identity,
+    /// Its child, the server's parent.
+    pub parent: Identity,
     /// Its pidfd: one signal through it ends everybody.
     pub pidfd: OwnedFd,
-    /// The server, in our own pid namespace.
-    pub server: Identity,
     /// Whether the server's end was told.
     told: bool,
     words: OwnedFd,
 }
 
 impl Init {
-    /// How the server ended, once, if init has said so by now.
-    pub fn server_end(&mut self) -> Option<(Status, Usage)> {
-        if self.told {
+    /// How the server, whose pidfd this is, has ended: once, if it has.
+    pub fn end_of(&mut self, server: &OwnedFd, who: Identity) -> Option<(Status, Usage)> {
+        if self.told || !has_ended(server, 0) {
             return None;
         }
-        let (word, usage) = hear(&self.words)?;
-        let Word::Ended(status) = word else {
-            return None;
-        };
+        self.hear_out(server);
         self.told = true;
-        Some((status_of(status), usage_of(&usage)))
+        let said = hear(&self.words).and_then(|(word, usage)| match word {
+            Word::Ended(status) => Some((status_of(status), usage_of(&usage))),
+            Word::Ready | Word::Failed(..) => None,
+        });
+        Some(said.unwrap_or_else(|| witness::unseen(server, who)))
     }
 
-    /// Gives init a moment to say how a server ended that has ended already.
-    pub fn hear_out(&self) {
-        if !self.told && !identity::alive(self.server) {
+    /// Gives its parent a moment to say how a server ended that has ended already.
+    pub fn hear_out(&self, server: &OwnedFd) {
+        if !self.told && has_ended(server, 0) {
             let mut fds = [PollFd::new(&self.words, PollFlags::IN)];
             // Whatever comes of it, the end goes on.
-            poll(&mut fds, Some(&timespec(HEAR_OUT_NS))).ok();
+            poll(&mut fds, Some(&timespec(witness::HEAR_OUT_NS))).ok();
         }
-    }
-
-    /// How the server ended if init is gone: what it said last, or with init by SIGKILL.
-    pub fn last_word(&mut self, usage: Usage) -> Option<(Status, Usage)> {
-        let end = self.server_end();
-        if end.is_some() || self.told {
-            return end;
-        }
-        self.told = true;
-        let number = libc::SIGKILL;
-        Some((
-            Status::Signal {
-                number,
-                core: false,
-            },
-            usage,
-        ))
     }
 }
 
 /// Starts the server in a namespace of its own, or says why that is not to be had here.
-pub fn start(image: &Image, report: &OwnedFd) -> Result<(Born, Init), String> {
+pub fn start(image: &Image, report: &OwnedFd) -> Result<((Born, Witness), Init), String> {
     let (words, speak) = pipe_with(PipeFlags::CLOEXEC).map_err(no)?;
     let (wait, gate) = pipe_with(PipeFlags::CLOEXEC).map_err(no)?;
     let ids = Ids::ours();
-    let (born, userns) = match clone_init(image, report, &speak, (&wait, &gate), None) {
+    let (started, userns) = match clone_init(image, report, &speak, (&wait, &gate), None) {
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => (
             clone_init(image, report, &speak, (&wait, &gate), Some(&ids)),
             true,
         ),
         other => (other, false),
     };
-    let born = born.map_err(|error| refusal(&error, userns))?;
+    let (init, witness) = started.map_err(|error| refusal(&error, userns))?;
     drop((speak, wait));
-    let founded = found(born, words, &gate);
+    let founded = match found(init, words, &gate) {
+        Ok((born, init)) => Ok(((born, witness), init)),
+        Err(reason) => {
+            witness.see_off();
+            Err(reason)
+        }
+    };
     if founded.is_ok() {
         // The second byte is the server's: it runs from here on.
         rustix::io::write(&gate, b"!").ok();
@@ -110,40 +98,43 @@ pub fn start(image: &Image, report: &OwnedFd) -> Result<(Born, Init), String> {
 /// Lets init go on, and learns who the server is, which waits meanwhile.
 fn found(init: Born, words: OwnedFd, gate: &OwnedFd) -> Result<(Born, Init), String> {
     rustix::io::write(gate, b"!").ok();
-    let server = match hear(&words) {
-        Some((Word::Ready, _)) => census::children(init.pid).map_err(|e| e.to_string()),
+    let parent = match hear(&words) {
+        Some((Word::Ready, _)) => child_of(init.pid),
         Some((Word::Failed(step, errno), _)) => Err(step.words(errno)),
         Some((Word::Ended(_), _)) | None => Err("its init died".into()),
     };
-    let known = server.and_then(|children| {
-        let pid = children.first().copied().ok_or("its init has no child")?;
+    let known = parent.and_then(|parent| {
+        let pid = child_of(parent)?;
+        let parent = identity::of(parent).map_err(|e| e.to_string())?;
         let known = Pid::from_raw(pid).ok_or("no pid")?;
         let pidfd = pidfd_open(known, PidfdFlags::empty()).map_err(no)?;
-        let server = identity::of(pid).map_err(|e| e.to_string())?;
         let who = identity::of(init.pid).map_err(|e| e.to_string())?;
         wake_by_signal(&words).map_err(|e| e.to_string())?;
-        Ok((server, who, pidfd))
+        Ok((Born { pid, pidfd }, parent, who))
     });
     match known {
-        Ok((server, who, pidfd)) => Ok((
-            Born {
-                pid: server.pid,
-                pidfd,
-            },
+        Ok((server, parent, who)) => Ok((
+            server,
             Init {
                 who,
+                parent,
                 pidfd: init.pidfd,
-                server,
                 told: false,
                 words,
             },
         )),
         Err(reason) => {
             rustix::process::pidfd_send_signal(&init.pidfd, rustix::process::Signal::KILL).ok();
-            crate::spawn::reap_now(init.pid);
             Err(reason)
         }
     }
+}
+
+/// The only child of one of ours.
+fn child_of(pid: i32) -> Result<i32, String> {
+    let children = census::children(pid).map_err(|e| e.to_string())?;
+    let first = children.first().copied();
+    first.ok_or_else(|| "its init has no child".into())
 }
 
 /// From now on a word of init's makes a SIGCHLD, as a child's end would: one reason to call [`crate::tree::Tree::reap`].
@@ -267,22 +258,16 @@ fn clone_init(
     speak: &OwnedFd,
     gate: (&OwnedFd, &OwnedFd),
     ids: Option<&Ids>,
-) -> io::Result<Born> {
+) -> io::Result<(Born, Witness)> {
     let mut flags = CLONE_NEWPID | CLONE_NEWNS;
     if ids.is_some() {
         flags |= CLONE_NEWUSER;
     }
     let gate = (gate.0.as_raw_fd(), gate.1.as_raw_fd());
-    let closed = Closed::now();
-    let side = clone::clone(flags, None);
-    if let Ok(Side::Child) = side {
-        be_init(image, report.as_raw_fd(), speak.as_raw_fd(), gate, ids);
-    }
-    drop(closed);
-    match side? {
+    Witness::start(|| match clone::clone(flags, None)? {
         Side::Parent(born) => Ok(born),
-        Side::Child => Err(io::ErrorKind::Other.into()),
-    }
+        Side::Child => be_init(image, report.as_raw_fd(), speak.as_raw_fd(), gate, ids),
+    })
 }
 
 /// Init's whole life. Only system calls, on memory that was prepared before the clone.
@@ -320,46 +305,74 @@ fn be_init(
         if libc::mount(proc, c"/proc".as_ptr(), proc, flags, null.cast()) == -1 {
             fail(speak, Step::Proc);
         }
-        // Not libc's fork: it would run handlers of the caller's.
-        match libc::syscall(SYS_FORK.0, SYS_FORK.1, 0, 0, 0, 0) {
+        orphans::leave_to_the_kernel();
+        match fork() {
             0 => {
-                libc::close(speak);
-                child::become_server(image, report, Some((gate.0, -1)), 1);
+                // A witness, as whoever waits for us is, and called like that.
+                orphans::as_usual();
+                let parent = libc::getpid();
+                match fork() {
+                    0 => {
+                        libc::close(speak);
+                        child::become_server(image, report, Some((gate.0, -1)), parent);
+                    }
+                    -1 => fail(speak, Step::Fork),
+                    server => watch(server, speak),
+                }
             }
             -1 => fail(speak, Step::Fork),
-            server => watch(server as i32, speak),
+            _ => {
+                libc::prctl(libc::PR_SET_NAME, c"mcp-init".as_ptr());
+                rest()
+            }
         }
     }
 }
 
-/// `clone` with nothing but the signal for the parent is fork on every architecture.
-const SYS_FORK: (libc::c_long, libc::c_long) = (libc::SYS_clone, libc::SIGCHLD as libc::c_long);
+/// Not libc's fork: it would run handlers of the caller's. `clone` with nothing but the signal for the parent is fork on
+/// every architecture.
+unsafe fn fork() -> i32 {
+    // SAFETY: one thread; the child goes on with a copy of it.
+    unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 }
+}
 
-/// Reaps until nobody is left.
+/// Init, from now on: until nobody is left.
+unsafe fn rest() -> ! {
+    // SAFETY: system calls on valid memory. Whatever was open is closed: pipes must have one holder.
+    unsafe {
+        close_from(0);
+        libc::chdir(c"/".as_ptr());
+        // The kernel reaps, so this comes back only when there is nobody to wait for, or for a signal.
+        while libc::wait4(-1, std::ptr::null_mut(), libc::__WALL, std::ptr::null_mut()) != -1
+            || *libc::__errno_location() == libc::EINTR
+        {}
+        libc::_exit(0)
+    }
+}
+
+/// The server's parent, from now on: until the server's end.
 unsafe fn watch(server: i32, speak: RawFd) -> ! {
-    // SAFETY: system calls on valid memory. Whatever was open is closed: the server's pipes must have one holder.
+    // SAFETY: as above.
     unsafe {
         libc::dup2(speak, 0);
-        if libc::syscall(libc::SYS_close_range, 1u32, u32::MAX, 0u32) == -1 {
-            for fd in 1..1024 {
-                libc::close(fd);
-            }
-        }
+        close_from(1);
         libc::chdir(c"/".as_ptr());
         let mut letter: Letter = std::mem::zeroed();
         say(0, &letter);
-        loop {
-            let pid = libc::wait4(
-                -1,
-                &raw mut letter.number,
-                libc::__WALL,
-                &raw mut letter.usage,
-            );
-            if pid == server {
-                letter.kind = 2;
-                say(0, &letter);
-            } else if pid == -1 && *libc::__errno_location() != libc::EINTR {
-                libc::_exit(0);
+        let (status, usage) = (&raw mut letter.number, &raw mut letter.usage);
+        while libc::wait4(server, status, libc::__WALL, usage) != server {}
+        letter.kind = 2;
+        say(0, &letter);
+        libc::_exit(0)
+    }
+}
+
+unsafe fn close_from(first: RawFd) {
+    // SAFETY: nothing in this process owns a descriptor any more.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, first, RawFd::MAX, 0u32) == -1 {
+            for fd in first..1024 {
+                libc::close(fd);
             }
         }
     }

@@ -292,7 +292,10 @@ impl Running {
 
     /// Waits until the server process has ended.
     pub fn wait(&self) {
-        let mut fds = [PollFd::new(self.spawned.tree.pidfd().unwrap(), PollFlags::IN)];
+        let mut fds = [PollFd::new(
+            self.spawned.tree.pidfd().unwrap(),
+            PollFlags::IN,
+        )];
         assert_eq!(poll(&mut fds, None), Ok(1));
     }
 
