@@ -10,6 +10,7 @@ use mainstay::view::printer;
 
 fn main() -> ExitCode {
     mainstay_os::signals::ignore_file_size();
+    mainstay_os::orphans::as_usual();
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return unparsed(&error),

@@ -1,6 +1,7 @@
 //! The server's own end is ours: its code, or 128 + n for a signal. A death in the middle of a session that goes on is not the end;
 //! that of the last generation is.
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 
 use mainstay_testkit::built::under_test;
@@ -11,6 +12,23 @@ use serde_json::{Value, json};
 fn open(stage: &Stage, habits: &[&str]) -> Client {
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
     Client::open(stage, &run(mainstay, &[], stage.unruly(habits)))
+}
+
+/// A host that ignores SIGCHLD leaves that to whom it starts: children whom nobody can wait for.
+#[test]
+fn also_under_a_client_that_does_not_wait_for_its_children() {
+    let stage = Stage::new();
+    let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+    let mut argv: Vec<OsString> = ["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh"]
+        .iter()
+        .map(Into::into)
+        .collect();
+    let server = ["sh", "-c", "read line; sh -c 'exit 3'; exit $((40 + $?))"];
+    argv.extend(run(mainstay, &[], server.iter().map(Into::into).collect()));
+    let mut client = Launch::new(&stage, &argv).start();
+    let (status, _) = client.finish();
+    assert_eq!(status.code(), Some(43), "{}", client.stderr_text());
+    stage.census.assert_empty();
 }
 
 #[test]

@@ -6,32 +6,22 @@
 //!
 //! Invariant: nobody whom we start inherits that.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// In this process the kernel reaps.
-static BY_THE_KERNEL: AtomicBool = AtomicBool::new(false);
-
 /// From now on nobody who ends is left to be reaped.
 pub fn leave_to_the_kernel() {
-    // Refused nowhere; were it, we would reap them, only later.
-    if set(libc::SA_NOCLDWAIT) {
-        BY_THE_KERNEL.store(true, Ordering::Relaxed);
-    }
+    set(libc::SA_NOCLDWAIT);
 }
 
-/// In a child of ours, before it does anything else: its own children are its own to reap. Only a system call, and nothing
-/// is written: the child may run on our memory.
-pub(crate) fn as_usual() {
-    if BY_THE_KERNEL.load(Ordering::Relaxed) {
-        set(0);
-    }
+/// Our children are our own to reap: in a child of ours before it does anything else, and first thing in `main`, whatever
+/// we were started with. Only a system call, and nothing is written: the child may run on our memory.
+pub fn as_usual() {
+    set(0);
 }
 
 /// The default disposition, with these flags: it ignores SIGCHLD, unless that is blocked and read.
-fn set(flags: libc::c_int) -> bool {
+fn set(flags: libc::c_int) {
     // SAFETY: zeroed is a valid action: the default, an empty mask, no flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_flags = flags;
-    // SAFETY: a system call on a value that lives through it.
-    unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) == 0 }
+    // SAFETY: a system call on a value that lives through it. It is refused for no signal that may be handled.
+    unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) };
 }

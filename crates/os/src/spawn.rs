@@ -4,7 +4,7 @@
 //! nothing else; it dies with the thread that spawned it; it is in its leaf before its first instruction runs. What
 //! it keeps of ours: umask, limits and, if none is given, the directory.
 //!
-//! Invariants: the caller has one thread and is the sole reaper of its children. No memory is allocated between the
+//! Invariants: the caller has one thread, and nobody else waits for its children. No memory is allocated between the
 //! clone and the exec. A failed spawn leaves no process, no zombie and no leaf.
 
 use std::ffi::{CString, OsStr};

@@ -1,7 +1,7 @@
 //! A tree: the server process and all its descendants, however they detach, held by this process.
 //!
-//! The caller is a subreaper with one thread and the sole reaper of everything below it: then whoever loses its
-//! parent becomes our child, and a walk from ourselves finds everybody. A leaf, where there is one, finds them too.
+//! The caller is a subreaper with one thread, and whoever ends below it is reaped by it or by the kernel: then whoever
+//! loses its parent becomes our child, and a walk from ourselves finds everybody. A leaf, where there is one, finds them too.
 //!
 //! Invariants: SIGKILL first, never SIGSTOP first (stopping is asynchronous, measured to be worse). Whoever is
 //! excluded is never signalled, never counted, and not looked behind; it is still reaped if it dies. Everything is

@@ -3,7 +3,7 @@
 //! One thread, one loop: see what is ready, tell the link, do what it asks. Everything that waits is a
 //! descriptor or a deadline; nothing here decides what depends on order or time.
 //!
-//! Invariants: while it lives, the keeper is the only one that reaps the tree; it never blocks but in the kill rung,
+//! Invariants: nobody of the tree waits to be reaped by the keeper; it never blocks but in the kill rung,
 //! which is bounded; it ends with code 0 only after the record says that all is done.
 
 mod attribute;
