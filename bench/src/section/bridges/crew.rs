@@ -70,7 +70,10 @@ impl Crew {
 
     /// Memory of the bridge in KiB: of everybody but the servers behind it.
     pub fn memory(&self) -> u64 {
-        let mut bridge: Vec<i32> = self.living().iter().map(|stat| stat.pid).collect();
+        let mut living = self.living();
+        // A witness has no memory but its keeper's.
+        living.retain(|stat| stat.comm != "mcp-witness");
+        let mut bridge: Vec<i32> = living.iter().map(|stat| stat.pid).collect();
         bridge.retain(|&pid| {
             let words = census::cmdline(pid);
             words.get(1).map(String::as_str) != Some(role::PLAIN)
