@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 fn on_each_tier(play: impl Fn(Tier, Which, Scene)) {
     for tier in Tier::ALL.into_iter().filter(|&tier| affords(tier).is_ok()) {
         for which in [Which::Nearest, Which::Furthest] {
-            // Nobody tells of an end that a stopped one has seen: it is found when the ladder comes by.
-            let grace = ["--grace-eof", "300ms", "--grace-term", "300ms"];
-            let options = [&["--tier", tier.word()][..], &grace].concat();
-            let scene = Scene::open(&options, &["--daemon"]);
+            // Its end is not to be seen by the end of its pipes: a helper has them, too.
+            let habits = ["--grandchild", "--daemon"];
+            let options = ["--tier", tier.word(), "--grace-term", "300ms"];
+            let scene = Scene::open(&options, &habits);
             play(tier, which, scene);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A keeper is a subreaper, so every orphan of its tree becomes its child, and thousands may end in a second. Of none of them
 //! does it matter how it ended, so the kernel reaps them itself, and nobody is ever a zombie; SIGCHLD still comes, so that an
-//! end is noticed. Of whom it does matter, [somebody else](crate::spawn::witness) is the parent.
+//! end is noticed. Of whom it does matter, its witness (`spawn/witness.rs`) is the parent.
 //!
 //! Invariant: nobody whom we start inherits that.
 

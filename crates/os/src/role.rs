@@ -31,7 +31,7 @@ pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
 /// Like [`start`], and who the child is. Without that there is no child.
 pub fn start_known(role: impl FnOnce() -> u8) -> io::Result<Identity> {
     let pid = start(role)?;
-    // Nobody has reaped it yet, so the number is its own.
+    // It has only begun, so the number is its own.
     identity::of(pid).inspect_err(|_| end(pid))
 }
 

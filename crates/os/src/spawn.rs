@@ -1,7 +1,7 @@
 //! Starting a server: one clone, everything prepared before it, the exact reason when it fails.
 //!
 //! The child gets a session of its own, the default signal state, the descriptors 0, 1 and 2 that it was given and
-//! nothing else; it dies with the thread that spawned it; it is in its leaf before its first instruction runs. What
+//! nothing else; it dies with its witness, and that one with the thread that spawned it; it is in its leaf before its first instruction runs. What
 //! it keeps of ours: umask, limits and, if none is given, the directory.
 //!
 //! Invariants: the caller has one thread, and nobody else waits for its children. No memory is allocated between the
@@ -113,6 +113,9 @@ impl SpawnError {
             }
             (Stage::Cwd, libc::ENOENT) => format!("no such directory: {path}"),
             (Stage::Cwd, _) => format!("cannot enter {path}: {reason}"),
+            (Stage::Clone, witness::KILLED) => {
+                "somebody killed the process that was about to start it".into()
+            }
             (Stage::Clone, _) => format!("no new process: {reason}"),
             (Stage::Stdio, _) => format!("the server's pipes could not be set up: {reason}"),
             (Stage::Place, _) => {
@@ -136,6 +139,7 @@ impl SpawnError {
             (Stage::Exec, _) => "run the command by hand to see what it needs",
             (Stage::Interpreter, _) => "correct its first line (#!), or install the interpreter",
             (Stage::Cwd, _) => "make the directory, or correct `cwd` in the config file",
+            (Stage::Clone, witness::KILLED) => "mainstay trace-signals, as root, names who it was",
             (Stage::Clone | Stage::Stdio, _) => {
                 "the machine or this user is out of processes, descriptors or memory: end some"
             }
@@ -161,8 +165,16 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
     let program = Path::new(OsStr::from_bytes(
         argv.first().map_or(b"", |a| a.to_bytes()),
     ));
-    let placed = launch(&image, &report, choice).map_err(|refusal| refusal.at(program))?;
+    let placed = launch(&image, &report, choice);
     drop(report);
+    let placed = match placed {
+        Ok(placed) => placed,
+        Err(refusal) => {
+            // Whoever was made and not found may be on our memory still: its end of the pipe is closed when it is not.
+            child::read_failure(verdict);
+            return Err(refusal.at(program));
+        }
+    };
     let Placed {
         born,
         witness,
@@ -266,8 +278,12 @@ fn attempt(
             Ok((started, Hold::Parenthood, Tier::Subreaper))
         }
         Place::Cgroup(leaf) => {
-            if let Ok(started) = clone::start(image, report, Some(leaf.as_fd()), None) {
-                return Ok((started, Hold::Leaf(leaf), Tier::Cgroup));
+            match clone::start(image, report, Some(leaf.as_fd()), None) {
+                Ok(started) => return Ok((started, Hold::Leaf(leaf), Tier::Cgroup)),
+                Err(error) if error.raw_os_error() == Some(witness::KILLED) => {
+                    return Err(Attempt::Clone(error));
+                }
+                Err(_) => {}
             }
             // No clone3 (seccomp) or none into a cgroup (before Linux 5.7): the child waits while we move it.
             let waiting = Waiting::start(image, report)?;
@@ -348,15 +364,6 @@ impl Waiting {
         drop(self.gate);
         self.witness.see_off();
     }
-}
-
-/// Waits for one child of ours that is about to exit.
-pub(crate) fn reap_now(pid: i32) {
-    let mut status = 0;
-    // SAFETY: `status` is a valid place for the answer.
-    while unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) } == -1
-        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-    {}
 }
 
 fn before(plan: &Plan<'_>, errno: i32) -> SpawnError {

@@ -232,10 +232,17 @@ impl Tree {
                 break;
             }
         }
-        let childless = self.reap_members(&mut seen, on_reaped);
         let mut left = self.members();
+        if left.is_empty()
+            && let Some(witness) = &self.witness
+        {
+            witness.dismiss();
+        }
+        let childless = self.reap_members(&mut seen, on_reaped);
         if left.is_empty() && !childless && self.excluded.is_empty() {
             left = unreaped();
+            // That one was killed, and is nobody's concern.
+            left.retain(|stat| !self.is_witness(stat.pid));
         }
         seen.extend(known.iter().map(|who| who.pid));
         if left.is_empty()

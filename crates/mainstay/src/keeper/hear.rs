@@ -10,6 +10,7 @@ use mainstay_os::{holder, notice};
 
 use super::Keeper;
 use super::attribute::{self, Around};
+use super::server::Running;
 use super::watch::Death;
 use crate::profile;
 
@@ -37,6 +38,15 @@ impl Keeper<'_> {
             }
         }
         any
+    }
+
+    /// The server's end by its own pidfd: whatever became of who would tell of it.
+    pub(super) fn poll_server(&mut self) -> bool {
+        let ended = self.server.as_mut().is_some_and(Running::has_ended);
+        if ended {
+            self.reap();
+        }
+        ended
     }
 
     pub(super) fn poll_shim(&mut self) -> bool {

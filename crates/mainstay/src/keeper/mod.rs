@@ -3,8 +3,8 @@
 //! One thread, one loop: see what is ready, tell the link, do what it asks. Everything that waits is a
 //! descriptor or a deadline; nothing here decides what depends on order or time.
 //!
-//! Invariants: nobody of the tree waits to be reaped by the keeper; it never blocks but in the kill rung,
-//! which is bounded; it ends with code 0 only after the record says that all is done.
+//! Invariants: nobody of the tree waits to be reaped by the keeper; it never blocks but in the kill rung
+//! and for a witness's word, which is bounded; it ends with code 0 only after the record says that all is done.
 
 mod attribute;
 pub mod control;
@@ -321,6 +321,7 @@ impl<'p> Keeper<'p> {
             again |= !self.to_client.is_empty() && self.write_client();
             again |= self.stderr.poll();
             again |= self.poll_signals();
+            again |= self.poll_server();
             again |= self.poll_shim();
             again |= self.poll_watcher();
             again |= self.poll_control();

@@ -19,6 +19,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::plan::Plan;
 use super::port::{Port, Way};
+use super::watch::Watched;
 use crate::container::held::Held;
 use crate::exit::Exit;
 
@@ -31,6 +32,8 @@ pub struct Running {
     pub who: Identity,
     /// Its tree.
     pub tree: Tree,
+    /// Its pidfd, until it has ended; none if it cannot be watched, and then its witness's end must do.
+    life: Option<Watched<OwnedFd>>,
     /// The tier in force.
     pub tier: Tier,
     /// Why no stronger one.
@@ -107,8 +110,10 @@ pub fn start(plan: &Plan, argv: &[OsString], keeper: Identity) -> Result<(Runnin
         spawned.tree.oom_kills(),
         mainstay_os::measure::oom_kills_of_the_machine(),
     );
+    let life = spawned.tree.pidfd().and_then(|fd| fd.try_clone().ok());
     let running = Running {
         who: spawned.who,
+        life: life.and_then(|fd| Watched::new(fd).ok()),
         tree: spawned.tree,
         tier: spawned.tier,
         why_not: spawned.why_not,
@@ -125,6 +130,11 @@ pub fn start(plan: &Plan, argv: &[OsString], keeper: Identity) -> Result<(Runnin
 }
 
 impl Running {
+    /// Whether the server process has ended; that is told once.
+    pub fn has_ended(&mut self) -> bool {
+        self.life.take_if(Watched::poll_ready).is_some()
+    }
+
     /// Closes its stdin.
     pub fn close_stdin(&mut self) {
         if let Some(stdin) = self.stdin.take() {

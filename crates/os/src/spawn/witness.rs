@@ -5,8 +5,8 @@
 //! of no child how it ended. So the one child of whom we want to know is not ours: it is the witness's, a process that waits
 //! for it, writes down what it saw, and leaves. Orphans pass the witness by, for it is no subreaper.
 //!
-//! The witness runs on our memory and on our descriptors, with a stack of its own: it costs a page or two, holds no pipe
-//! open, and what it writes down is there for us to read.
+//! The witness runs on our memory, with a stack of its own, and makes its child on our descriptors: it costs a page or two,
+//! what it has made and writes down is there for us to read, and then it lets go of every descriptor.
 //!
 //! Invariants: until the server is there we stand still; after that the witness touches nothing but its desk and its stack,
 //! and makes no call that could fail (which would write to `errno`, which is ours). It lets no signal in. It ends with us,
@@ -15,6 +15,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,15 +27,16 @@ use rustix::process::{Signal, pidfd_send_signal};
 use rustix::thread::futex;
 
 use super::clone::{Born, Closed};
-use super::reap_now;
 use crate::tree::{has_ended, status_of, usage_of, wait_for};
-use crate::{ended, orphans, turn};
+use crate::{census, ended, orphans, turn};
 
 const PAGE: usize = 4096;
 /// Room for what it takes to become the server. What is not touched costs nothing.
 const STACK_BYTES: usize = 32 * PAGE;
 /// How long the witness may take to tell of an end that has happened.
 pub(crate) const HEAR_OUT_NS: u64 = 100_000_000;
+/// How long somebody may take to die who was killed.
+const DIE_NS: u64 = 1_000_000_000;
 
 /// The witness of one server, or of the init of its namespace.
 #[derive(Debug)]
@@ -66,13 +68,13 @@ impl Witness {
                 Ok((born, witness))
             }
             Some(Err(error)) => {
-                reap_now(pid);
+                see_off(pid, &pidfd);
                 Err(error)
             }
             // Somebody killed it just now. Whom it may have made dies with it, and may be on its stack until then.
             None => {
                 room.leave_as_it_is();
-                Err(io::ErrorKind::Interrupted.into())
+                Err(io::Error::from_raw_os_error(KILLED))
             }
         }
     }
@@ -94,27 +96,49 @@ impl Witness {
             return None;
         }
         // The witness hears of it when we do.
-        has_ended(&self.pidfd, HEAR_OUT_NS);
+        let gone = has_ended(&self.pidfd, HEAR_OUT_NS);
+        let end = match self.room.desk().seen() {
+            Some(Seen { status, usage }) => (status_of(*status), usage_of(usage)),
+            // It has not had its turn yet: its own end will tell.
+            None if !gone && !stopped(self.pid) => return None,
+            None => unseen(child, who),
+        };
         self.told = true;
-        let seen = self.room.desk().seen().map(|seen| {
-            let Seen { status, usage } = seen;
-            (status_of(*status), usage_of(usage))
-        });
-        Some(seen.unwrap_or_else(|| unseen(child, who)))
+        Some(end)
     }
 
     /// The child is gone: so is the witness, or it is ended.
     pub fn dismiss(&self) {
-        if !has_ended(&self.pidfd, HEAR_OUT_NS) {
-            // Gone by now is as good.
-            pidfd_send_signal(&self.pidfd, Signal::KILL).ok();
-        }
+        dismiss(&self.pidfd);
     }
 
     /// Waits for its end: its child is about to leave.
     pub fn see_off(self) {
-        reap_now(self.pid);
+        see_off(self.pid, &self.pidfd);
     }
+}
+
+/// The error of a start whose witness somebody has killed. The child that it may have made is on our memory until it has
+/// executed or died, and dies of that: whoever gets this keeps what the child was given until then.
+pub(crate) const KILLED: i32 = libc::EINTR;
+
+fn dismiss(witness: &OwnedFd) {
+    if !has_ended(witness, HEAR_OUT_NS) {
+        // Gone by now is as good.
+        pidfd_send_signal(witness, Signal::KILL).ok();
+    }
+}
+
+fn see_off(pid: i32, witness: &OwnedFd) {
+    dismiss(witness);
+    has_ended(witness, DIE_NS);
+    // Where the kernel does not reap.
+    wait_for(pid);
+}
+
+/// Whether somebody has stopped it, so that it will not have its turn.
+pub(crate) fn stopped(pid: i32) -> bool {
+    census::stat(pid).is_ok_and(|stat| matches!(stat.state, b'T' | b't'))
 }
 
 impl Drop for Witness {
@@ -143,6 +167,8 @@ pub(crate) fn unseen(child: &OwnedFd, who: Identity) -> (Status, Usage) {
 struct Desk {
     /// 1 until the server is there, or could not be made, or the witness is gone: then the kernel clears it.
     busy: AtomicU32,
+    /// 1 once the task is done, whatever came of it.
+    done: AtomicU32,
     /// 1 once the rest is written, which it is once.
     written: AtomicU32,
     seen: UnsafeCell<Seen>,
@@ -234,13 +260,14 @@ fn begin<M: FnMut() -> io::Result<Born>>(room: &Room, make: M) -> io::Result<Beg
         | libc::CLONE_PIDFD
         | libc::CLONE_CHILD_CLEARTID
         | libc::SIGCHLD;
-    let mut task = Task {
+    // Never dropped: a killed witness may have left half a word in it, and there is nothing else to drop.
+    let mut task = ManuallyDrop::new(Task {
         make,
         made: None,
         keeper: std::process::id() as i32,
         desk: room.desk_at(),
-    };
-    let task = &raw mut task;
+    });
+    let task: *mut Task<M> = &raw mut *task;
     let mut pidfd: RawFd = -1;
     // SAFETY: the stack is the room below the desk, and the witness's alone; the task is there until we go on, which is when
     // the witness has let go of it; it keeps the invariants above.
@@ -263,8 +290,15 @@ fn begin<M: FnMut() -> io::Result<Born>>(room: &Room, make: M) -> io::Result<Beg
         // Not private: the kernel's own wake-up, at the end of a killed witness, is not.
         futex::wait(busy, futex::Flags::empty(), 1, None).ok();
     }
-    // SAFETY: the kernel has put a new descriptor there, which nobody else knows of; the task is ours again.
-    unsafe { Ok((pid, OwnedFd::from_raw_fd(pidfd), (*task).made.take())) }
+    // A witness that was killed may have left half a word.
+    let done = room.desk().done.load(Ordering::Acquire) == 1;
+    // SAFETY: the kernel has put a new descriptor there, which nobody else knows of; the task is ours again, and its end is
+    // read only if it is whole.
+    unsafe {
+        let pidfd = OwnedFd::from_raw_fd(pidfd);
+        let made = if done { (*task).made.take() } else { None };
+        Ok((pid, pidfd, made))
+    }
 }
 
 /// The witness's whole life.
@@ -285,6 +319,10 @@ extern "C" fn watch<M: FnMut() -> io::Result<Born>>(task: *mut c_void) -> c_int 
         let child = made.as_ref().map_or(0, |born| born.pid);
         (*task).made = Some(made);
         let desk = (*task).desk;
+        (*desk).done.store(1, Ordering::Release);
+        let unshare = libc::CLOSE_RANGE_UNSHARE;
+        // Where that is not known, our descriptors are closed when we close them: the table is one.
+        libc::syscall(libc::SYS_close_range, 0u32, u32::MAX, unshare);
         (*desk).busy.store(0, Ordering::Release);
         futex::wake(&(*desk).busy, futex::Flags::empty(), 1).ok();
         if child != 0 {

@@ -49,12 +49,16 @@ impl Init {
             return None;
         }
         self.hear_out(server);
+        let end = match hear(&self.words) {
+            Some((Word::Ended(status), usage)) => (status_of(status), usage_of(&usage)),
+            // It has not had its turn yet: its word will come.
+            None if identity::alive(self.parent) && !witness::stopped(self.parent.pid) => {
+                return None;
+            }
+            Some((Word::Ready | Word::Failed(..), _)) | None => witness::unseen(server, who),
+        };
         self.told = true;
-        let said = hear(&self.words).and_then(|(word, usage)| match word {
-            Word::Ended(status) => Some((status_of(status), usage_of(&usage))),
-            Word::Ready | Word::Failed(..) => None,
-        });
-        Some(said.unwrap_or_else(|| witness::unseen(server, who)))
+        Some(end)
     }
 
     /// Gives its parent a moment to say how a server ended that has ended already.
