@@ -172,7 +172,8 @@ impl<'a> Guard<'a> {
             };
             let status = self.over(keeper.pid, &words);
             // Whatever is below us now was the keeper's: it is ours to end, however the keeper ended.
-            let mut tree = Tree::inherited(&self.roles.tag(keeper));
+            let witness = self.region.notes().witness;
+            let mut tree = Tree::inherited(&self.roles.tag(keeper), witness);
             let finished = self.region.head().phase() == Phase::Finished;
             // A sweep is no part of it. It outlives a short session, if somebody reaps it then: what it is at, say the end
             // of an HTTP session, would else be begun by every short session and finished by none.

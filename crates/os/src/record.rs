@@ -145,6 +145,8 @@ pub struct Notes {
     pub lost_ended: u32,
     /// Keepers that were lost so far.
     pub lost_count: u32,
+    /// The process of ours that waits for the keeper's server, or 0: it is no member of the tree, and not counted with it.
+    pub witness: i32,
     shim: Person,
     client: Person,
 }

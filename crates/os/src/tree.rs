@@ -65,6 +65,8 @@ pub struct Tree {
     witness: Option<Witness>,
     hold: Hold,
     excluded: BTreeSet<Identity>,
+    /// One of ours that is ended with the members, and is none.
+    uncounted: i32,
 }
 
 /// The server process.
@@ -91,12 +93,15 @@ impl Tree {
             witness: Some(witness),
             hold,
             excluded: BTreeSet::new(),
+            uncounted: 0,
         }
     }
 
-    /// What a dead keeper's tag names, held by its heir: the guard, to whom all orphans come.
-    pub fn inherited(tag: &Tag) -> Self {
+    /// What a dead keeper's tag names, held by its heir: the guard, to whom all orphans come. The dead keeper's witness is
+    /// one of them, but not counted.
+    pub fn inherited(tag: &Tag, witness: i32) -> Self {
         Self {
+            uncounted: witness,
             root: None,
             witness: None,
             hold: Leaf::of(tag).map_or(Hold::Parenthood, Hold::Leaf),
@@ -111,6 +116,7 @@ impl Tree {
             witness: None,
             hold: Hold::Parenthood,
             excluded: BTreeSet::new(),
+            uncounted: 0,
         }
     }
 
@@ -122,6 +128,11 @@ impl Tree {
     /// The server's pidfd: readable once it has ended.
     pub fn pidfd(&self) -> Option<&OwnedFd> {
         self.root.as_ref().map(|root| &root.pidfd)
+    }
+
+    /// Who waits for the server; nobody's number for an inherited tree.
+    pub fn witness_pid(&self) -> i32 {
+        self.witness.as_ref().map_or(0, Witness::pid)
     }
 
     /// The leaf's directory, if there is one.
@@ -245,6 +256,7 @@ impl Tree {
             left.retain(|stat| !self.is_witness(stat.pid));
         }
         seen.extend(known.iter().map(|who| who.pid));
+        seen.remove(&self.uncounted);
         if left.is_empty()
             && let Hold::Leaf(leaf) = &self.hold
         {

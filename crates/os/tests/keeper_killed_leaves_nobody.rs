@@ -29,10 +29,11 @@ fn on(tier: Tier) {
         // The server dies with its keeper; the nine others have come to us.
         assert!(keeper::ends(told.root, 20));
     }
-    let mut tree = Tree::inherited(&Tag {
+    let tag = Tag {
         owner,
         ..tag_of_the(&told)
-    });
+    };
+    let mut tree = Tree::inherited(&tag, 0);
     let found = tree.leaf().map(ToOwned::to_owned);
     assert_eq!(found.is_some(), tier == Tier::Cgroup);
     let ended = tree.kill(10_000, &mut |_, _, _| ());

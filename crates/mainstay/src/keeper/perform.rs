@@ -104,6 +104,7 @@ impl Keeper<'_> {
                 self.stderr.attach(stderr);
                 let pid = running.who.pid;
                 let (tier, why_not) = (running.tier, running.why_not.clone());
+                self.notes.witness = running.tree.witness_pid();
                 self.server = Some(running);
                 self.limit_memory();
                 self.handle(Input::Started);
