@@ -61,9 +61,10 @@ fn again_and_again() {
             // The call; and the ping before it, if the keeper was killed between writing its answer and noting that.
             let settled = lost["settled"].as_u64();
             assert!(matches!(settled, Some(1 | 2)), "{lost}");
-            // The server and its three, and nobody of ours; but the sweep of the first start, if it was still at it.
-            let ended = lost["ended"].as_u64();
-            assert!(ended == Some(4) || (round, ended) == (1, Some(5)), "{lost}");
+            // The server and its three at the most (it may have died with its keeper before anybody looked), and nobody of
+            // ours but the sweep of the first start, if that was still at it.
+            let ended = lost["ended"].as_u64().unwrap();
+            assert!((3..=4 + u64::from(round == 1)).contains(&ended), "{lost}");
             assert_eq!(stage.events("keeper_lost").len(), round);
         }
         let (status, rest) = client.finish();

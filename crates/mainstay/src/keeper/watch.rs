@@ -89,6 +89,8 @@ pub struct Watcher {
 
 /// One whose end matters.
 pub(super) enum Watch {
+    /// To be watched from the first look on: at a start the server comes first.
+    Later(Identity),
     /// Its end will be seen.
     On(Identity, Ready<OwnedFd>),
     /// It was gone before we could watch it.
@@ -98,16 +100,16 @@ pub(super) enum Watch {
 }
 
 impl Watcher {
-    /// Watches them from now on.
+    /// Watches them from the first look on. Whoever has ended by then is told as gone.
     pub fn new(shim: Identity, guard: Identity, client: Option<Identity>) -> Self {
         Self {
             guard_id: guard,
             client_id: client,
             shim_signalled: false,
             leave_told: false,
-            shim: Watch::on(shim),
-            guard: Watch::on(guard),
-            client: client.map_or(Watch::Off, Watch::on),
+            shim: Watch::Later(shim),
+            guard: Watch::Later(guard),
+            client: client.map_or(Watch::Off, Watch::Later),
         }
     }
 
@@ -158,14 +160,21 @@ impl Watch {
         }
     }
 
+    fn begin(&mut self) {
+        if let Self::Later(who) = *self {
+            *self = Self::on(who);
+        }
+    }
+
     /// How it ended, once.
     pub(super) fn poll(&mut self) -> Option<Death> {
+        self.begin();
         let death = match self {
             Self::On(who, fd) => fd.is_ready().then(|| Death {
                 status: ended::status(fd.get_ref(), *who),
             }),
             Self::Gone => Some(Death { status: None }),
-            Self::Off => None,
+            Self::Later(_) | Self::Off => None,
         };
         if death.is_some() {
             *self = Self::Off;
@@ -175,12 +184,13 @@ impl Watch {
 
     /// As [`Self::poll`], but asks the kernel itself, and waits for a moment for whoever is on its way out.
     fn look(&mut self) -> Option<Death> {
+        self.begin();
         let death = match self {
             Self::On(who, fd) => ended::ended(fd.get_ref(), *who).then(|| Death {
                 status: ended::status(fd.get_ref(), *who),
             }),
             Self::Gone => Some(Death { status: None }),
-            Self::Off => None,
+            Self::Later(_) | Self::Off => None,
         };
         if death.is_some() {
             *self = Self::Off;
