@@ -36,7 +36,8 @@ fn leaked_to_the_command_that_the_client_starts() {
 }
 
 /// As the words before a server: it opens its keeper's stdin for writing, which makes it a holder of the client's own end.
-const TAKES_THE_END: &str = "exec 9>/proc/$PPID/fd/0; exec \"$@\"";
+const TAKES_THE_END: &str =
+    "read pid name state keeper rest < /proc/$PPID/stat; exec 9>/proc/$keeper/fd/0; exec \"$@\"";
 
 /// Somebody of the tree holds the client's end, and nobody has closed it; then the client is killed.
 fn held_within_the_tree(habits: &[&str]) {
