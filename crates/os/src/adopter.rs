@@ -62,13 +62,23 @@ pub fn judge(adopter: i32) -> Verdict {
 /// How many of those that it has adopted are old zombies. Many starts ask, so only the first ones, who are the oldest,
 /// are looked at: an adopter that never reaps has its zombies there.
 fn old_zombies(adopter: i32) -> usize {
-    census::adopted(adopter)
-        .unwrap_or_default()
-        .into_iter()
-        .take(CHILDREN_SEEN)
-        .filter_map(|pid| census::stat(pid).ok())
-        .filter(|stat| stat.dead() && age_ms(stat) > OLD_ZOMBIE_MS)
-        .count()
+    let adopted = census::adopted(adopter).unwrap_or_default();
+    count_of_first(&adopted, |&pid| {
+        census::stat(pid).is_ok_and(|stat| stat.dead() && age_ms(&stat) > OLD_ZOMBIE_MS)
+    })
+}
+
+/// How many of the first are such, as far as that can still make them many: each look costs a start some time.
+fn count_of_first<T>(all: &[T], mut such: impl FnMut(&T) -> bool) -> usize {
+    let first = &all[..all.len().min(CHILDREN_SEEN)];
+    let mut count = 0;
+    for (seen, one) in first.iter().enumerate() {
+        if count + (first.len() - seen) < MANY_ZOMBIES {
+            break;
+        }
+        count += usize::from(such(one));
+    }
+    count
 }
 
 /// Since its start; how long it has been dead cannot be seen.
@@ -146,6 +156,31 @@ mod tests {
             waited_faults: waited,
             start: 0,
             rss_pages: 0,
+        }
+    }
+
+    #[test]
+    fn nobody_is_looked_at_in_vain() {
+        // (which of the children are old zombies, whether they are many, how many were looked at)
+        let table: [(&[bool], bool, usize); 6] = [
+            (&[], false, 0),
+            (&[true; 7], false, 0),
+            (&[true; 8], true, 8),
+            (&[false; 16], false, 9),
+            (&[true; 99], true, 16),
+            (&[[false; 16], [true; 16]].concat(), false, 9),
+        ];
+        for (children, many, looks) in table {
+            let mut looked = 0;
+            let count = count_of_first(children, |&old| {
+                looked += 1;
+                old
+            });
+            assert_eq!(
+                (count >= MANY_ZOMBIES, looked),
+                (many, looks),
+                "{children:?}"
+            );
         }
     }
 

@@ -329,7 +329,10 @@ fn attempt(
             Ok((born, Hold::Leaf(adopted.leaf), tier))
         }
         Place::Pidns => {
-            let (started, init) = pidns::start(image, report).map_err(Attempt::Place)?;
+            let (started, init) = pidns::start(image, report).map_err(|failed| match failed {
+                pidns::Failed::Place(reason) => Attempt::Place(reason),
+                pidns::Failed::Lost(error) => Attempt::Clone(error),
+            })?;
             Ok((started, Hold::Pidns(init), Tier::Pidns))
         }
     }

@@ -11,6 +11,7 @@ pub mod control;
 mod data;
 mod end;
 mod hear;
+mod introduce;
 mod lease;
 mod linger;
 mod perform;
@@ -48,6 +49,7 @@ use mainstay_os::{clock, notice};
 use crate::ledger::append::Ledger;
 use crate::registry::entry::Entry;
 use control::Control;
+use introduce::Introduction;
 use lease::Tenancy;
 use linger::Host;
 use plan::{Plan, Refused};
@@ -68,12 +70,14 @@ const TO_CLIENT_BYTES: usize = 256 * 1024;
 /// Runs a keeper's life; the exit code of its process.
 pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     mainstay_os::signals::ignore_pipe();
-    mainstay_os::turn::wait_for_it();
     let Ok(mut keeper) = begin(plan, entry, keeping) else {
         return mainstay_os::guard::LOST;
     };
     // Not earlier: what a takeover asks a container engine is a child's answer.
     mainstay_os::orphans::leave_to_the_kernel();
+    // The server comes first: whoever waits for its turn gives it away at once.
+    keeper.perform();
+    mainstay_os::turn::wait_for_it();
     loop {
         match keeper.poll() {
             Poll::Ready(Turn::Done) => break,
@@ -135,6 +139,8 @@ struct Keeper<'p> {
     /// Lines that a server which reads no more has not read.
     unread: Vec<u8>,
     server: Option<Running>,
+    /// What is still to be done for a server that was started.
+    introduction: Option<Introduction>,
     /// The state that the card shows.
     shown: &'static str,
     releasing: bool,
@@ -228,7 +234,7 @@ impl<'p> Keeper<'p> {
                 parts.record,
                 Remembered::default(),
             ),
-            ledger: Ledger::open(&plan.paths),
+            ledger: Ledger::later(&plan.paths),
             client_in: Some(Port::of_client(standard(0), Way::In)?),
             client_out: Some(Port::of_client(standard(1), Way::Out)?),
             stderr: Stderr::new(
@@ -244,6 +250,7 @@ impl<'p> Keeper<'p> {
             sent: 0,
             unread: Vec::new(),
             server: None,
+            introduction: None,
             shown: "",
             releasing: false,
             signals: Watched::new(Signals::open(&signals)?)?,
@@ -314,7 +321,7 @@ impl<'p> Keeper<'p> {
             // What an answer has set free goes out before the client's next lines.
             again |= self.perform();
             let generation = self.link.generation();
-            again |= self.pump_up();
+            again |= self.introduction.is_none() && self.pump_up();
             // A generation that was started meanwhile has not been looked at yet.
             again |= generation != self.link.generation();
             // Answers of our own to what the client has just asked.
@@ -331,6 +338,7 @@ impl<'p> Keeper<'p> {
             self.tell_exit();
             again |= self.perform();
             again |= self.poll_frames();
+            again |= self.introduce();
             again |= !self.to_client.is_empty() && self.write_client();
             if self.shown != self.link.word() {
                 self.write_card();
@@ -342,7 +350,8 @@ impl<'p> Keeper<'p> {
             if self.done() {
                 return Poll::Ready(Turn::Done);
             }
-            if std::mem::take(&mut self.unguarded) {
+            // Whoever stands beside us holds the link's lock, too: it must have been taken.
+            if self.introduction.is_none() && std::mem::take(&mut self.unguarded) {
                 return Poll::Ready(Turn::GuardLost);
             }
             again |= self.look_at_clock();
@@ -441,12 +450,15 @@ impl<'p> Keeper<'p> {
     }
 
     fn tell(&mut self, what: What) {
+        if self.introduction == Some(Introduction::Event) {
+            self.introduce();
+        }
         self.ledger.record(self.plan.id, &self.plan.name, what);
     }
 
     /// Whether all is done and the client has what it should have.
     fn done(&mut self) -> bool {
-        if self.finished.is_none() {
+        if self.finished.is_none() || self.introduction.is_some() {
             return false;
         }
         let flushed =

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use mainstay_core::event::{Lost, Seen, Start, StderrDropped, What};
+use mainstay_core::event::{Lost, Seen, StderrDropped, What};
 use mainstay_core::frames::Side;
 use mainstay_core::limits;
 use mainstay_core::link::{Input, Output};
@@ -102,32 +102,12 @@ impl Keeper<'_> {
                     running.tree.exclude(beside.who);
                 }
                 self.stderr.attach(stderr);
-                let pid = running.who.pid;
-                let (tier, why_not) = (running.tier, running.why_not.clone());
                 self.notes.witness = running.tree.witness_pid();
                 self.server = Some(running);
                 self.limit_memory();
                 self.handle(Input::Started);
                 self.note_at = Some(self.now.after_ms(limits::NOTE_FIRST_MS));
-                self.tell(What::Start(Start {
-                    generation: self.link.generation(),
-                    argv: self.plan.words(),
-                    cwd: self.plan.directory(),
-                    pid,
-                    tier,
-                    why_not,
-                    client: self.plan.client.clone(),
-                    detached: self.plan.detached.clone(),
-                    recording: self
-                        .plan
-                        .frames
-                        .as_ref()
-                        .map(|path| path.to_string_lossy().into_owned()),
-                }));
-                self.take_entry();
-                self.write_card();
-                self.listen();
-                self.recall();
+                self.begin_introduction();
             }
             Err(server::Failure {
                 problem,
@@ -141,38 +121,9 @@ impl Keeper<'_> {
                     hint,
                     code: code.code(),
                 });
+                self.tell_guard();
             }
         }
-        self.tell_guard();
-    }
-
-    /// A link that waits to be needed is listed all the same.
-    pub(super) fn show_resting(&mut self) {
-        self.take_entry();
-        self.write_card();
-        self.listen();
-        self.tell_guard();
-    }
-
-    /// A link whose directory could not be had in time (a sweep was at it) is listed from now on.
-    pub(super) fn show_late(&mut self) {
-        if self.server.is_some() && self.entry.is_none() {
-            self.entry = Entry::try_take(&self.plan.paths, self.plan.id).ok();
-            if self.entry.is_some() {
-                self.write_card();
-                self.listen();
-            }
-        }
-    }
-
-    /// The guard may go on to what can wait until a server runs, and holds the link's lock, too.
-    fn tell_guard(&mut self) {
-        if std::mem::replace(&mut self.upkeep.guard_told, true) {
-            return;
-        }
-        let lock = self.entry.as_ref().map(Entry::lent);
-        self.to_guard
-            .say_with(Word::Spawned, lock.as_ref().map_or(&[], |fds| fds));
     }
 
     /// What the tree has used of the processor.
@@ -210,12 +161,6 @@ impl Keeper<'_> {
         let within_ms = self.plan.limits.kill_confirm_ms;
         if let Some(swept) = sweeper::end_containers(entry, self.plan.id, within_ms) {
             self.tell(What::Sweep(swept));
-        }
-    }
-
-    fn take_entry(&mut self) {
-        if self.entry.is_none() {
-            self.entry = session::take_entry(self.plan);
         }
     }
 
@@ -360,12 +305,6 @@ impl Keeper<'_> {
         if let Some(entry) = &self.entry {
             // Best effort: `ps` shows an older state.
             drop(entry.write(&self.card()));
-        }
-    }
-
-    fn listen(&mut self) {
-        if let (Some(entry), false) = (&self.entry, self.control.listens()) {
-            self.control.listen(entry);
         }
     }
 

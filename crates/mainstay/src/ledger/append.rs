@@ -36,6 +36,8 @@ struct Open {
 
 #[derive(Debug)]
 enum Trouble {
+    /// Nobody has looked whether there are directories.
+    Unknown,
     None,
     Untold(String),
     Told,
@@ -44,27 +46,37 @@ enum Trouble {
 impl Ledger {
     /// The ledger below these paths, whose directories are made if they are missing.
     pub fn open(paths: &Paths) -> Self {
-        Self {
-            paths: paths.clone(),
-            directory: paths.events(),
-            open: None,
-            trouble: match paths.make() {
-                Ok(()) => Trouble::None,
-                Err(report) => {
-                    Trouble::Untold(format!("events cannot be written: {}", report.problem()))
-                }
-            },
-        }
+        let mut ledger = Self::later(paths);
+        ledger.make();
+        ledger
+    }
+
+    /// The same, but they are made with the first event: for somebody who has something better to do first.
+    pub fn later(paths: &Paths) -> Self {
+        Self::with(paths, Trouble::Unknown)
     }
 
     /// The ledger below these paths, whose directories are there: for somebody who writes beside its owner.
     pub fn beside(paths: &Paths) -> Self {
+        Self::with(paths, Trouble::None)
+    }
+
+    fn with(paths: &Paths, trouble: Trouble) -> Self {
         Self {
             paths: paths.clone(),
             directory: paths.events(),
             open: None,
-            trouble: Trouble::None,
+            trouble,
         }
+    }
+
+    fn make(&mut self) {
+        self.trouble = match self.paths.make() {
+            Ok(()) => Trouble::None,
+            Err(report) => {
+                Trouble::Untold(format!("events cannot be written: {}", report.problem()))
+            }
+        };
     }
 
     /// Writes an event that happens now.
@@ -74,6 +86,9 @@ impl Ledger {
 
     /// Writes an event.
     pub fn append(&mut self, event: &Event) {
+        if let Trouble::Unknown = self.trouble {
+            self.make();
+        }
         let line = cut::line(event);
         if let Err(error) = self.write(line, clock::wall_ms()) {
             self.open = None;
@@ -92,8 +107,8 @@ impl Ledger {
         match std::mem::replace(&mut self.trouble, Trouble::Told) {
             Trouble::Untold(text) => Some(text),
             Trouble::Told => None,
-            Trouble::None => {
-                self.trouble = Trouble::None;
+            before @ (Trouble::Unknown | Trouble::None) => {
+                self.trouble = before;
                 None
             }
         }
@@ -216,6 +231,21 @@ mod tests {
         assert_eq!(events[1].what, silent(2));
         assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, FILE_MODE);
         assert_eq!(ledger.trouble(), None);
+    }
+
+    #[test]
+    fn directories_that_can_wait_are_made_with_the_first_event() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        fs::remove_dir_all(paths.events()).unwrap();
+        let mut ledger = Ledger::later(&paths);
+        assert!(!paths.events().exists());
+        ledger.record(LinkId(1), "a", silent(1));
+        assert_eq!(ledger.trouble(), None);
+        assert_eq!(
+            fs::read_to_string(today(&ledger)).unwrap().lines().count(),
+            1
+        );
     }
 
     #[test]

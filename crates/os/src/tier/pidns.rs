@@ -6,8 +6,10 @@
 //! Init is a copy of the caller that never executes anything: it mounts a `/proc` of its own, leaves whoever ends to the
 //! kernel, and exits when nobody is left. The server is a child of its child: that one waits for it and passes on how it
 //! ended, because the kernel tells an init that leaves it its orphans of nobody. It holds one descriptor, the pipe for that.
+//! The server runs while we find out who it is: until we know, its parent does not wait for it, so that nobody else can have
+//! its number.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -22,7 +24,7 @@ use crate::spawn::clone::{self, Born, Side};
 use crate::spawn::witness::{self, Witness};
 use crate::tier::cgroup::timespec;
 use crate::tree::{has_ended, status_of, usage_of};
-use crate::{census, identity, orphans};
+use crate::{census, identity, lend, orphans};
 
 const CLONE_NEWNS: u64 = 0x0002_0000;
 const CLONE_NEWUSER: u64 = 0x1000_0000;
@@ -71,8 +73,23 @@ impl Init {
     }
 }
 
-/// Starts the server in a namespace of its own, or says why that is not to be had here.
-pub fn start(image: &Image, report: &OwnedFd) -> Result<((Born, Witness), Init), String> {
+/// Why there is no server in a namespace of its own.
+#[derive(Debug)]
+pub enum Failed {
+    /// The namespace is not to be had here; nothing was executed.
+    Place(String),
+    /// The server may have run for a moment: it is not to be started elsewhere.
+    Lost(io::Error),
+}
+
+impl From<String> for Failed {
+    fn from(reason: String) -> Self {
+        Self::Place(reason)
+    }
+}
+
+/// Starts the server in a namespace of its own, or says why not.
+pub fn start(image: &Image, report: &OwnedFd) -> Result<((Born, Witness), Init), Failed> {
     let (words, speak) = pipe_with(PipeFlags::CLOEXEC).map_err(no)?;
     let (wait, gate) = pipe_with(PipeFlags::CLOEXEC).map_err(no)?;
     let ids = Ids::ours();
@@ -85,60 +102,64 @@ pub fn start(image: &Image, report: &OwnedFd) -> Result<((Born, Witness), Init),
     };
     let (init, witness) = started.map_err(|error| refusal(&error, userns))?;
     drop((speak, wait));
-    let founded = match found(init, words, &gate) {
+    match found(init, words, &gate) {
         Ok((born, init)) => Ok(((born, witness), init)),
-        Err(reason) => {
+        Err(failed) => {
             witness.see_off();
-            Err(reason)
+            Err(failed)
         }
-    };
-    if founded.is_ok() {
-        // The second byte is the server's: it runs from here on.
-        rustix::io::write(&gate, b"!").ok();
     }
-    founded
 }
 
-/// Lets init go on, and learns who the server is, which waits meanwhile.
-fn found(init: Born, words: OwnedFd, gate: &OwnedFd) -> Result<(Born, Init), String> {
+/// Lets init go on, and learns who the server is.
+fn found(init: Born, words: OwnedFd, gate: &OwnedFd) -> Result<(Born, Init), Failed> {
     rustix::io::write(gate, b"!").ok();
-    let parent = match hear(&words) {
-        Some((Word::Ready, _)) => child_of(init.pid),
-        Some((Word::Failed(step, errno), _)) => Err(step.words(errno)),
-        Some((Word::Ended(_), _)) | None => Err("its init died".into()),
+    let ready = match hear(&words) {
+        Some((Word::Ready, _)) => Ok(()),
+        Some((Word::Failed(step, errno), _)) => Err(Failed::Place(step.words(errno))),
+        Some((Word::Ended(_), _)) | None => Err(Failed::Place("its init died".into())),
     };
-    let known = parent.and_then(|parent| {
-        let pid = child_of(parent)?;
-        let parent = identity::of(parent).map_err(|e| e.to_string())?;
-        let known = Pid::from_raw(pid).ok_or("no pid")?;
-        let pidfd = pidfd_open(known, PidfdFlags::empty()).map_err(no)?;
-        let who = identity::of(init.pid).map_err(|e| e.to_string())?;
-        wake_by_signal(&words).map_err(|e| e.to_string())?;
-        Ok((Born { pid, pidfd }, parent, who))
-    });
+    let known = ready.and_then(|()| known(&init, &words).map_err(Failed::Lost));
     match known {
-        Ok((server, parent, who)) => Ok((
-            server,
-            Init {
+        Ok((server, parent, who)) => {
+            // The second byte is for the server's parent, who may wait for it now.
+            rustix::io::write(gate, b"!").ok();
+            let init = Init {
                 who,
                 parent,
                 pidfd: init.pidfd,
                 told: false,
                 words,
-            },
-        )),
-        Err(reason) => {
+            };
+            Ok((server, init))
+        }
+        Err(failed) => {
             rustix::process::pidfd_send_signal(&init.pidfd, rustix::process::Signal::KILL).ok();
-            Err(reason)
+            Err(failed)
         }
     }
 }
 
+/// The server, its parent and init, none of whom anybody has waited for yet.
+fn known(init: &Born, words: &OwnedFd) -> io::Result<(Born, Identity, Identity)> {
+    let parent = child_of(init.pid)?;
+    let pid = child_of(parent)?;
+    let pidfd = pidfd_open(
+        Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?,
+        PidfdFlags::empty(),
+    )?;
+    wake_by_signal(words)?;
+    Ok((
+        Born { pid, pidfd },
+        identity::of(parent)?,
+        identity::of(init.pid)?,
+    ))
+}
+
 /// The only child of one of ours.
-fn child_of(pid: i32) -> Result<i32, String> {
-    let children = census::children(pid).map_err(|e| e.to_string())?;
-    let first = children.first().copied();
-    first.ok_or_else(|| "its init has no child".into())
+fn child_of(pid: i32) -> io::Result<i32> {
+    let children = census::children(pid)?;
+    Ok(*children.first().ok_or(io::ErrorKind::NotFound)?)
 }
 
 /// From now on a word of init's makes a SIGCHLD, as a child's end would: one reason to call [`crate::tree::Tree::reap`].
@@ -314,14 +335,9 @@ fn be_init(
             0 => {
                 // A witness, as whoever waits for us is, and called like that.
                 orphans::as_usual();
-                let parent = libc::getpid();
-                match fork() {
-                    0 => {
-                        libc::close(speak);
-                        child::become_server(image, report, Some((gate.0, -1)), parent);
-                    }
+                match start_server(image, report) {
                     -1 => fail(speak, Step::Fork),
-                    server => watch(server, speak),
+                    server => watch(server, speak, gate.0),
                 }
             }
             -1 => fail(speak, Step::Fork),
@@ -329,6 +345,28 @@ fn be_init(
                 libc::prctl(libc::PR_SET_NAME, c"mcp-init".as_ptr());
                 rest()
             }
+        }
+    }
+}
+
+/// The server, on our memory until it has executed, or on a copy where that is refused; or -1.
+unsafe fn start_server(image: &Image, report: RawFd) -> i32 {
+    struct Work<'a>(&'a Image, RawFd, i32);
+    extern "C" fn perform(work: *mut c_void) -> ! {
+        // SAFETY: it is the work below, whose owner stands still.
+        let Work(image, report, parent) = unsafe { &*work.cast::<Work<'_>>() };
+        child::become_server(image, *report, None, *parent)
+    }
+    // SAFETY: becoming the server is nothing but system calls on memory that was prepared for them.
+    unsafe {
+        let mut work = Work(image, report, libc::getpid());
+        let with = (&raw mut work).cast();
+        match lend::start([0; 11], 64, perform, with) {
+            Ok(pid) => pid,
+            Err(_) => match fork() {
+                0 => perform(with),
+                forked => forked,
+            },
         }
     }
 }
@@ -354,15 +392,21 @@ unsafe fn rest() -> ! {
     }
 }
 
-/// The server's parent, from now on: until the server's end.
-unsafe fn watch(server: i32, speak: RawFd) -> ! {
-    // SAFETY: as above.
+/// The server's parent, from now on: until the server's end. It waits for it once the keeper, at the gate, knows who it is.
+unsafe fn watch(server: i32, speak: RawFd, gate: RawFd) -> ! {
+    // SAFETY: as above. Neither is 0 or 1, which every process of ours has.
     unsafe {
         libc::dup2(speak, 0);
-        close_from(1);
+        libc::dup2(gate, 1);
+        close_from(2);
         libc::chdir(c"/".as_ptr());
         let mut letter: Letter = std::mem::zeroed();
         say(0, &letter);
+        let mut go = 0u8;
+        if libc::read(1, (&raw mut go).cast(), 1) != 1 {
+            libc::_exit(1);
+        }
+        libc::close(1);
         let (status, usage) = (&raw mut letter.number, &raw mut letter.usage);
         while libc::wait4(server, status, libc::__WALL, usage) != server {}
         letter.kind = 2;
