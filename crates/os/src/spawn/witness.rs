@@ -22,11 +22,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mainstay_core::event::{Status, Usage};
 use mainstay_core::ids::Identity;
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::process::{Signal, pidfd_send_signal};
 use rustix::thread::futex;
 
 use super::clone::{Born, Closed};
+use crate::tier::cgroup::timespec;
 use crate::tree::{has_ended, status_of, usage_of, wait_for};
 use crate::{census, ended, orphans, turn};
 
@@ -35,6 +37,8 @@ const PAGE: usize = 4096;
 const STACK_BYTES: usize = 32 * PAGE;
 /// How long the witness may take to tell of an end that has happened.
 pub(crate) const HEAR_OUT_NS: u64 = 100_000_000;
+/// How often we look whether a witness lives that has not said a word.
+const LOOK_NS: u64 = 100_000_000;
 /// How long somebody may take to die who was killed.
 const DIE_NS: u64 = 1_000_000_000;
 
@@ -255,11 +259,7 @@ type Begun = (i32, OwnedFd, Option<io::Result<Born>>);
 
 /// Starts it, and stands still until it has made its child; nothing was made if somebody has killed it.
 fn begin<M: FnMut() -> io::Result<Born>>(room: &Room, make: M) -> io::Result<Begun> {
-    let flags = libc::CLONE_VM
-        | libc::CLONE_FILES
-        | libc::CLONE_PIDFD
-        | libc::CLONE_CHILD_CLEARTID
-        | libc::SIGCHLD;
+    let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_PIDFD | libc::SIGCHLD;
     // Never dropped: a killed witness may have left half a word in it, and there is nothing else to drop.
     let mut task = ManuallyDrop::new(Task {
         make,
@@ -278,27 +278,27 @@ fn begin<M: FnMut() -> io::Result<Born>>(room: &Room, make: M) -> io::Result<Beg
             flags,
             task.cast(),
             &raw mut pidfd,
-            ptr::null_mut::<c_void>(),
-            &raw const (*(*task).desk).busy,
         )
     };
     if pid == -1 {
         return Err(io::Error::last_os_error());
     }
+    // SAFETY: the kernel has put a new descriptor there, which nobody else knows of.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     let busy = &room.desk().busy;
     while busy.load(Ordering::Acquire) != 0 {
-        // Not private: the kernel's own wake-up, at the end of a killed witness, is not.
-        futex::wait(busy, futex::Flags::empty(), 1, None).ok();
+        // Not private: the kernel's own wake-up, at the end of a killed witness, is not. One that was killed before it could
+        // ask for that wakes nobody.
+        let heard = futex::wait(busy, futex::Flags::empty(), 1, Some(&timespec(LOOK_NS)));
+        if heard == Err(Errno::TIMEDOUT) && has_ended(&pidfd, 0) {
+            break;
+        }
     }
     // A witness that was killed may have left half a word.
     let done = room.desk().done.load(Ordering::Acquire) == 1;
-    // SAFETY: the kernel has put a new descriptor there, which nobody else knows of; the task is ours again, and its end is
-    // read only if it is whole.
-    unsafe {
-        let pidfd = OwnedFd::from_raw_fd(pidfd);
-        let made = if done { (*task).made.take() } else { None };
-        Ok((pid, pidfd, made))
-    }
+    // SAFETY: the task is ours again, and its end is read only if it is whole.
+    let made = unsafe { if done { (*task).made.take() } else { None } };
+    Ok((pid, pidfd, made))
 }
 
 /// The witness's whole life.
@@ -308,6 +308,9 @@ extern "C" fn watch<M: FnMut() -> io::Result<Born>>(task: *mut c_void) -> c_int 
     // not busy any more. From then on only the desk is, and the calls that are left cannot fail: the child is ours and is
     // waited for once, and no signal interrupts us.
     unsafe {
+        let desk = (*task).desk;
+        // Not by a flag of the clone: not every C library takes that one.
+        libc::syscall(libc::SYS_set_tid_address, &raw const (*desk).busy);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != (*task).keeper {
             libc::_exit(1);
@@ -318,7 +321,6 @@ extern "C" fn watch<M: FnMut() -> io::Result<Born>>(task: *mut c_void) -> c_int 
         let made = ((*task).make)();
         let child = made.as_ref().map_or(0, |born| born.pid);
         (*task).made = Some(made);
-        let desk = (*task).desk;
         (*desk).done.store(1, Ordering::Release);
         let unshare = libc::CLOSE_RANGE_UNSHARE;
         // Where that is not known, our descriptors are closed when we close them: the table is one.
