@@ -187,11 +187,14 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
         witness.see_off();
         return Err(failure.into_error(&image, program));
     }
-    // One that has ended already and was reaped has no entry any more: then nobody is this one.
-    let who = identity::of(born.pid).unwrap_or(Identity {
-        pid: born.pid,
-        start: 0,
-    });
+    let who = match &hold {
+        Hold::Pidns(init) => init.server,
+        // One that has ended already and was reaped has no entry any more: then nobody is this one.
+        Hold::Parenthood | Hold::Leaf(_) => identity::of(born.pid).unwrap_or(Identity {
+            pid: born.pid,
+            start: 0,
+        }),
+    };
     Ok(Spawned {
         who,
         tree: Tree::new(who, born.pidfd, witness, hold),

@@ -138,7 +138,7 @@ impl Link<'_> {
         let generation = self.head.generation;
         for (id, entry) in self.inflight.iter() {
             if entry.method == Tracked::ToolsCall && entry.generation == generation {
-                self.again.forget(id);
+                self.again.give_up(id);
             }
         }
     }

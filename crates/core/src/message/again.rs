@@ -24,6 +24,7 @@ pub struct Again {
 
 #[derive(Debug)]
 struct Kept {
+    /// Empty if it is not sent again.
     line: Vec<u8>,
     /// Its place in the order of asking.
     nth: u64,
@@ -61,9 +62,14 @@ impl Again {
 
     /// Keeps a request that is sent; not if there is no room. One that waited to be sent again is known already.
     pub fn keep(&mut self, id: &[u8], line: &[u8]) {
+        let room = self.bytes + line.len() <= self.bytes_most;
         if let Some(kept) = self.lines.get_mut(&*token::plain(id))
-            && kept.line == line
+            && (kept.line == line || kept.line.is_empty() && room)
         {
+            if kept.line.is_empty() {
+                self.bytes += line.len();
+                kept.line = line.to_vec();
+            }
             kept.sent = kept.sent.saturating_add(1);
             return;
         }
@@ -97,6 +103,17 @@ impl Again {
     fn remove(&mut self, id: &[u8]) {
         if let Some(kept) = self.lines.remove(&*token::plain(id)) {
             self.bytes -= kept.line.len();
+        }
+    }
+
+    /// It is not sent again. How far its progress has come still counts: it may have been sent before.
+    pub fn give_up(&mut self, id: &[u8]) {
+        let id = token::plain(id);
+        if let Some(kept) = self.lines.get_mut(&*id) {
+            self.bytes -= core::mem::take(&mut kept.line).len();
+            if kept.progress.is_none() {
+                self.lines.remove(&*id);
+            }
         }
     }
 
@@ -138,6 +155,7 @@ impl Again {
     /// What becomes of it if the server is dead.
     pub fn fate(&self, id: &[u8]) -> Fate {
         match self.lines.get(&*token::plain(id)) {
+            Some(kept) if kept.line.is_empty() => Fate::NotKept,
             Some(kept) if kept.sent < SENT_MOST => Fate::Resend,
             Some(_) => Fate::Poisoned,
             None => Fate::NotKept,
@@ -147,6 +165,9 @@ impl Again {
     /// Its line, to be sent again.
     pub fn resend(&mut self, id: &[u8]) -> Option<Vec<u8>> {
         let kept = self.lines.get_mut(&*token::plain(id))?;
+        if kept.line.is_empty() {
+            return None;
+        }
         kept.sent += 1;
         Some(kept.line.clone())
     }
@@ -154,7 +175,7 @@ impl Again {
     /// The line of a kept request.
     pub fn line(&self, id: &[u8]) -> Option<&[u8]> {
         let kept = self.lines.get(&*token::plain(id))?;
-        Some(&kept.line)
+        (!kept.line.is_empty()).then_some(&kept.line)
     }
 
     /// Whether a progress notification may pass: values must rise, and a request that was sent again begins anew.
@@ -261,5 +282,32 @@ mod tests {
         }
         again.forget(b"1");
         assert!(again.may_progress(note("7", "0").as_bytes()));
+    }
+
+    #[test]
+    fn what_is_given_up_is_not_sent_again_and_goes_on_rising() {
+        let note =
+            br#"{"method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#;
+        let line = br#"{"id":1,"params":{"_meta":{"progressToken":7}}}"#;
+        let mut again = Again::new(100);
+        again.keep(b"1", line);
+        again.keep(b"2", b"{}");
+        assert!(again.may_progress(note));
+        again.resend(b"1");
+        for id in [b"1", b"2"] {
+            again.give_up(id);
+            let known = (again.fate(id), again.resend(id), again.line(id));
+            assert_eq!(known, (Fate::NotKept, None, None));
+        }
+        assert!(!again.may_progress(note));
+        assert_eq!((again.bytes, again.lines.len()), (0, 1));
+        // The last server has not read it: it is sent after all.
+        again.unread(b"1");
+        again.keep(b"1", line);
+        assert!(!again.may_progress(note));
+        assert_eq!(
+            (again.fate(b"1"), again.bytes),
+            (Fate::Poisoned, line.len())
+        );
     }
 }

@@ -133,6 +133,7 @@ impl Keeper<'_> {
 
     /// From now on an EOF may be the consequence of the shim's end; what is there already is the client's own act.
     fn look_for_eof(&mut self) {
+        while self.introduce() {}
         if let Some(client) = &self.client_in {
             client.look_again();
             self.pump_up();

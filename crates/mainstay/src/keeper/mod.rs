@@ -76,6 +76,7 @@ pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     // Not earlier: what a takeover asks a container engine is a child's answer.
     mainstay_os::orphans::leave_to_the_kernel();
     // The server comes first: whoever waits for its turn gives it away at once.
+    keeper.now = clock::now();
     keeper.perform();
     mainstay_os::turn::wait_for_it();
     loop {
@@ -321,7 +322,7 @@ impl<'p> Keeper<'p> {
             // What an answer has set free goes out before the client's next lines.
             again |= self.perform();
             let generation = self.link.generation();
-            again |= self.introduction.is_none() && self.pump_up();
+            again |= self.introduce() || self.pump_up();
             // A generation that was started meanwhile has not been looked at yet.
             again |= generation != self.link.generation();
             // Answers of our own to what the client has just asked.
@@ -338,7 +339,6 @@ impl<'p> Keeper<'p> {
             self.tell_exit();
             again |= self.perform();
             again |= self.poll_frames();
-            again |= self.introduce();
             again |= !self.to_client.is_empty() && self.write_client();
             if self.shown != self.link.word() {
                 self.write_card();

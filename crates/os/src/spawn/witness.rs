@@ -13,7 +13,7 @@
 //! and the server with it. Its stack is given back only when it has ended.
 
 use std::cell::{Cell, UnsafeCell};
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -41,6 +41,9 @@ pub(crate) const HEAR_OUT_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = 100_000_000;
 /// How long somebody may take to die who was killed.
 const DIE_NS: u64 = 1_000_000_000;
+
+/// What it is called, and so is whoever does the same within a namespace.
+pub(crate) const NAME: &CStr = c"mcp-witness";
 
 /// The witness of one server, or of the init of its namespace.
 #[derive(Debug)]
@@ -315,7 +318,7 @@ extern "C" fn watch<M: FnMut() -> io::Result<Born>>(task: *mut c_void) -> c_int 
         if libc::getppid() != (*task).keeper {
             libc::_exit(1);
         }
-        libc::prctl(libc::PR_SET_NAME, c"mcp-witness".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
         turn::as_usual();
         orphans::as_usual();
         let made = ((*task).make)();

@@ -19,12 +19,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::census::{self, Stat};
 use crate::spawn::child::{self, Image};
 use crate::spawn::clone::{self, Born, Side};
 use crate::spawn::witness::{self, Witness};
 use crate::tier::cgroup::timespec;
 use crate::tree::{has_ended, status_of, usage_of};
-use crate::{census, identity, lend, orphans};
+use crate::{identity, lend, orphans};
 
 const CLONE_NEWNS: u64 = 0x0002_0000;
 const CLONE_NEWUSER: u64 = 0x1000_0000;
@@ -37,6 +38,8 @@ pub struct Init {
     pub who: Identity,
     /// Its child, the server's parent.
     pub parent: Identity,
+    /// The server, as it was before anybody could have waited for it.
+    pub server: Identity,
     /// Its pidfd: one signal through it ends everybody.
     pub pidfd: OwnedFd,
     /// Whether the server's end was told.
@@ -57,7 +60,9 @@ impl Init {
             None if identity::alive(self.parent) && !witness::stopped(self.parent.pid) => {
                 return None;
             }
-            Some((Word::Ready | Word::Failed(..), _)) | None => witness::unseen(server, who),
+            Some((Word::Begins | Word::Ready | Word::Failed(..), _)) | None => {
+                witness::unseen(server, who)
+            }
         };
         self.told = true;
         Some(end)
@@ -114,24 +119,34 @@ pub fn start(image: &Image, report: &OwnedFd) -> Result<((Born, Witness), Init),
 /// Lets init go on, and learns who the server is.
 fn found(init: Born, words: OwnedFd, gate: &OwnedFd) -> Result<(Born, Init), Failed> {
     rustix::io::write(gate, b"!").ok();
-    let ready = match hear(&words) {
-        Some((Word::Ready, _)) => Ok(()),
-        Some((Word::Failed(step, errno), _)) => Err(Failed::Place(step.words(errno))),
-        Some((Word::Ended(_), _)) | None => Err(Failed::Place("its init died".into())),
+    let refused = |heard: Option<(Word, libc::rusage)>| match heard {
+        Some((Word::Failed(step, errno), _)) => Failed::Place(step.words(errno)),
+        Some((Word::Begins | Word::Ready | Word::Ended(_), _)) | None => {
+            Failed::Place("its init died".into())
+        }
     };
-    let known = ready.and_then(|()| known(&init, &words).map_err(Failed::Lost));
-    match known {
-        Ok((server, parent, who)) => {
+    let begun = match hear(&words) {
+        Some((Word::Begins, _)) => Ok(()),
+        other => Err(refused(other)),
+    };
+    let ready = begun.and_then(|()| match hear(&words) {
+        Some((Word::Ready, _)) => Ok(()),
+        None => Err(Failed::Lost(killed())),
+        other => Err(refused(other)),
+    });
+    match ready.and_then(|()| known(&init, &words).map_err(Failed::Lost)) {
+        Ok((born, parent, server, who)) => {
             // The second byte is for the server's parent, who may wait for it now.
             rustix::io::write(gate, b"!").ok();
             let init = Init {
                 who,
                 parent,
+                server,
                 pidfd: init.pidfd,
                 told: false,
                 words,
             };
-            Ok((server, init))
+            Ok((born, init))
         }
         Err(failed) => {
             rustix::process::pidfd_send_signal(&init.pidfd, rustix::process::Signal::KILL).ok();
@@ -140,26 +155,31 @@ fn found(init: Born, words: OwnedFd, gate: &OwnedFd) -> Result<(Born, Init), Fai
     }
 }
 
-/// The server, its parent and init, none of whom anybody has waited for yet.
-fn known(init: &Born, words: &OwnedFd) -> io::Result<(Born, Identity, Identity)> {
+/// The server, its parent, itself once more, and init, none of whom anybody has waited for yet.
+fn known(init: &Born, words: &OwnedFd) -> io::Result<(Born, Identity, Identity, Identity)> {
     let parent = child_of(init.pid)?;
-    let pid = child_of(parent)?;
-    let pidfd = pidfd_open(
-        Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?,
-        PidfdFlags::empty(),
-    )?;
+    let pid = child_of(parent.pid)?.pid;
+    let known = Pid::from_raw(pid).ok_or_else(killed)?;
+    let pidfd = pidfd_open(known, PidfdFlags::empty())?;
+    let server = census::stat(pid)?;
+    // Whoever was somebody else's has come to init because that one was killed, and is dying of it.
+    let ours = parent.comm.as_bytes() == witness::NAME.to_bytes() && server.ppid == parent.pid;
+    if !ours {
+        return Err(killed());
+    }
     wake_by_signal(words)?;
-    Ok((
-        Born { pid, pidfd },
-        identity::of(parent)?,
-        identity::of(init.pid)?,
-    ))
+    let who = identity::of(init.pid)?;
+    Ok((Born { pid, pidfd }, parent.who(), server.who(), who))
 }
 
-/// The only child of one of ours.
-fn child_of(pid: i32) -> io::Result<i32> {
+/// The first child of one of ours, before which there was none.
+fn child_of(pid: i32) -> io::Result<Stat> {
     let children = census::children(pid)?;
-    Ok(*children.first().ok_or(io::ErrorKind::NotFound)?)
+    census::stat(*children.first().ok_or_else(killed)?)
+}
+
+fn killed() -> io::Error {
+    io::Error::from_raw_os_error(witness::KILLED)
 }
 
 /// From now on a word of init's makes a SIGCHLD, as a child's end would: one reason to call [`crate::tree::Tree::reap`].
@@ -238,6 +258,9 @@ impl Step {
 
 /// What init says: three numbers and what the server used.
 enum Word {
+    /// All is there for the server, which is next.
+    Begins,
+    /// The server has executed, or could not.
     Ready,
     Failed(Step, i32),
     Ended(i32),
@@ -267,6 +290,7 @@ fn hear(words: &OwnedFd) -> Option<(Word, libc::rusage)> {
         return None;
     }
     let word = match (letter.kind, letter.step) {
+        (0, 0) => Word::Begins,
         (0, _) => Word::Ready,
         (1, 0) => Word::Failed(Step::Ids, letter.number),
         (1, 1) => Word::Failed(Step::Mounts, letter.number),
@@ -335,6 +359,7 @@ fn be_init(
             0 => {
                 // A witness, as whoever waits for us is, and called like that.
                 orphans::as_usual();
+                say(speak, &std::mem::zeroed());
                 match start_server(image, report) {
                     -1 => fail(speak, Step::Fork),
                     server => watch(server, speak, gate.0),
@@ -401,6 +426,7 @@ unsafe fn watch(server: i32, speak: RawFd, gate: RawFd) -> ! {
         close_from(2);
         libc::chdir(c"/".as_ptr());
         let mut letter: Letter = std::mem::zeroed();
+        letter.step = 1;
         say(0, &letter);
         let mut go = 0u8;
         if libc::read(1, (&raw mut go).cast(), 1) != 1 {
