@@ -52,31 +52,35 @@ pub fn start(
 }
 
 /// What a child does.
-struct Work<'a> {
-    image: &'a Image,
-    report: RawFd,
-    gate: Option<(RawFd, RawFd)>,
-    parent: i32,
+pub struct Work<'a> {
+    pub image: &'a Image,
+    pub report: RawFd,
+    pub gate: Option<(RawFd, RawFd)>,
+    pub parent: i32,
 }
 
 impl Work<'_> {
-    fn perform(&self) -> ! {
+    pub fn perform(&self) -> ! {
         child::become_server(self.image, self.report, self.gate, self.parent)
+    }
+
+    /// Has a child do it on our own memory; we go on once it has executed, or left. `size` is how much of the arguments
+    /// counts.
+    pub fn lend(&self, args: CloneArgs, size: usize) -> io::Result<i32> {
+        extern "C" fn perform(work: *mut c_void) -> ! {
+            // SAFETY: it is the work below, whose owner stands still.
+            unsafe { &*work.cast::<Work<'_>>() }.perform()
+        }
+        // SAFETY: becoming the server is nothing but system calls on memory that was prepared for them.
+        unsafe { lend::start(args, size, perform, (&raw const *self).cast_mut().cast()) }
     }
 }
 
-/// Starts a child on our own memory; we go on once it has executed, or left.
 fn lent(work: &Work<'_>, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Born> {
-    extern "C" fn perform(work: *mut c_void) -> ! {
-        // SAFETY: it is the work below, whose owner stands still.
-        unsafe { &*work.cast::<Work<'_>>() }.perform()
-    }
     let mut pidfd: RawFd = -1;
     let (args, size) = arguments(0, cgroup, &mut pidfd);
-    // SAFETY: becoming the server is nothing but system calls on memory that was prepared for them.
-    let pid = unsafe { lend::start(args, size, perform, (&raw const *work).cast_mut().cast()) }?;
     Ok(Born {
-        pid,
+        pid: work.lend(args, size)?,
         // SAFETY: the kernel has put a new descriptor there, which nobody else knows of.
         pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
     })

@@ -9,7 +9,7 @@
 //! The server runs while we find out who it is: until we know, its parent does not wait for it, so that nobody else can have
 //! its number.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -20,12 +20,12 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::census::{self, Stat};
-use crate::spawn::child::{self, Image};
-use crate::spawn::clone::{self, Born, Side};
+use crate::spawn::child::Image;
+use crate::spawn::clone::{self, Born, Side, Work};
 use crate::spawn::witness::{self, Witness};
 use crate::tier::cgroup::timespec;
 use crate::tree::{has_ended, status_of, usage_of};
-use crate::{identity, lend, orphans};
+use crate::{identity, orphans};
 
 const CLONE_NEWNS: u64 = 0x0002_0000;
 const CLONE_NEWUSER: u64 = 0x1000_0000;
@@ -376,24 +376,19 @@ fn be_init(
 
 /// The server, on our memory until it has executed, or on a copy where that is refused; or -1.
 unsafe fn start_server(image: &Image, report: RawFd) -> i32 {
-    struct Work<'a>(&'a Image, RawFd, i32);
-    extern "C" fn perform(work: *mut c_void) -> ! {
-        // SAFETY: it is the work below, whose owner stands still.
-        let Work(image, report, parent) = unsafe { &*work.cast::<Work<'_>>() };
-        child::become_server(image, *report, None, *parent)
-    }
-    // SAFETY: becoming the server is nothing but system calls on memory that was prepared for them.
-    unsafe {
-        let mut work = Work(image, report, libc::getpid());
-        let with = (&raw mut work).cast();
-        match lend::start([0; 11], 64, perform, with) {
-            Ok(pid) => pid,
-            Err(_) => match fork() {
-                0 => perform(with),
-                forked => forked,
-            },
-        }
-    }
+    let work = Work {
+        image,
+        report,
+        gate: None,
+        // SAFETY: a system call without arguments.
+        parent: unsafe { libc::getpid() },
+    };
+    // SAFETY: one thread, and the child does nothing but its work.
+    work.lend([0; 11], 64)
+        .unwrap_or_else(|_| match unsafe { fork() } {
+            0 => work.perform(),
+            forked => forked,
+        })
 }
 
 /// Not libc's fork: it would run handlers of the caller's. `clone` with nothing but the signal for the parent is fork on
