@@ -76,11 +76,13 @@ impl Work<'_> {
     }
 }
 
+/// Starts a child on our own memory, with a pidfd and, if wanted, in a cgroup.
 fn lent(work: &Work<'_>, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Born> {
     let mut pidfd: RawFd = -1;
     let (args, size) = arguments(0, cgroup, &mut pidfd);
+    let pid = work.lend(args, size)?;
     Ok(Born {
-        pid: work.lend(args, size)?,
+        pid,
         // SAFETY: the kernel has put a new descriptor there, which nobody else knows of.
         pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
     })

@@ -119,20 +119,17 @@ pub fn start(image: &Image, report: &OwnedFd) -> Result<((Born, Witness), Init),
 /// Lets init go on, and learns who the server is.
 fn found(init: Born, words: OwnedFd, gate: &OwnedFd) -> Result<(Born, Init), Failed> {
     rustix::io::write(gate, b"!").ok();
-    let refused = |heard: Option<(Word, libc::rusage)>| match heard {
-        Some((Word::Failed(step, errno), _)) => Failed::Place(step.words(errno)),
-        Some((Word::Begins | Word::Ready | Word::Ended(_), _)) | None => {
-            Failed::Place("its init died".into())
-        }
-    };
     let begun = match hear(&words) {
         Some((Word::Begins, _)) => Ok(()),
-        other => Err(refused(other)),
+        Some((Word::Failed(step, errno), _)) => Err(Failed::Place(step.words(errno))),
+        Some((Word::Ready | Word::Ended(_), _)) | None => {
+            Err(Failed::Place("its init died".into()))
+        }
     };
     let ready = begun.and_then(|()| match hear(&words) {
         Some((Word::Ready, _)) => Ok(()),
-        None => Err(Failed::Lost(killed())),
-        other => Err(refused(other)),
+        Some((Word::Failed(step, errno), _)) => Err(Failed::Place(step.words(errno))),
+        Some((Word::Begins | Word::Ended(_), _)) | None => Err(Failed::Lost(killed())),
     });
     match ready.and_then(|()| known(&init, &words).map_err(Failed::Lost)) {
         Ok((born, parent, server, who)) => {
