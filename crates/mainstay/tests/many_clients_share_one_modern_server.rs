@@ -276,3 +276,69 @@ fn and_a_legacy_server_is_not_taken_for_a_modern_one() {
     );
     front.finish();
 }
+
+#[test]
+fn and_repeated_keys_reach_no_request_of_another_client() {
+    let front = Front::start(&[], &["--modern"]);
+    let mut victim = front.modern(
+        &json!("v"),
+        "tools/call",
+        tool("sleep", &json!({"ms": 600_000}), &json!(1)),
+    );
+    front.metric_is("mainstay_requests_total{era=\"modern\"}", 1);
+    // The attacker knows the ids by which the server knows the requests: a tool tells it.
+    let mut held = front.modern(&json!(2), "tools/call", tool("held", &json!({}), &json!(2)));
+    let held = held.answer().last();
+    let heard = held["result"]["structuredContent"]["heard"]
+        .as_array()
+        .unwrap();
+    let called = heard
+        .iter()
+        .map(|line| serde_json::from_str::<Value>(line.as_str().unwrap()).unwrap())
+        .find(|message| message["params"]["name"] == "sleep")
+        .unwrap();
+    let label = called["id"].as_str().unwrap().to_owned();
+    let (number, random) = label.split_once('-').unwrap();
+    assert!(
+        number.starts_with('h') && random.len() == 32,
+        "an id that nobody guesses: {label}"
+    );
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": front::MODERN, "io.modelcontextprotocol/clientCapabilities": {}});
+    let params = json!({"name": "echo", "arguments": {"text": "attack"}, "_meta": meta});
+    let start = r#"{"jsonrpc":"2.0","id":"m","method":"tools/call""#;
+    for body in [
+        format!(r#"{start},"params":{params},"id":"{label}"}}"#),
+        format!(r#"{start},"params":{params},"\u0069d":"{label}"}}"#),
+        format!(r#"{start},"params":{params},"ID":"{label}"}}"#),
+        format!(r#"{start},"params":{{}},"params":{params}}}"#),
+        format!(r#"{start},"method":"tools/list","params":{params}}}"#),
+        format!(
+            r#"{start},"params":{{"name":"crash",{}}}"#,
+            &params.to_string()[1..]
+        ),
+        format!(r#"{{"jsonrpc":"2.0","ID":"{label}","method":"tools/call","params":{params}}}"#),
+    ] {
+        let mut attacker = front.connect();
+        let headers = [
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", front::MODERN),
+            ("mcp-method", "tools/call"),
+            ("mcp-name", "echo"),
+        ];
+        attacker.send("POST", &headers, body.as_bytes());
+        let answer = attacker.answer();
+        assert_eq!((answer.status, answer.code()), (400, -32600), "{body}");
+        assert!(answer.text().contains("twice"), "{}", answer.text());
+    }
+    let mut crash = front.modern(
+        &json!("c"),
+        "tools/call",
+        tool("crash", &json!({"signal": 9}), &json!(3)),
+    );
+    crash.answer();
+    let answer = victim.answer().last();
+    assert_eq!(answer["id"], "v");
+    assert!(!answer.to_string().contains("attack"), "{answer}");
+    front.finish();
+}

@@ -237,3 +237,32 @@ fn by_the_config_files_word() {
     assert_ne!(one, other);
     front.finish();
 }
+
+#[test]
+fn and_repeated_keys_reach_no_request_of_another_session() {
+    let front = shared(&[]);
+    let (victim, attacker) = (front.session(), front.session());
+    let mut waiting = victim.asking(&call(7, "sleep", &json!({"ms": 600_000})));
+    front.metric_is("mainstay_requests_total{era=\"legacy\"}", 3);
+    let heard = attacker.heard();
+    let called = heard
+        .iter()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .find(|message| message["params"]["name"] == "sleep")
+        .unwrap();
+    let params = json!({"name": "echo", "arguments": {"text": "attack"}});
+    for id in ["\"h1\"", "\"h2\"", &called["id"].to_string()] {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":"m","method":"tools/call","params":{params},"id":{id}}}"#
+        );
+        let mut connection = attacker.connect();
+        attacker.send(&mut connection, "POST", &[], body.as_bytes());
+        let answer = connection.answer();
+        assert_eq!((answer.status, answer.code()), (400, -32600), "{body}");
+    }
+    attacker.call(8, "crash", &json!({"signal": 9}));
+    let answer = waiting.answer().last();
+    assert_eq!(answer["id"], 7);
+    assert!(!answer.to_string().contains("attack"), "{answer}");
+    front.finish();
+}

@@ -1,8 +1,8 @@
 //! A look into whole lines that we act on: the opening, a cancel, a tool call, a line whose id must change.
 //!
 //! The line is parsed by borrowing and never written anew: a rewrite replaces the span of one value and leaves every
-//! other byte. Keys and texts may be written with escapes. Of repeated keys the first counts, as everywhere; what has
-//! not the expected shape is `None` or [`Era::Legacy`], never a panic. Meant for lines up to
+//! other byte. Keys and texts may be written with escapes. A repeated key counts as one that is not there, because its
+//! readers disagree about which one counts; what has not the expected shape is `None` or [`Era::Legacy`], never a panic. Meant for lines up to
 //! [`WHOLE_LINE_BYTES`](crate::limits::WHOLE_LINE_BYTES), but true for any.
 
 use alloc::borrow::Cow;
@@ -12,6 +12,9 @@ use core::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use super::unique::alike;
+pub(crate) use super::unique::repeats_a_key;
 
 /// The key in `params._meta` that makes a request a modern one.
 pub const PROTOCOL_VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -58,12 +61,7 @@ pub fn era(line: &[u8]) -> Era {
 /// The line with another id. Only the bytes of the id's value change. `None` if there is no id, or more than one.
 pub fn with_id(line: &[u8], new_id_token: &[u8]) -> Option<Vec<u8>> {
     let message = Members::of_line(line)?;
-    let mut ids = message.0.iter().filter(|(key, _)| key == "id");
-    let (_, old) = ids.next()?;
-    if ids.next().is_some() {
-        return None;
-    }
-    splice(line, old.get().as_bytes(), new_id_token)
+    splice(line, message.get("id")?.get().as_bytes(), new_id_token)
 }
 
 /// The id token of the request that a `notifications/cancelled` wants to be cancelled.
@@ -324,9 +322,20 @@ impl<'a> Members<'a> {
         serde_json::from_slice(line).ok()
     }
 
+    /// The value of a key that is there once.
     pub(crate) fn get(&self, key: &str) -> Option<&'a RawValue> {
-        let (_, value) = self.0.iter().find(|(held, _)| held == key)?;
-        Some(value)
+        let mut all = self.0.iter().filter(|(held, _)| held == key);
+        match (all.next(), all.next()) {
+            (Some((_, value)), None) => Some(value),
+            (None, _) | (Some(_), Some(_)) => None,
+        }
+    }
+
+    /// Whether each of these keys, where it is there, is written so that no reader takes another member for it. Repeated
+    /// keys are [`repeats_a_key`]'s business.
+    pub(crate) fn spell(&self, keys: &[&str]) -> bool {
+        let clear = |held: &str| keys.iter().all(|key| held == *key || !alike(held, key));
+        self.0.iter().all(|(held, _)| clear(held))
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<Cow<'a, str>> {
@@ -457,8 +466,12 @@ mod tests {
                 Some("echo"),
             ),
             (
-                r#"{"method":"tools/call","params":{"name":"\u0065cho","name":"x"}}"#,
+                r#"{"method":"tools/call","params":{"name":"\u0065cho"}}"#,
                 Some("echo"),
+            ),
+            (
+                r#"{"method":"tools/call","params":{"name":"\u0065cho","name":"x"}}"#,
+                None,
             ),
             (r#"{"method":"tools/call","params":{"name":5}}"#, None),
             (r#"{"method":"prompts/get","params":{"name":"echo"}}"#, None),

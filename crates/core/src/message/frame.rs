@@ -14,24 +14,37 @@
 //! - [`Kind::Junk`] is certain: no JSON reader finds a message in such a line.
 //! - The memory is fixed; nothing is allocated but for a method written with escapes.
 //!
-//! Where a line contradicts itself the first word counts: the first `id`, and the first of `method`, `result` and
-//! `error`. Otherwise a 50 MB result could never be trusted before its end. A `method` or `error` that is `null` counts
+//! Where a line contradicts itself the first word counts: the first `id` (behind a long nested value, the last one), and
+//! the first of `method`, `result` and `error`. Otherwise a 50 MB result could never be trusted before its end. That is
+//! safe because a pipe has one client and one server:
+//! - The id of a frame is always a top-level `id` of that very line. So a line opens or closes no entry that it does not
+//!   name itself, and its writer could have named that one alone.
+//! - A line with a repeated `id` is never relabelled ([`with_id`](super::envelope::with_id)), and of a repeated key nothing is
+//!   taken that we act on ([`Members::get`]).
+//! - Where clients share a server, a message with repeated keys is refused before it gets here
+//!   ([`Posted::read`](crate::serve::posted::Posted::read)).
+//!
+//! A `method` or `error` that is `null` counts
 //! as not there (some writers print every field they have), and an object with an id and none of the three is a
 //! response, because that is what a JavaScript server writes for an undefined result.
 //!
 //! Long lines: TypeScript servers write `{"result":{…},"jsonrpc":"2.0","id":7}`, the id behind a result of any size, and
 //! to count the brackets of a megabyte costs more than to copy it. So where the kind is known and a nested value is
 //! still open after 4 KiB of line, the id is read backwards from the line's end, among the plain members behind the
-//! last nested value. What that misses is an id *between* two nested values, which no known peer writes.
+//! last nested value. What that misses is an id *between* two nested values, which no known peer writes; where a line
+//! lies there whole, [`Frame::completed`] finds it.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::str;
 
 use memchr::memchr;
 
 use self::key::{Field, KEY_BYTES};
-use self::text::{Kept, Nested, ends_scalar, last_id, last_object, nested, string_end};
+pub(super) use self::text::string_end;
+use self::text::{Kept, Nested, ends_scalar, last_id, last_object, nested};
+use super::envelope::Members;
 use crate::limits::ID_BYTES;
 
 mod glance;
@@ -84,6 +97,43 @@ pub struct Frame<'a> {
     pub method: Option<Cow<'a, str>>,
     /// Its length so far, newline included.
     pub bytes: u64,
+}
+
+impl<'a> Frame<'a> {
+    /// The same for a line that lies there whole: the id of a long one is found wherever it stands.
+    #[must_use]
+    pub fn completed(self, line: &'a [u8]) -> Self {
+        let kind = match self.kind {
+            Kind::Notification | Kind::Request => Kind::Request,
+            Kind::Response => Kind::Response,
+            Kind::Error => Kind::Error,
+            Kind::Batch | Kind::Blank | Kind::Junk => return self,
+        };
+        if self.id != Id::Absent || (line.len() as u64) < LONG_BYTES {
+            return self;
+        }
+        let members = Members::of_line(line).map_or(Vec::new(), |Members(all)| all);
+        let mut ids = members.iter().filter(|(key, _)| key == "id");
+        match ids.next().map(|(_, id)| id.get().as_bytes()) {
+            None => self,
+            Some(token) => Self {
+                kind,
+                id: Id::of(token),
+                ..self
+            },
+        }
+    }
+}
+
+impl<'a> Id<'a> {
+    /// The id that is written like this.
+    fn of(token: &'a [u8]) -> Self {
+        match token {
+            b"null" => Self::Null,
+            token if token.len() > ID_BYTES => Self::TooLong,
+            token => Self::Token(token),
+        }
+    }
 }
 
 /// What became of a piece of input.

@@ -23,3 +23,4 @@ pub mod settle;
 pub mod slot;
 pub mod tasks;
 pub mod token;
+mod unique;

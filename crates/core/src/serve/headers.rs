@@ -87,10 +87,13 @@ impl Mirrors {
         };
         for (name, path) in mirrored.iter() {
             let (name, argument) = (format!("{PARAM}{name}"), path.join("."));
-            let value = arguments
-                .and_then(|arguments| at(arguments, path))
-                .map(RawValue::get)
-                .filter(|raw| *raw != "null");
+            let value = match arguments {
+                Some(arguments) => at(arguments, path).map_err(|Ambiguous| {
+                    format!("the argument {argument} is written in two ways")
+                })?,
+                None => None,
+            };
+            let value = value.map(RawValue::get).filter(|raw| *raw != "null");
             match (value, once(header, &name, &name)?) {
                 (None, None) => {}
                 (None, Some(_)) => {
@@ -127,14 +130,33 @@ fn once<'h>(header: Lookup<'_, 'h>, name: &str, shown: &str) -> Result<Option<&'
     }
 }
 
+/// A key on the way is there in a second spelling, which another reader may take for it.
+struct Ambiguous;
+
 /// What is at the end of a way through objects.
-fn at<'a>(arguments: &'a [u8], path: &[String]) -> Option<&'a RawValue> {
-    let (last, way) = path.split_last()?;
-    let mut members = Members::of_line(arguments)?;
+fn at<'a>(arguments: &'a [u8], path: &[String]) -> Result<Option<&'a RawValue>, Ambiguous> {
+    let Some((last, way)) = path.split_last() else {
+        return Ok(None);
+    };
+    let mut here = Members::of_line(arguments);
     for key in way {
-        members = members.object(key)?;
+        let Some(members) = here else {
+            return Ok(None);
+        };
+        here = clear(members, key)?.object(key);
     }
-    members.get(last)
+    match here {
+        Some(members) => Ok(clear(members, last)?.get(last)),
+        None => Ok(None),
+    }
+}
+
+fn clear<'a>(members: Members<'a>, key: &str) -> Result<Members<'a>, Ambiguous> {
+    if members.spell(&[key]) {
+        Ok(members)
+    } else {
+        Err(Ambiguous)
+    }
 }
 
 /// Whether a header's value is this argument.

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use super::framed;
 use super::limits::HEEDS_MOST;
 use super::posted::{Kind as Sort, LEGACY, Posted};
-use super::shared::{Heard, Shared};
+use super::shared::{Draw, Heard, Shared};
 use super::words::{self, Code};
 use crate::message::envelope::{self, Members};
 use crate::message::frame::{Id, Kind, Scanner};
@@ -62,7 +62,7 @@ enum Opening {
 }
 
 /// A server and the sessions that share it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Joint {
     shared: Shared,
     opening: Opening,
@@ -83,6 +83,16 @@ struct Own {
 }
 
 impl Joint {
+    /// A server that is not opened yet, with no sessions.
+    pub fn new(draw: Draw) -> Self {
+        Self {
+            shared: Shared::new(draw),
+            opening: Opening::default(),
+            sessions: BTreeMap::new(),
+            whose: BTreeMap::new(),
+        }
+    }
+
     /// Asks the server to open: what it is told.
     pub fn open(&mut self, version: &str) -> Vec<u8> {
         let (key, id) = self.shared.ask();

@@ -19,11 +19,11 @@ pub mod words;
 
 use crate::message::frame::{Frame, Scanner};
 
-/// What a whole line is, with or without its newline: a long one shows its id only at its end.
-pub fn framed<'s>(scanner: &'s mut Scanner, line: &[u8]) -> Frame<'s> {
+/// What a whole line is, with or without its newline.
+pub fn framed<'s>(scanner: &'s mut Scanner, line: &'s [u8]) -> Frame<'s> {
     scanner.feed(line);
     if !scanner.between_lines() {
         scanner.feed(b"\n");
     }
-    scanner.frame()
+    scanner.frame().completed(line)
 }

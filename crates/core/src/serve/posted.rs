@@ -1,10 +1,17 @@
 //! What a client posted: one message, read once, never written anew.
+//!
+//! A body that two readers would read differently is refused ([`Unread::Ambiguous`]): we check and relabel what we read,
+//! and the server obeys what it reads. So no object has a key twice, at any depth, and each key that we read is written
+//! in one way only.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+use serde::de::IgnoredAny;
+
+use super::headers::named_by;
 use crate::limits::ID_BYTES;
-use crate::message::envelope::{Members, PROTOCOL_VERSION_KEY};
+use crate::message::envelope::{Members, PROTOCOL_VERSION_KEY, repeats_a_key};
 
 /// The key in `_meta` that says what the client can do.
 pub const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -35,6 +42,8 @@ pub enum Unread {
     Batch,
     /// It is JSON, and no message.
     NoMessage,
+    /// Readers disagree about what it says.
+    Ambiguous,
 }
 
 /// One message.
@@ -51,13 +60,16 @@ impl<'a> Posted<'a> {
     /// Reads a body.
     pub fn read(body: &'a [u8]) -> Result<Self, Unread> {
         let Some(message) = Members::of_line(body) else {
-            let value = serde_json::from_slice::<serde::de::IgnoredAny>(body);
+            let value = serde_json::from_slice::<IgnoredAny>(body);
             return Err(match value {
                 Err(_) => Unread::NotJson,
                 Ok(_) if body.trim_ascii_start().starts_with(b"[") => Unread::Batch,
                 Ok(_) => Unread::NoMessage,
             });
         };
+        if repeats_a_key(body) || !message.spell(&TOP_KEYS) {
+            return Err(Unread::Ambiguous);
+        }
         if message.text("jsonrpc").as_deref() != Some("2.0") {
             return Err(Unread::NoMessage);
         }
@@ -80,6 +92,13 @@ impl<'a> Posted<'a> {
         };
         let params = message.object("params");
         let meta = params.as_ref().and_then(|params| params.object("_meta"));
+        let clear = |members: &Option<Members<'_>>, keys: &[&str]| {
+            members.as_ref().is_none_or(|members| members.spell(keys))
+        };
+        let clear_params = clear(&params, &["_meta"]) && clear(&params, param_keys(&method));
+        if !(clear_params && clear(&meta, &META_KEYS)) {
+            return Err(Unread::Ambiguous);
+        }
         Ok(Self {
             kind,
             method,
@@ -127,8 +146,36 @@ impl<'a> Posted<'a> {
     }
 }
 
-/// A body as a line: what would end the line is white space between two tokens, and becomes a blank.
-pub fn line(body: &[u8]) -> Vec<u8> {
+/// The keys of a message that we or its server read.
+const TOP_KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+/// The keys in `_meta` that we read.
+const META_KEYS: [&str; 4] = [
+    PROTOCOL_VERSION_KEY,
+    CAPABILITIES_KEY,
+    LOG_LEVEL_KEY,
+    "progressToken",
+];
+
+/// The parameters of a method that we read, beside `_meta`.
+fn param_keys(method: &str) -> &'static [&'static str] {
+    match method {
+        "tools/call" => &["name", "arguments"],
+        "initialize" => &["protocolVersion"],
+        "logging/setLevel" => &["level"],
+        "resources/subscribe" | "resources/unsubscribe" => &["uri"],
+        "notifications/cancelled" => &["requestId"],
+        other => match named_by(other) {
+            Some("name") => &["name"],
+            Some("uri") => &["uri"],
+            Some("taskId") => &["taskId"],
+            Some(_) | None => &[],
+        },
+    }
+}
+
+/// A body as a line: what would end the line is white space between two tokens, and becomes a blank. In a text it is a
+/// mistake, so such a body is checked first.
+pub fn line(body: &[u8]) -> Result<Vec<u8>, Unread> {
     let body = body
         .strip_prefix(b"\xEF\xBB\xBF")
         .unwrap_or(body)
@@ -136,6 +183,7 @@ pub fn line(body: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(body.len() + 1);
     line.extend_from_slice(body);
     if memchr::memchr2(b'\n', b'\r', &line).is_some() {
+        serde_json::from_slice::<IgnoredAny>(&line).map_err(|_| Unread::NotJson)?;
         for byte in &mut line {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -143,7 +191,7 @@ pub fn line(body: &[u8]) -> Vec<u8> {
         }
     }
     line.push(b'\n');
-    line
+    Ok(line)
 }
 
 #[cfg(test)]
@@ -190,12 +238,48 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_two_readers_would_read_differently_is_refused() {
+        let read = |body: &str| Posted::read(body.as_bytes()).map(drop);
+        for body in [
+            r#"{"jsonrpc":"2.0","id":"m","method":"tools/call","params":{},"id":"h3"}"#,
+            r#"{"jsonrpc":"2.0","id":"m","method":"tools/call","params":{},"\u0069d":"h3"}"#,
+            r#"{"jsonrpc":"2.0","id":"m","method":"tools/call","params":{},"ID":"h3"}"#,
+            r#"{"jsonrpc":"2.0","id":"m","method":"tools/call","params":{},"id\u0000":"h3"}"#,
+            r#"{"jsonrpc":"2.0","ID":"h3","method":"notifications/x"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"tools/call"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","Params":{"name":"a"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"},"params":{"name":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","Name":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"URI":"b"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1,"progresstoken":2}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_Meta":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"a":[{"b":1,"b":2}]}}}"#,
+        ] {
+            assert_eq!(read(body), Err(Unread::Ambiguous), "{body}");
+        }
+        for body in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"Name":1,"name":2,"NAME":3}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"own/method","params":{"Name":1,"name":2,"URI":3}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"text":"\ud83d","\ud83d":1}}"#,
+        ] {
+            assert_eq!(read(body), Ok(()), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_line_end_in_a_text_is_no_white_space() {
+        assert_eq!(line(b"{\"a\":\"\n\"}"), Err(Unread::NotJson));
+        assert_eq!(line(b"\xEF\xBB\xBF{\r\n}\n"), Ok(b"{  }\n".to_vec()));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(body in proptest::collection::vec(any::<u8>(), 0..200)) {
             let read = Posted::read(&body).map(|posted| posted.kind);
             if read.is_ok() {
-                let line = line(&body);
+                let line = line(&body).unwrap();
                 prop_assert_eq!(memchr::memchr(b'\n', &line), Some(line.len() - 1));
             }
         }
@@ -203,7 +287,7 @@ mod tests {
         #[test]
         fn a_line_means_what_the_body_meant(text in "[a-z\\n\\r\"]{0,20}", number in any::<i64>()) {
             let body = serde_json::to_vec_pretty(&serde_json::json!({"jsonrpc": "2.0", "id": number, "method": text, "params": {"a": [1, {"b": text}]}})).unwrap();
-            let line = line(&body);
+            let line = line(&body).unwrap();
             prop_assert_eq!(memchr::memchr(b'\n', &line), Some(line.len() - 1));
             let value = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
             prop_assert_eq!(value(&line), value(&body));

@@ -4,6 +4,12 @@
 //! and the name of its subscription too; on the way back each is replaced by what the client wrote. A rewrite replaces
 //! the span of one value and leaves every other byte. A log message names no request: it goes to the one request that
 //! asked for logs, and to nobody if there are several.
+//!
+//! Invariants:
+//! - An id of ours has 128 random bits of its own. A client that makes the server say an id that it guessed, or one that
+//!   it learned from an answer to itself, reaches no request of another client.
+//! - What a client gets in the place of an answer has one id, its own. An answer that names two ids belongs to the first,
+//!   as in the keeper, and becomes an error.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -30,14 +36,20 @@ pub enum Heard {
 }
 
 /// The requests that are not answered yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Shared {
+    draw: Draw,
     next: u64,
     open: BTreeMap<u64, Open>,
 }
 
+/// Draws random bits that no client can guess.
+pub type Draw = fn() -> u128;
+
 #[derive(Clone, Debug)]
 struct Open {
+    /// Our id.
+    label: Vec<u8>,
     whose: Whose,
     listens: bool,
     logs: bool,
@@ -50,20 +62,28 @@ enum Whose {
 }
 
 impl Shared {
+    /// A table without requests.
+    pub fn new(draw: Draw) -> Self {
+        Self {
+            draw,
+            next: 0,
+            open: BTreeMap::new(),
+        }
+    }
+
     /// A client's request: its number, and the line that the server gets.
     pub fn asked(&mut self, posted: &Posted<'_>, line: &[u8]) -> Option<(u64, Vec<u8>)> {
         let Sort::Request(id) = posted.kind else {
             return None;
         };
         let token = posted.progress_token();
-        let key = self.next;
-        let own = label(key);
+        let own = self.label();
         let mut spans = Vec::with_capacity(2);
         spans.push((id, own.as_slice()));
         spans.extend(token.map(|token| (token, own.as_slice())));
         let rewritten = spliced(line, spans)?;
-        self.next += 1;
         let open = Open {
+            label: own,
             whose: Whose::Client {
                 id: id.to_vec(),
                 token: token.map(<[u8]>::to_vec),
@@ -71,28 +91,46 @@ impl Shared {
             listens: posted.method == "subscriptions/listen",
             logs: posted.wants_log(),
         };
-        self.open.insert(key, open);
-        Some((key, rewritten))
+        Some((self.insert(open), rewritten))
     }
 
     /// A question of ours: its number and its id.
     pub fn ask(&mut self) -> (u64, Vec<u8>) {
-        let key = self.next;
-        self.next += 1;
+        let label = self.label();
         let open = Open {
+            label: label.clone(),
             whose: Whose::Ours,
             listens: false,
             logs: false,
         };
+        (self.insert(open), label)
+    }
+
+    /// An id of ours for the next request. It is no number, and it cannot be taken for one.
+    fn label(&self) -> Vec<u8> {
+        format!("\"h{}-{:032x}\"", self.next, (self.draw)()).into_bytes()
+    }
+
+    fn insert(&mut self, open: Open) -> u64 {
+        let key = self.next;
+        self.next += 1;
         self.open.insert(key, open);
-        (key, label(key))
+        key
+    }
+
+    /// The open request that has this id of ours.
+    fn labelled(&self, label: &[u8]) -> Option<u64> {
+        let rest = label.strip_prefix(b"\"h")?;
+        let digits = rest.split(|&byte| byte == b'-').next()?;
+        let key = core::str::from_utf8(digits).ok()?.parse().ok()?;
+        (self.open.get(&key)?.label == label).then_some(key)
     }
 
     /// Nobody waits for this request any more: what the server is told. Its late answer goes to nobody.
     pub fn cancel(&mut self, key: u64) -> Option<Vec<u8>> {
-        self.open.remove(&key)?;
+        let open = self.open.remove(&key)?;
         Some(settle::cancel(
-            &label(key),
+            &open.label,
             "nobody waits for the answer any more",
         ))
     }
@@ -152,7 +190,9 @@ impl Shared {
     }
 
     fn answered(&mut self, id: &[u8], line: &[u8]) -> Heard {
-        let Some((key, open)) = number(id).and_then(|key| Some((key, self.open.remove(&key)?)))
+        let Some((key, open)) = self
+            .labelled(id)
+            .and_then(|key| Some((key, self.open.remove(&key)?)))
         else {
             return Heard::Nobody;
         };
@@ -163,17 +203,16 @@ impl Shared {
         let Some(message) = Members::of_line(line) else {
             return Heard::Last(key, refused(&client));
         };
+        let Some(id) = message.get("id") else {
+            return Heard::Last(key, refused(&client));
+        };
         let mut spans = Vec::with_capacity(2);
-        spans.extend(
-            message
-                .get("id")
-                .map(|id| (id.get().as_bytes(), client.as_slice())),
-        );
+        spans.push((id.get().as_bytes(), client.as_slice()));
         let meta = message
             .object("result")
             .and_then(|result| result.object("_meta"));
         if let Some(tag) = meta.and_then(|meta| meta.get(SUBSCRIPTION_KEY))
-            && number(tag.get().as_bytes()) == Some(key)
+            && tag.get().as_bytes() == open.label
         {
             spans.push((tag.get().as_bytes(), client.as_slice()));
         }
@@ -194,7 +233,7 @@ impl Shared {
         let params = params?;
         if method == "notifications/cancelled" {
             // The end of a subscription, in the words of a pipe.
-            let key = number(params.get("requestId")?.get().as_bytes())?;
+            let key = self.labelled(params.get("requestId")?.get().as_bytes())?;
             let open = self.open.get(&key).filter(|one| one.listens)?;
             let Whose::Client { id, .. } = &open.whose else {
                 return None;
@@ -212,7 +251,7 @@ impl Shared {
                 .get()
                 .as_bytes()
         };
-        let key = number(tag)?;
+        let key = self.labelled(tag)?;
         match &self.open.get(&key)?.whose {
             Whose::Ours => None,
             Whose::Client { id, token } => {
@@ -226,16 +265,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// The id of ours for a request. It is no number, and it cannot be taken for one.
-fn label(key: u64) -> Vec<u8> {
-    format!("\"h{key}\"").into_bytes()
-}
-
-fn number(label: &[u8]) -> Option<u64> {
-    let digits = label.strip_prefix(b"\"h")?.strip_suffix(b"\"")?;
-    core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 fn refused(id: &[u8]) -> Vec<u8> {
@@ -277,21 +306,25 @@ mod tests {
         shared.heard(&serde_json::to_vec(line).unwrap())
     }
 
+    fn own(key: u64) -> &'static str {
+        format!("h{key}-{:032x}", 0xA).leak()
+    }
+
     fn value(line: &[u8]) -> Value {
         serde_json::from_slice(line).unwrap()
     }
 
     #[test]
     fn two_clients_with_the_same_id_and_token() {
-        let mut shared = Shared::default();
+        let mut shared = Shared::new(|| 0xA);
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a", "_meta": {"progressToken": 1}}});
         let (one, first) = ask(&mut shared, &body);
         let (other, second) = ask(&mut shared, &body);
-        assert_eq!(first["id"], "h0");
-        assert_eq!(second["params"]["_meta"]["progressToken"], "h1");
+        assert_eq!(first["id"], own(0));
+        assert_eq!(second["params"]["_meta"]["progressToken"], own(1));
         assert_eq!(shared.len(), 2);
         let progress = |token: &str| json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}});
-        let Heard::On(key, line) = hear(&mut shared, &progress("h1")) else {
+        let Heard::On(key, line) = hear(&mut shared, &progress(own(1))) else {
             panic!("nobody");
         };
         assert_eq!(
@@ -300,7 +333,7 @@ mod tests {
         );
         let Heard::Last(key, line) = hear(
             &mut shared,
-            &json!({"jsonrpc": "2.0", "id": "h0", "result": {"h0": "h0"}}),
+            &json!({"jsonrpc": "2.0", "id": own(0), "result": {"a": "h0"}}),
         ) else {
             panic!("nobody");
         };
@@ -308,31 +341,31 @@ mod tests {
             (key, value(&line)),
             (
                 one,
-                json!({"jsonrpc": "2.0", "id": 1, "result": {"h0": "h0"}})
+                json!({"jsonrpc": "2.0", "id": 1, "result": {"a": "h0"}})
             )
         );
         assert_eq!(
             hear(
                 &mut shared,
-                &json!({"jsonrpc": "2.0", "id": "h0", "result": {}})
+                &json!({"jsonrpc": "2.0", "id": own(0), "result": {}})
             ),
             Heard::Nobody
         );
-        assert_eq!(hear(&mut shared, &progress("h0")), Heard::Nobody);
+        assert_eq!(hear(&mut shared, &progress(own(0))), Heard::Nobody);
     }
 
     #[test]
     fn a_subscription_has_its_clients_name() {
-        let mut shared = Shared::default();
+        let mut shared = Shared::new(|| 0xA);
         let (key, line) = ask(
             &mut shared,
             &json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": {}}),
         );
-        assert_eq!(line["id"], "h0");
+        assert_eq!(line["id"], own(0));
         let tagged = |method: &str, tag: &str| json!({"jsonrpc": "2.0", "method": method, "params": {"_meta": {SUBSCRIPTION_KEY: tag}}});
         let Heard::On(to, line) = hear(
             &mut shared,
-            &tagged("notifications/tools/list_changed", "h0"),
+            &tagged("notifications/tools/list_changed", own(0)),
         ) else {
             panic!("nobody");
         };
@@ -343,11 +376,11 @@ mod tests {
         assert_eq!(
             hear(
                 &mut shared,
-                &tagged("notifications/tools/list_changed", "h9")
+                &tagged("notifications/tools/list_changed", own(9))
             ),
             Heard::Nobody
         );
-        let end = json!({"jsonrpc": "2.0", "id": "h0", "result": {"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: "h0"}}});
+        let end = json!({"jsonrpc": "2.0", "id": own(0), "result": {"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: own(0)}}});
         let Heard::Last(_, line) = hear(&mut shared, &end) else {
             panic!("nobody");
         };
@@ -357,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_subscription_that_the_server_cancels_ends_with_a_result() {
-        let mut shared = Shared::default();
+        let mut shared = Shared::new(|| 0xA);
         let (key, _) = ask(
             &mut shared,
             &json!({"jsonrpc": "2.0", "id": 5, "method": "subscriptions/listen"}),
@@ -367,7 +400,7 @@ mod tests {
             &json!({"jsonrpc": "2.0", "id": 6, "method": "tools/call"}),
         );
         let cancelled = |id: &str| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
-        let Heard::Last(to, line) = hear(&mut shared, &cancelled("h0")) else {
+        let Heard::Last(to, line) = hear(&mut shared, &cancelled(own(0))) else {
             panic!("nobody");
         };
         assert_eq!(
@@ -375,17 +408,17 @@ mod tests {
             (key, &json!("complete"))
         );
         assert_eq!(
-            hear(&mut shared, &cancelled("h1")),
+            hear(&mut shared, &cancelled(own(1))),
             Heard::Nobody,
             "calls are answered"
         );
         let told = shared.cancel(call).unwrap();
-        assert_eq!(value(&told)["params"]["requestId"], "h1");
+        assert_eq!(value(&told)["params"]["requestId"], own(1));
         assert_eq!(shared.cancel(call), None);
         assert_eq!(
             hear(
                 &mut shared,
-                &json!({"jsonrpc": "2.0", "id": "h1", "result": {}})
+                &json!({"jsonrpc": "2.0", "id": own(1), "result": {}})
             ),
             Heard::Nobody
         );
@@ -393,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_log_message_goes_to_the_one_who_asked_or_to_nobody() {
-        let mut shared = Shared::default();
+        let mut shared = Shared::new(|| 0xA);
         let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}});
         let with = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"_meta": {"io.modelcontextprotocol/logLevel": "info"}}});
         ask(
@@ -409,49 +442,90 @@ mod tests {
 
     #[test]
     fn questions_of_ours_stay_with_us() {
-        let mut shared = Shared::default();
+        let mut shared = Shared::new(|| 0xA);
         let (key, id) = shared.ask();
-        assert_eq!(id, b"\"h0\"");
+        assert_eq!(id, format!("\"{}\"", own(0)).into_bytes());
         assert!(shared.is_empty());
-        let line = br#"{"jsonrpc":"2.0","id":"h0","result":{}}"#;
-        assert_eq!(shared.heard(line), Heard::Ours(key, line.to_vec()));
-        assert_eq!(shared.heard(line), Heard::Nobody);
+        let line = format!(r#"{{"jsonrpc":"2.0","id":"{}","result":{{}}}}"#, own(0)).into_bytes();
+        assert_eq!(shared.heard(&line), Heard::Ours(key, line.clone()));
+        assert_eq!(shared.heard(&line), Heard::Nobody);
     }
 
     #[test]
-    fn a_long_answer_with_its_id_at_the_end_is_found() {
-        let mut shared = Shared::default();
-        let (key, _) = ask(
-            &mut shared,
-            &json!({"jsonrpc": "2.0", "id": 5, "method": "tools/list"}),
-        );
+    fn a_long_answer_is_found_wherever_its_id_is() {
         let text = "x".repeat(100_000);
-        let line = format!(r#"{{"result":{{"tools":["{text}"]}},"jsonrpc":"2.0","id":"h0"}}"#);
-        assert!(matches!(shared.heard(line.as_bytes()), Heard::Last(to, _) if to == key));
+        for line in [
+            r#"{"result":{"a":["T"]},"jsonrpc":"2.0","id":"ID"}"#,
+            r#"{"result":{"a":["T"]},"id":"ID","more":{"id":"h9"}}"#,
+            r#"{"result":{"a":["T"]},"id":"ID","more":[{}],"jsonrpc":"2.0"}"#,
+            r#"{"more":{},"error":{"a":["T"]},"id":"ID","and":{"a":"T"}}"#,
+        ] {
+            let mut shared = Shared::new(|| 0xA);
+            let (key, _) = ask(
+                &mut shared,
+                &json!({"jsonrpc": "2.0", "id": 5, "method": "tools/list"}),
+            );
+            let full = line.replace('T', &text).replace("ID", own(0));
+            let Heard::Last(to, answer) = shared.heard(full.as_bytes()) else {
+                panic!("{line}");
+            };
+            assert_eq!((to, &value(&answer)["id"]), (key, &json!(5)), "{line}");
+        }
+    }
+
+    #[test]
+    fn only_the_whole_id_is_an_id_of_ours() {
+        for id in ["h0", "h0-", "h1-0000000000000000000000000000000a", "0"] {
+            let mut shared = Shared::new(|| 0xA);
+            shared.ask();
+            let line = json!({"jsonrpc": "2.0", "id": id, "result": {}});
+            assert_eq!(hear(&mut shared, &line), Heard::Nobody, "{id}");
+        }
+    }
+
+    #[test]
+    fn an_answer_with_two_ids_is_an_error_for_the_first_and_nothing_for_the_other() {
+        let mut shared = Shared::new(|| 0xA);
+        let call = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call"});
+        let (one, _) = ask(&mut shared, &call("one"));
+        ask(&mut shared, &call("two"));
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":"{}","result":{{}},"id":"{}"}}"#,
+            own(0),
+            own(1)
+        );
+        let Heard::Last(key, answer) = shared.heard(line.as_bytes()) else {
+            panic!("nobody");
+        };
+        let answer = value(&answer);
+        assert_eq!((key, &answer["id"]), (one, &json!("one")));
+        assert!(answer["error"].is_object(), "{answer}");
+        assert_eq!(shared.len(), 1);
     }
 
     proptest! {
         #[test]
         fn only_the_id_and_the_token_change(id in "[0-9]{1,5}|\"[a-z\\\\\\\\h0-9]{0,8}\"", space in "[ \\t]{0,3}", text in "[a-z\"\\\\\\\\]{0,12}") {
             let text = serde_json::to_string(&text).unwrap();
+            let own = own(0);
             let body = format!("{{{space}\"params\":{{\"x\":{text},\"_meta\":{{\"progressToken\":{space}{id}}}}},\"jsonrpc\":\"2.0\",\"id\":{space}{id}{space},\"method\":\"m\"}}");
             let Ok(posted) = Posted::read(body.as_bytes()) else {
                 return Ok(());
             };
-            let mut shared = Shared::default();
+            let mut shared = Shared::new(|| 0xA);
             let (_, line) = shared.asked(&posted, body.as_bytes()).unwrap();
-            let expected = body.replace(&format!("\"id\":{space}{id}"), &format!("\"id\":{space}\"h0\"")).replace(&format!("Token\":{space}{id}"), &format!("Token\":{space}\"h0\""));
+            let expected = body.replace(&format!("\"id\":{space}{id}"), &format!("\"id\":{space}\"{own}\"")).replace(&format!("Token\":{space}{id}"), &format!("Token\":{space}\"{own}\""));
             prop_assert_eq!(String::from_utf8(line).unwrap(), expected);
-            let answer = format!("{{\"result\":{{\"a\":{text}}},\"jsonrpc\":\"2.0\",\"id\":\"h0\"}}");
+            let answer = format!("{{\"result\":{{\"a\":{text}}},\"jsonrpc\":\"2.0\",\"id\":\"{own}\"}}");
             let Heard::Last(_, line) = shared.heard(answer.as_bytes()) else {
                 panic!("nobody");
             };
-            prop_assert_eq!(String::from_utf8(line).unwrap(), answer.replace("\"id\":\"h0\"", &format!("\"id\":{id}")));
+            prop_assert_eq!(String::from_utf8(line).unwrap(), answer.replace(&format!("\"id\":\"{own}\""), &format!("\"id\":{id}")));
         }
 
         #[test]
         fn any_line_of_a_server_is_taken(line in proptest::collection::vec(any::<u8>(), 0..120)) {
-            let mut shared = Shared::default();
+            let mut shared = Shared::new(|| 0xA);
             shared.ask();
             let _heard = shared.heard(&line);
         }

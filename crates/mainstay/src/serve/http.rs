@@ -180,9 +180,7 @@ async fn post(
     let within = Duration::from_millis(limits.body_wait_ms);
     let read = tokio::time::timeout(within, collect(&mut body, limits.body_max_bytes as usize));
     let body = read.await.unwrap_or_else(|_| Err(too_slow()))?;
-    // It is read as it came, because a line end inside of a text is a mistake, and again as the line that goes on.
-    Posted::read(&body).map_err(unread)?;
-    let line = posted::line(&body);
+    let line = posted::line(&body).map_err(unread)?;
     drop(body);
     let posted = Posted::read(&line).map_err(unread)?;
     let id = match posted.kind {
@@ -223,6 +221,9 @@ fn unread(why: Unread) -> Refusal {
         Unread::NoMessage => bad(&format!(
             "the body is no JSON-RPC message (an id is a number or a text of at most {ID_BYTES} bytes)"
         )),
+        Unread::Ambiguous => bad(
+            "the body has a key twice in one object, or a key of the protocol in another spelling such as \"ID\"; programs disagree about which one counts, so it was not passed on. Send each key once, spelled as in the protocol",
+        ),
     }
 }
 

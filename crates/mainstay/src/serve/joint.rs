@@ -11,6 +11,7 @@ use mainstay_core::serve::joint::{self, Greeting, To};
 use mainstay_core::serve::posted::Posted;
 
 use super::bell::Slot;
+use super::draw;
 use super::front::Front;
 use super::link::{Link, Said};
 use super::metrics::count;
@@ -32,7 +33,7 @@ pub struct Joint {
 impl Joint {
     /// A server whose link has just been started; it is opened.
     pub fn new(link: Rc<Link>, front: Weak<Front>) -> Self {
-        let mut table = joint::Joint::default();
+        let mut table = joint::Joint::new(draw);
         link.send(table.open(env!("CARGO_PKG_VERSION")));
         Self {
             link,

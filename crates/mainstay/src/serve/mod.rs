@@ -312,6 +312,14 @@ async fn race<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>
     .await
 }
 
+/// Random bits for an id that no client can guess.
+fn draw() -> u128 {
+    let mut bytes = [0u8; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .expect("the kernel has random bytes once it is up");
+    u128::from_ne_bytes(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,6 +21,7 @@ use mainstay_os::clock;
 use serde_json::{Value, json};
 
 use super::bell::{Bell, Slot};
+use super::draw;
 use super::front::Front;
 use super::link::{Link, Said};
 use super::metrics::count;
@@ -57,7 +58,7 @@ impl Modern {
     pub fn new(link: Rc<Link>, bell: Rc<Bell>) -> Self {
         Self {
             link,
-            table: RefCell::default(),
+            table: RefCell::new(Shared::new(draw)),
             streams: RefCell::default(),
             ours: RefCell::default(),
             speaks: Slot::default(),

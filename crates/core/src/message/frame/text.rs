@@ -58,7 +58,11 @@ pub(super) fn ends_scalar(byte: u8) -> bool {
 /// Where the string ends whose inside starts or goes on at `i`: the index after its closing quote. If the piece ends
 /// first, `escape` remembers a backslash at its very end.
 #[inline]
-pub(super) fn string_end(line: &[u8], mut i: usize, escape: &mut bool) -> Option<usize> {
+pub(in crate::message) fn string_end(
+    line: &[u8],
+    mut i: usize,
+    escape: &mut bool,
+) -> Option<usize> {
     if *escape {
         if i >= line.len() {
             return None;

@@ -1,18 +1,23 @@
 use super::*;
 use serde_json::{Value, json};
 
+/// The id that the server sees.
+fn own(key: u64) -> &'static str {
+    format!("h{key}-{:032x}", 0xA).leak()
+}
+
 fn value(line: &[u8]) -> Value {
     serde_json::from_slice(line).unwrap()
 }
 
 /// A server that two sessions share.
 fn joint() -> Joint {
-    let mut joint = Joint::default();
-    assert_eq!(value(&joint.open("1"))["id"], "h0");
+    let mut joint = Joint::new(|| 0xA);
+    assert_eq!(value(&joint.open("1"))["id"], own(0));
     assert_eq!(joint.greeting(), None);
     let told = hear(
         &mut joint,
-        &json!({"jsonrpc": "2.0", "id": "h0", "result": {"protocolVersion": "2025-06-18", "capabilities": {}}}),
+        &json!({"jsonrpc": "2.0", "id": own(0), "result": {"protocolVersion": "2025-06-18", "capabilities": {}}}),
     );
     assert_eq!(
         told,
@@ -57,11 +62,11 @@ fn ask(joint: &mut Joint, session: u64, method: &str, params: &Value) -> (Option
 #[test]
 fn the_opening_is_kept_and_one_that_fails_too() {
     assert_eq!(joint().greeting().unwrap().unwrap().version, "2025-06-18");
-    let mut joint = Joint::default();
+    let mut joint = Joint::new(|| 0xA);
     joint.open("1");
     let out = hear(
         &mut joint,
-        &json!({"jsonrpc": "2.0", "id": "h0", "error": {"code": 1, "message": "no"}}),
+        &json!({"jsonrpc": "2.0", "id": own(0), "error": {"code": 1, "message": "no"}}),
     );
     assert_eq!(out, []);
     assert_eq!(joint.greeting(), Some(None));
@@ -73,20 +78,23 @@ fn the_same_id_and_token_of_two_sessions() {
     let call = json!({"name": "a", "_meta": {"progressToken": "t"}});
     let (_, first) = ask(&mut joint, 1, "tools/call", &call);
     let (_, second) = ask(&mut joint, 2, "tools/call", &call);
-    assert_eq!((&first["id"], &second["id"]), (&json!("h1"), &json!("h2")));
-    let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "h2", "progress": 1}});
+    assert_eq!(
+        (&first["id"], &second["id"]),
+        (&json!(own(1)), &json!(own(2)))
+    );
+    let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": own(2), "progress": 1}});
     let out = hear(&mut joint, &progress);
     assert_eq!(
         (out[0].0, &out[0].1["params"]["progressToken"]),
         (Some(2), &json!("t"))
     );
     let answer = |id: &str| json!({"jsonrpc": "2.0", "id": id, "result": {}});
-    let out = hear(&mut joint, &answer("h1"));
+    let out = hear(&mut joint, &answer(own(1)));
     assert_eq!(
         out,
         [(Some(1), json!({"jsonrpc": "2.0", "id": 1, "result": {}}))]
     );
-    assert_eq!(hear(&mut joint, &answer("h1")), [], "once");
+    assert_eq!(hear(&mut joint, &answer(own(1))), [], "once");
     assert_eq!(joint.in_flight(), 1);
 }
 
@@ -100,16 +108,16 @@ fn who_cancels_or_leaves_is_cancelled_and_nobody_else() {
     let out = say(&mut joint, 1, &cancel);
     assert_eq!(
         (out[0].0, &out[0].1["params"]["requestId"]),
-        (None, &json!("h1"))
+        (None, &json!(own(1)))
     );
     assert_eq!(say(&mut joint, 1, &cancel), [], "that was it");
     let out = read(joint.leave(2));
-    assert_eq!(out[0].1["params"]["requestId"], "h2");
+    assert_eq!(out[0].1["params"]["requestId"], own(2));
     assert_eq!((joint.in_flight(), joint.is_empty()), (0, false));
     assert_eq!(
         hear(
             &mut joint,
-            &json!({"jsonrpc": "2.0", "id": "h2", "result": {}})
+            &json!({"jsonrpc": "2.0", "id": own(2), "result": {}})
         ),
         []
     );
@@ -228,7 +236,7 @@ fn each_reads_the_log_as_it_wished() {
     );
     assert_eq!(
         (&told["params"]["level"], &told["id"]),
-        (&json!("info"), &json!("h2")),
+        (&json!("info"), &json!(own(2))),
         "the first one wants more"
     );
     assert_eq!(hear(&mut joint, &message("debug")), []);

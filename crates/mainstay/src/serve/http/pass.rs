@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use hyper::{Method, Request, StatusCode};
-use mainstay_core::serve::posted::{Kind, Posted};
+use mainstay_core::serve::posted::{Kind, Posted, Unread};
 use mainstay_core::serve::sessions::Over;
 
 use super::super::endpoint::Endpoint;
@@ -36,6 +36,11 @@ pub async fn pass(
             StatusCode::SERVICE_UNAVAILABLE,
             "serve is stopping",
         ));
+    }
+    if parts.method == Method::POST
+        && let Err(why @ Unread::Ambiguous) = Posted::read(&body).map(drop)
+    {
+        return Err(super::unread(why));
     }
     let ours = front.door().token.is_some();
     let id = parts
