@@ -18,6 +18,8 @@ use alloc::vec::Vec;
 impl Link<'_> {
     /// Routes a whole line from the server, which has been [heard](Self::server_wrote).
     pub fn server_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+        let whole = read_whole(frame, line);
+        let frame = whole.as_ref().unwrap_or(frame);
         match &mut self.life {
             Life::Up(up) => {
                 up.says(frame.kind, line);
@@ -398,6 +400,30 @@ impl Link<'_> {
             Tracked::of(&envelope::method(older).unwrap_or_default()) == method
                 && envelope::uri(older).as_deref() == uri
         });
+    }
+}
+
+/// What only the whole line tells: whether an array is a batch, and the id of a long answer that has it between two nested
+/// values. None if the scanner has said all.
+fn read_whole<'a>(frame: &Frame<'a>, line: &'a [u8]) -> Option<Frame<'a>> {
+    if frame.bytes != line.len() as u64 {
+        return None;
+    }
+    match (frame.kind, frame.id) {
+        (Kind::Batch, _) => (!batch::is_batch(line)).then(|| Frame {
+            kind: Kind::Junk,
+            ..frame.clone()
+        }),
+        (Kind::Response | Kind::Error, Id::Absent) => Some(frame.clone().completed(line)),
+        (
+            Kind::Request
+            | Kind::Notification
+            | Kind::Response
+            | Kind::Error
+            | Kind::Blank
+            | Kind::Junk,
+            _,
+        ) => None,
     }
 }
 

@@ -521,6 +521,33 @@ fn junk_is_dropped_and_told_once_per_power_of_ten() {
 }
 
 #[test]
+fn a_log_line_that_begins_like_a_batch_is_junk() {
+    let mut world = World::up();
+    world.client(INITIALIZE);
+    for line in [
+        "[INFO] starting",
+        "[2026-11-17 12:00:00] listening",
+        "[]",
+        "[{oops",
+    ] {
+        assert_eq!(world.server(line), Route::Drop, "{line}");
+    }
+    assert_eq!(world.drain(), ["tell junk"]);
+    assert_eq!(world.wait(), Reason::OpeningSilent, "it has said nothing");
+    assert_eq!(world.client("[INFO] a client may say it"), Route::Forward);
+}
+
+#[test]
+fn a_long_answer_is_answered_wherever_its_id_is() {
+    let text = "x".repeat(5_000);
+    let mut world = World::up();
+    world.client(&ask(1, "tools/call"));
+    let line = format!(r#"{{"result":{{"a":"{text}"}},"id":1,"more":{{}}}}"#);
+    assert_eq!(world.server(&line), Route::Forward);
+    assert_eq!(world.link.in_flight(), 0);
+}
+
+#[test]
 fn an_unasked_end_lets_go_of_the_client_at_once() {
     for cause in [
         Cause::ShimSignal { number: 15 },

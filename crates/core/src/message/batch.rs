@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use serde_json::value::RawValue;
 
-use super::frame::{Frame, Scanner};
+use super::frame::{Frame, Kind, Scanner};
 use crate::limits::HELD_LINE_BYTES;
 
 /// Shows each member of a whole batch line. There are none if the line is no well-formed array or is longer than
@@ -25,6 +25,19 @@ pub fn each_member(line: &[u8], mut show: impl FnMut(Frame<'_>)) {
             show(frame);
         }
     }
+}
+
+/// Whether a whole line that begins like an array is a batch: one of its members is a message. A log line that begins
+/// with `[` is none.
+pub fn is_batch(line: &[u8]) -> bool {
+    let mut found = false;
+    each_member(line, |member| {
+        found |= match member.kind {
+            Kind::Request | Kind::Notification | Kind::Response | Kind::Error => true,
+            Kind::Batch | Kind::Blank | Kind::Junk => false,
+        };
+    });
+    found
 }
 
 /// The same, each with the line that it would be by itself.
@@ -74,6 +87,31 @@ mod tests {
             told("\u{feff}[{\"id\":1,\"error\":{}}]\r\n"),
             ["Error Token([49])"]
         );
+    }
+
+    #[test]
+    fn a_log_line_is_no_batch() {
+        for line in [
+            "[INFO] starting",
+            "[2026-11-17 12:00:00] listening",
+            "[]",
+            "[ ]",
+            "[1,2]",
+            r#"["a"]"#,
+            "[{}]",
+            "[[]]",
+            r#"[{"id":1,"method":"a"}] trailing"#,
+            r#"[{"level":"info"}]"#,
+        ] {
+            assert!(!is_batch(line.as_bytes()), "{line}");
+        }
+        for line in [
+            r#"[{"id":1,"method":"a"}]"#,
+            r#" [7,{"method":"a"}]"#,
+            r#"[{"result":{},"id":1}]"#,
+        ] {
+            assert!(is_batch(line.as_bytes()), "{line}");
+        }
     }
 
     #[test]

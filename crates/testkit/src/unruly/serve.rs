@@ -307,7 +307,7 @@ impl Server<'_> {
     fn answer(&self, message: &Value) -> io::Result<()> {
         let mut line = String::new();
         if self.flags.junk_lines {
-            line.push_str("npm warn deprecated junk@1.0.0: no longer supported\n\nserver listening on stdio\n");
+            line.push_str("npm warn deprecated junk@1.0.0: no longer supported\n\n[INFO] server listening on stdio\n");
         }
         line.push_str(&message.to_string());
         line.push('\n');
