@@ -5,6 +5,9 @@
 
 mod scene;
 
+use std::fs;
+
+use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::wait::until;
 use scene::{Scene, content, heard_messages};
 use serde_json::json;
@@ -62,5 +65,47 @@ fn also_what_did_not_even_fit_into_its_pipe() {
         assert_eq!(answer["error"]["code"], -32601, "{answer}");
     }
     assert_eq!(scene.call("look", &json!({}))["generation"], 3);
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+/// Answers everything. The first one closes its stdin when it is told to, and lives on.
+const CLOSES_ITS_STDIN: &str = r#"
+cd "$1" || exit 1
+echo x >> generations
+generation=$(wc -l < generations)
+while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\([^,}]*\).*/\1/p')
+    case "$line" in
+    *'"initialize"'*)
+        echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}' ;;
+    *notifications/initialized*)
+        if [ "$generation" -eq 1 ]; then
+            until [ -e close ]; do sleep 0.01; done
+            exec 0<&-
+            exec sleep 600
+        fi ;;
+    *)
+        echo '{"jsonrpc":"2.0","id":'$id',"result":{"generation":'$generation'}}' ;;
+    esac
+done
+"#;
+
+#[test]
+fn also_where_a_server_closes_its_stdin_and_lives_on() {
+    let stage = Stage::new();
+    let script = stage.path("closes_its_stdin.sh");
+    fs::write(&script, CLOSES_ITS_STDIN).unwrap();
+    let server = ["sh".into(), script.into(), stage.home().into()];
+    let argv = run(scene::mainstay(), &["--name", "deaf"], server.into());
+    let mut scene = Scene::on(stage, &argv);
+    scene.client.wire.initialize().unwrap();
+    let call = json!({"name": "x".repeat(500)});
+    let id = scene.client.wire.ask("tools/call", &call).unwrap();
+    until("the request is in its pipe", || {
+        (scene.unread(1) > 500).then_some(())
+    });
+    fs::write(scene.stage.path("close"), "").unwrap();
+    let answer = scene.client.wire.answer(id).unwrap();
+    assert_eq!(answer["result"]["generation"], 2, "{answer}");
     assert_eq!(scene.finish(), [json!(null); 0]);
 }

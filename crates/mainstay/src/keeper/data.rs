@@ -259,13 +259,13 @@ impl Keeper<'_> {
         let Some(server) = &mut self.server else {
             return false;
         };
+        let mut broken = server.is_deaf(self.now);
         let Some(stdin) = &server.stdin else {
             self.up.discard_routed();
             self.to_server.clear();
             return false;
         };
         let mut moved = false;
-        let mut broken = false;
         match self.up.drain(stdin) {
             Ok(written) => {
                 self.sent += written;

@@ -394,6 +394,7 @@ impl<'p> Keeper<'p> {
             self.kill_due(),
             self.patience,
             self.unread_until,
+            self.server.as_ref().and_then(Running::deaf_due),
             self.frames.due(),
         ];
         self.due = due.into_iter().flatten().min();

@@ -72,6 +72,8 @@ struct Sink {
     socket: bool,
     /// There was no room lately.
     full: RefCell<Option<Watch>>,
+    /// Tells when no reader is left; only of a pipe that we made.
+    lost: Option<Ready<OwnedFd>>,
 }
 
 /// Tells when there is room again.
@@ -87,6 +89,17 @@ struct Watch {
 
 /// After so many writes that found room, nobody watches for it any more.
 const CALM: u32 = 16;
+
+impl Sink {
+    fn over(fd: OwnedFd, socket: bool) -> Self {
+        Self {
+            fd,
+            socket,
+            full: RefCell::new(None),
+            lost: None,
+        }
+    }
+}
 
 impl Port {
     /// One of the client's descriptors; the original stays as it is.
@@ -141,7 +154,13 @@ impl Port {
     pub fn of_ours(fd: OwnedFd, way: Way) -> io::Result<Self> {
         let port = match way {
             Way::In => Self::source(fd, Kind::Stream)?,
-            Way::Out => Self::sink(fd, false),
+            Way::Out => {
+                let lost = Ready::to_lose(fd.try_clone()?)?;
+                Self::new(Kind::Sink(Sink {
+                    lost: Some(lost),
+                    ..Sink::over(fd, false)
+                }))
+            }
         };
         port.width.set(Width::Usual);
         Ok(port)
@@ -186,11 +205,7 @@ impl Port {
     }
 
     fn sink(fd: OwnedFd, socket: bool) -> Self {
-        Self::new(Kind::Sink(Sink {
-            fd,
-            socket,
-            full: RefCell::new(None),
-        }))
+        Self::new(Kind::Sink(Sink::over(fd, socket)))
     }
 
     /// Reads some bytes; 0 is the end. A terminal that was hung up has ended, too.
@@ -255,9 +270,22 @@ impl Port {
         }
     }
 
+    /// Whether what was written here is there still and no reader is left.
+    pub fn left_unread(&self) -> bool {
+        match &self.kind {
+            Kind::Sink(sink) => {
+                sink.lost.as_ref().is_some_and(Ready::is_ready)
+                    && rustix::io::ioctl_fionread(&sink.fd).is_ok_and(|bytes| bytes > 0)
+            }
+            Kind::Ready(_) | Kind::Stream(_) | Kind::Socket(_) => false,
+        }
+    }
+
     /// Writes some bytes.
     pub fn poll_write(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let Sink { fd, socket, full } = match &self.kind {
+        let Sink {
+            fd, socket, full, ..
+        } = match &self.kind {
             Kind::Sink(sink) => sink,
             Kind::Ready(fd) => return Poll::Ready(Ok(rustix::io::write(fd, bytes)?)),
             Kind::Stream(fd) | Kind::Socket(fd) => {

@@ -152,6 +152,11 @@ impl<T: AsFd> Ready<T> {
         Self::registered(inner, EventFlags::OUT)
     }
 
+    /// Watches for the loss of the last reader, and for nothing else: neither reads nor writes wake us.
+    pub fn to_lose(inner: T) -> io::Result<Self> {
+        Self::registered(inner, EventFlags::empty())
+    }
+
     fn registered(inner: T, wanted: EventFlags) -> io::Result<Self> {
         let epoll = current()?;
         let flags = Rc::new(Cell::new(0));
@@ -263,6 +268,20 @@ mod tests {
         assert!(from.is_ready(), "an end is never taken");
         from.in_vain();
         assert!(!from.is_ready());
+    }
+
+    #[test]
+    fn a_lost_reader_is_told_and_nothing_else() {
+        begin().unwrap();
+        let (from, to) = pipe().unwrap();
+        let watched = Ready::to_lose(to.try_clone().unwrap()).unwrap();
+        rustix::io::write(&to, b"xy").unwrap();
+        rustix::io::read(&from, &mut [0; 1]).unwrap();
+        look();
+        assert!(!watched.is_ready());
+        drop(from);
+        rest();
+        assert!(watched.is_ready());
     }
 
     #[test]
