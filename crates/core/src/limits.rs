@@ -429,6 +429,10 @@ pub const SIDE_GUARDS: u32 = 16;
 pub const GUARD_KILL_MS: u64 = 5_000;
 /// How long a shim waits for the death of a killed guard and keeper before it starts new ones.
 pub const PAIR_END_MS: u64 = 5_000;
+/// How long after the client's end a guard asks a keeper that is still there whether it makes progress, and how often.
+pub const CLIENT_GONE_ASK_MS: u64 = 1_000;
+/// How long such a keeper may take to answer, beside the time for which the kill rung blocks it.
+pub const KEEPER_ANSWER_MS: u64 = 1_000;
 /// How long a process that is on its way out may take until its status can be read.
 pub const EXITING_MS: u64 = 100;
 /// How long the guardian gives a living guard to end its dead keeper's tree.

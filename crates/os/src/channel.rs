@@ -38,6 +38,12 @@ pub enum Word {
     Leave,
     /// To the guard: let go of the client's pipes.
     Release,
+    /// To the guard: this process is the client now.
+    Client(Identity),
+    /// To the keeper: the client seems to be gone; do you make progress?
+    Ask,
+    /// To the guard: the keeper does.
+    Answer,
     /// To the guard: a client has come back. With it come its stdin, stdout and stderr and the channel to its shim.
     Attach,
     /// To the guard: the server was spawned, or could not be; whatever has time may begin. With it come the descriptors
@@ -213,6 +219,13 @@ fn encode(word: Word) -> [u8; PACKET] {
         Word::Leave => put(0, &[6]),
         Word::Attach => put(0, &[7]),
         Word::GaveUp => put(0, &[8]),
+        Word::Client(Identity { pid, start }) => {
+            put(0, &[9]);
+            put(4, &pid.to_le_bytes());
+            put(8, &start.to_le_bytes());
+        }
+        Word::Ask => put(0, &[10]),
+        Word::Answer => put(0, &[11]),
     }
     out
 }
@@ -245,6 +258,12 @@ fn decode(bytes: &[u8]) -> Option<Word> {
         6 => Some(Word::Leave),
         7 => Some(Word::Attach),
         8 => Some(Word::GaveUp),
+        9 => Some(Word::Client(Identity {
+            pid: i32_at(4),
+            start: u64_at(8),
+        })),
+        10 => Some(Word::Ask),
+        11 => Some(Word::Answer),
         _ => None,
     }
 }
@@ -279,6 +298,13 @@ mod tests {
             Word::Spawned,
             Word::Leave,
             Word::Attach,
+            Word::GaveUp,
+            Word::Client(Identity {
+                pid: 7,
+                start: u64::MAX - 1,
+            }),
+            Word::Ask,
+            Word::Answer,
         ];
         for word in words {
             a.say(word);
@@ -335,6 +361,6 @@ mod tests {
     #[test]
     fn a_foreign_packet_is_nothing() {
         assert_eq!(decode(b"hello"), None);
-        assert_eq!(decode(&[9; PACKET]), None);
+        assert_eq!(decode(&[99; PACKET]), None);
     }
 }

@@ -1,11 +1,12 @@
 //! The guard: parent of the keeper, and nothing else.
 //!
 //! It holds spare copies of the client's pipes (its own 0, 1 and 2) and the record. When the keeper dies before its
-//! work is done, the guard has inherited the whole tree: it ends it and starts a new keeper. It knows no message and
+//! work is done, the guard has inherited the whole tree: it ends it and starts a new keeper. It also watches the client: a
+//! keeper that makes no progress after the client's end is ended. It knows no message and
 //! writes no file; what it saw goes into the record's notes for the next keeper to tell.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Status;
@@ -14,12 +15,15 @@ use mainstay_core::limits;
 use mainstay_core::limits::{KEEPER_BUDGET, KEEPER_BUDGET_MS};
 use mainstay_core::record::Phase;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::channel::{Channel, Heard, Word};
+use crate::client_watch::{Act, ClientWatch};
 use crate::identity::{self, Handle};
 use crate::record::{Parts, Region};
 use crate::shim::Detach;
 use crate::signals::Signals;
+use crate::tier::cgroup::timespec;
 use crate::tree::Tree;
 use crate::{clock, memory, role, title};
 
@@ -62,6 +66,8 @@ pub trait Roles {
     fn sweep(&mut self);
     /// The tag of a keeper's tree.
     fn tag(&self, keeper: Identity) -> Tag;
+    /// How long a keeper that works may take to answer.
+    fn answer_ms(&self) -> u64;
     /// Ends a tree that is not below us (by leaf, tag and recorded members); how many were ended.
     fn end_strays(&mut self) -> u32;
 }
@@ -229,16 +235,16 @@ impl<'a> Guard<'a> {
     /// Waits for a keeper's end. There is no other way out: whoever left a keeper alone would let two of them live.
     fn over(&mut self, keeper: i32, words: &Channel) -> Status {
         let mut below = Tree::below_us();
-        let (mut deaf, mut news) = (false, News::default());
+        let mut wait = Wait::new(words, self.roles.answer_ms());
+        // A child that we have not reaped: the number is its own.
+        let signal = |signal| {
+            if let Some(pid) = Pid::from_raw(keeper) {
+                kill_process(pid, signal).ok();
+            }
+        };
         loop {
-            let mut fds = [
-                PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(words.as_fd(), PollFlags::IN),
-            ];
-            // A closed channel stays readable: once it is known to be closed it is not waited for.
-            wait(&mut fds[..if deaf { 1 } else { 2 }]);
-            deaf = deaf || listen(words, &mut news);
-            self.take(&mut news);
+            wait.next(self.signals.as_fd(), &signal);
+            self.take(&mut wait.news);
             while let Ok(Some(_)) = self.signals.read() {}
             let mut found = None;
             below.reap(&mut |pid, status, _| {
@@ -251,8 +257,8 @@ impl<'a> Guard<'a> {
             });
             if let Some(status) = found {
                 // Its last words may have come after the last look.
-                listen(words, &mut news);
-                self.take(&mut news);
+                wait.listen();
+                self.take(&mut wait.news);
                 self.note_keeper(keeper);
                 return status;
             }
@@ -304,18 +310,14 @@ impl<'a> Guard<'a> {
             Err(_) if !identity::alive(keeper) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let (mut deaf, mut news) = (false, News::default());
+        let mut wait = Wait::new(words, self.roles.answer_ms());
+        let signal = |signal| drop(handle.signal(signal));
         while !handle.ended() {
-            let mut fds = [
-                PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(words.as_fd(), PollFlags::IN),
-            ];
-            wait(&mut fds[..if deaf { 1 } else { 2 }]);
-            deaf = deaf || listen(words, &mut news);
-            self.take(&mut news);
+            wait.next(handle.as_fd(), &signal);
+            self.take(&mut wait.news);
         }
-        listen(words, &mut news);
-        self.take(&mut news);
+        wait.listen();
+        self.take(&mut wait.news);
         Ok(())
     }
 
@@ -331,15 +333,6 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// Waits for one of them; the caller looks at all of them then. The only failure is want of memory, which passes.
-fn wait(fds: &mut [PollFd<'_>]) {
-    if let Err(error) = poll(fds, None)
-        && error != rustix::io::Errno::INTR
-    {
-        clock::nap(limits::KEEPER_RETRY_MS);
-    }
-}
-
 /// What the keeper has sent beside words.
 #[derive(Default)]
 struct News {
@@ -349,29 +342,90 @@ struct News {
     to_shim: Option<Channel>,
 }
 
-/// Hears the keeper; whether it has closed its end.
-fn listen(keeper: &Channel, news: &mut News) -> bool {
-    loop {
-        let mut lent = Vec::new();
-        match keeper.hear_with(&mut lent) {
-            Heard::Word(Word::Release) => role::release_stdio(),
-            Heard::Word(Word::Spawned) => news.spawned = Some(lent),
-            Heard::Word(Word::Attach) => {
-                if let Ok([stdin, stdout, stderr, shim]) = <[OwnedFd; 4]>::try_from(lent) {
-                    // If it fails, the next keeper finds nobody and ends.
-                    role::take_stdio([stdin.as_fd(), stdout.as_fd(), stderr.as_fd()]).ok();
-                    news.to_shim = Some(Channel::of(shim));
-                }
+/// Waiting for one keeper's end: its words, and the client's end, on which it has to act.
+struct Wait<'w> {
+    words: &'w Channel,
+    /// The keeper has closed its end.
+    deaf: bool,
+    news: News,
+    client: ClientWatch,
+}
+
+impl<'w> Wait<'w> {
+    fn new(words: &'w Channel, answer_ms: u64) -> Self {
+        Self {
+            words,
+            deaf: false,
+            news: News::default(),
+            client: ClientWatch::new(answer_ms),
+        }
+    }
+
+    /// Waits for this descriptor, a word, the client's end or what is due then; the caller looks at all of them. `signal`
+    /// signals the keeper.
+    fn next(&mut self, first: BorrowedFd<'_>, signal: &dyn Fn(Signal)) {
+        // A closed channel stays readable: once it is known to be closed it is not waited for.
+        let words = (!self.deaf).then(|| self.words.as_fd());
+        let [stdin, client] = self.client.fds();
+        // Of the client's pipe only the hang-up matters: its bytes are the keeper's.
+        let fds = [
+            Some((first, PollFlags::IN)),
+            words.map(|fd| (fd, PollFlags::IN)),
+            stdin.map(|fd| (fd, PollFlags::empty())),
+            client.map(|fd| (fd, PollFlags::IN)),
+        ];
+        let mut fds = fds.map(|fd| {
+            let (fd, flags) = fd.unwrap_or((first, PollFlags::empty()));
+            PollFd::from_borrowed_fd(fd, flags)
+        });
+        let due = self.client.due();
+        let wait = due.map(|at| timespec(at - clock::now()));
+        // The only failure is want of memory, which passes.
+        if let Err(error) = poll(&mut fds, wait.as_ref())
+            && error != rustix::io::Errno::INTR
+        {
+            clock::nap(limits::KEEPER_RETRY_MS);
+        }
+        self.listen();
+        match self.client.look(clock::now()) {
+            None => {}
+            Some(Act::Ask) => {
+                self.words.say(Word::Ask);
+                // One that was stopped can answer then, and end its server politely.
+                signal(Signal::CONT);
             }
-            Heard::Word(
-                Word::Here { .. }
-                | Word::Finished { .. }
-                | Word::GaveUp
-                | Word::Signalled(_)
-                | Word::Leave,
-            ) => {}
-            Heard::Nothing => return false,
-            Heard::Closed => return true,
+            Some(Act::Kill) => signal(Signal::KILL),
+        }
+    }
+
+    /// Hears the keeper.
+    fn listen(&mut self) {
+        while !self.deaf {
+            let mut lent = Vec::new();
+            match self.words.hear_with(&mut lent) {
+                Heard::Word(Word::Release) => role::release_stdio(),
+                Heard::Word(Word::Spawned) => self.news.spawned = Some(lent),
+                Heard::Word(Word::Client(who)) => self.client.is(who, clock::now()),
+                Heard::Word(Word::Answer) => self.client.answered(clock::now()),
+                Heard::Word(Word::Attach) => {
+                    if let Ok([stdin, stdout, stderr, shim]) = <[OwnedFd; 4]>::try_from(lent) {
+                        // If it fails, the next keeper finds nobody and ends.
+                        role::take_stdio([stdin.as_fd(), stdout.as_fd(), stderr.as_fd()]).ok();
+                        self.news.to_shim = Some(Channel::of(shim));
+                        self.client.attached();
+                    }
+                }
+                Heard::Word(
+                    Word::Here { .. }
+                    | Word::Finished { .. }
+                    | Word::GaveUp
+                    | Word::Signalled(_)
+                    | Word::Ask
+                    | Word::Leave,
+                ) => {}
+                Heard::Nothing => return,
+                Heard::Closed => self.deaf = true,
+            }
         }
     }
 }

@@ -9,11 +9,12 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
 use mainstay_core::event::Seen;
 use mainstay_core::ids::Identity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 
 use crate::adopter;
@@ -52,32 +53,90 @@ fn unreadable(dead: Identity, ancestors: &[Identity], wanted: &Wanted, mine: u32
             let stat = census::stat(who.pid).ok()?;
             (stat.who() == *who && !stat.dead()).then_some(stat)
         })?;
-    let manager = nearest.pid == adopter::INIT || nearest.comm == "systemd";
-    let unknown =
-        census::real_uid(nearest.pid) == Some(mine) && holds(nearest.pid, wanted) == Holds::Unknown;
-    (!manager && unknown).then_some(nearest)
+    let unknown = holds(nearest.pid, wanted) == Holds::Unknown;
+    (unknown && may_be_client(&nearest, mine)).then_some(nearest)
 }
 
-/// The place of the first of these that holds the other end of our stdin.
+/// The place of the first of these that lives and holds the other end of our stdin. If the end is held and none of them is seen
+/// to hold it: the first whose descriptors cannot be seen. If nothing can be said about the end: the first of all. None once
+/// the end is closed, whoever else may live.
 pub fn nearest(stdin: &impl AsFd, candidates: &[Identity]) -> Option<usize> {
-    let wanted = other_end(stdin)?;
-    let is = |who: &Identity| census::stat(who.pid).is_ok_and(|stat| stat.who() == *who);
-    let mut all = candidates.iter();
-    all.position(|who| holds(who.pid, &wanted) == Holds::Yes && is(who))
+    let living = |who: &Identity| {
+        let stat = census::stat(who.pid).ok();
+        stat.filter(|stat| stat.who() == *who && !stat.dead())
+    };
+    let wanted = match end(stdin) {
+        End::Held(wanted) if !hung_up(stdin.as_fd()) => wanted,
+        End::Held(_) | End::Closed => return None,
+        End::Untold => return candidates.first().and_then(living).map(|_| 0),
+    };
+    let mine = rustix::process::getuid().as_raw();
+    let mut hidden = None;
+    for (place, who) in candidates.iter().enumerate() {
+        match holds(who.pid, &wanted) {
+            Holds::No => {}
+            Holds::Yes => {
+                if living(who).is_some() {
+                    return Some(place);
+                }
+            }
+            Holds::Unknown => {
+                let stat = living(who).filter(|stat| hidden.is_none() && may_be_client(stat, mine));
+                hidden = stat.map(|_| place).or(hidden);
+            }
+        }
+    }
+    hidden
+}
+
+/// Whether a process that does not let itself be looked at may be the client.
+fn may_be_client(stat: &Stat, mine: u32) -> bool {
+    let manager = stat.pid == adopter::INIT || stat.comm == "systemd";
+    !manager && census::real_uid(stat.pid) == Some(mine)
 }
 
 pub(crate) fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
-    let stat = fstat(stdin).ok()?;
+    match end(stdin) {
+        End::Held(wanted) => Some(wanted),
+        End::Closed | End::Untold => None,
+    }
+}
+
+/// The other end of a descriptor.
+enum End {
+    Held(Wanted),
+    /// That of a socket which no process holds any more.
+    Closed,
+    /// A terminal, a file or a device has none; of a socket the kernel may not tell.
+    Untold,
+}
+
+fn end(stdin: &impl AsFd) -> End {
+    let Ok(stat) = fstat(stdin) else {
+        return End::Untold;
+    };
     let kind = FileType::from_raw_mode(stat.st_mode);
     if kind == FileType::Fifo {
-        Some(Wanted::Writer(format!("pipe:[{}]", stat.st_ino)))
+        End::Held(Wanted::Writer(format!("pipe:[{}]", stat.st_ino)))
     } else if kind == FileType::Socket {
-        let peer = peer(stat.st_ino as u32).ok()??;
-        Some(Wanted::Any(format!("socket:[{peer}]")))
+        match peer(stat.st_ino as u32) {
+            Ok(Some(peer)) => End::Held(Wanted::Any(format!("socket:[{peer}]"))),
+            Ok(None) => End::Closed,
+            Err(_) => End::Untold,
+        }
     } else {
-        // A terminal, a file or a device is nobody's end.
-        None
+        End::Untold
     }
+}
+
+/// Whether no process holds the other end of a pipe or a socket. Unread bytes do not matter.
+pub(crate) fn hung_up(stdin: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(stdin, PollFlags::empty())];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
 pub(crate) enum Wanted {
@@ -195,6 +254,14 @@ mod tests {
         assert_eq!(nearest(&reader, &[other]), None);
         drop(writer);
         assert_eq!(nearest(&reader, &[other, me]), None);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        assert_eq!(nearest(&ours, &[other, me]), Some(1));
+        drop(theirs);
+        assert_eq!(nearest(&ours, &[other, me]), None);
+        // Of these no other end can be found: then it is the process that started us, or none.
+        let null = fs::File::open("/dev/null").unwrap();
+        assert_eq!(nearest(&null, &[me, other]), Some(0));
+        assert_eq!(nearest(&null, &[other, me]), None);
     }
 
     #[test]
@@ -211,5 +278,20 @@ mod tests {
         assert!(theirs.as_raw_fd() > 0);
         drop(theirs);
         assert_eq!(heir(&ours, me_as_if_started_by_a_launcher(), &[]), None);
+    }
+
+    #[test]
+    fn a_pipe_without_a_writer_has_hung_up() {
+        let _apart = crate::apart::childless();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&writer, b"unread").unwrap();
+        assert!(!hung_up(reader.as_fd()));
+        drop(writer);
+        assert!(hung_up(reader.as_fd()));
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(!hung_up(ours.as_fd()), "an EOF alone is no hang-up");
+        drop(theirs);
+        assert!(hung_up(ours.as_fd()));
     }
 }

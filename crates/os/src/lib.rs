@@ -20,6 +20,7 @@ pub mod cap;
 pub mod census;
 pub mod channel;
 pub mod child;
+mod client_watch;
 pub mod clock;
 pub mod connector;
 pub mod dbus;

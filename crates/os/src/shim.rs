@@ -196,7 +196,13 @@ impl Shim {
                         }
                     }
                     Heard::Word(
-                        Word::Signalled(_) | Word::Release | Word::Spawned | Word::Attach,
+                        Word::Signalled(_)
+                        | Word::Release
+                        | Word::Spawned
+                        | Word::Attach
+                        | Word::Client(_)
+                        | Word::Ask
+                        | Word::Answer,
                     ) => {}
                     Heard::Nothing => break,
                     Heard::Closed => {

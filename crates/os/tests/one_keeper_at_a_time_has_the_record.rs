@@ -69,6 +69,10 @@ impl Roles for Bereft {
         1
     }
 
+    fn answer_ms(&self) -> u64 {
+        HANG_STOP_MS
+    }
+
     fn sweep(&mut self) {}
 
     fn tag(&self, keeper: Identity) -> Tag {

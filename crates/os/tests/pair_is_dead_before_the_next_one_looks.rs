@@ -62,6 +62,10 @@ impl Roles for Slow<'_> {
         1
     }
 
+    fn answer_ms(&self) -> u64 {
+        60_000
+    }
+
     fn sweep(&mut self) {}
 
     fn tag(&self, keeper: Identity) -> Tag {

@@ -73,6 +73,9 @@ impl Keeper<'_> {
                     | Word::Leave
                     | Word::Release
                     | Word::Attach
+                    | Word::Client(_)
+                    | Word::Ask
+                    | Word::Answer
                     | Word::Spawned,
                 ) => {}
                 Heard::Nothing => self.to_shim.clear(),
@@ -84,6 +87,44 @@ impl Keeper<'_> {
             }
         }
         any
+    }
+
+    /// A guard that saw the client end asks whether we make progress.
+    pub(super) fn poll_guard(&mut self) {
+        while self.to_guard.poll_ready() {
+            match self.to_guard.get().hear() {
+                Heard::Word(Word::Ask) => self.to_guard.get().say(Word::Answer),
+                Heard::Word(
+                    Word::Here { .. }
+                    | Word::Finished { .. }
+                    | Word::GaveUp
+                    | Word::Signalled(_)
+                    | Word::Leave
+                    | Word::Release
+                    | Word::Attach
+                    | Word::Client(_)
+                    | Word::Answer
+                    | Word::Spawned,
+                ) => {}
+                Heard::Nothing => self.to_guard.clear(),
+                // The guard's death itself is told by its pidfd.
+                Heard::Closed => self.to_guard.close(),
+            }
+        }
+    }
+
+    /// Another process is the client now.
+    pub(super) fn watch_client(&mut self, who: Identity) {
+        self.client = Some(who);
+        self.watcher.watch_client(who);
+        self.name_client();
+    }
+
+    /// The guard watches the client, too.
+    pub(super) fn name_client(&self) {
+        if let Some(client) = self.client {
+            self.to_guard.get().say(Word::Client(client));
+        }
     }
 
     /// Writes a signal down, with all that can be said about its sender.
@@ -148,8 +189,7 @@ impl Keeper<'_> {
             .as_ref()
             .and_then(|port| holder::heir(port, from, &self.ancestors));
         if let Some(to) = heir {
-            self.client = Some(to.who);
-            self.watcher.watch_client(to.who);
+            self.watch_client(to.who);
             let (to, status) = (profile::called(to), death.status);
             self.tell(What::ClientMoved(ClientMoved { from, to, status }));
             return;

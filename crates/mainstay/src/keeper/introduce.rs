@@ -124,7 +124,9 @@ impl Keeper<'_> {
         }
         let lock = self.entry.as_ref().map(Entry::lent);
         self.to_guard
+            .get()
             .say_with(Word::Spawned, lock.as_ref().map_or(&[], |fds| fds));
+        self.name_client();
     }
 
     pub(super) fn take_entry(&mut self) {

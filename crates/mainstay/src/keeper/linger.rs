@@ -74,9 +74,10 @@ impl Keeper<'_> {
         self.to_shim.close();
         let Some(owner) = owner else { return };
         // A launcher may end with the shim, and is not whom we wait for.
-        if self.client != Some(owner.who) {
-            self.client = Some(owner.who);
-            self.watcher.watch_client(owner.who);
+        if self.client == Some(owner.who) {
+            self.name_client();
+        } else {
+            self.watch_client(owner.who);
         }
         // Without a door nobody comes back: then the time passes, and the server ends.
         let door = warm::open(self.plan, owner.who).and_then(Watched::new);
@@ -201,7 +202,7 @@ impl Keeper<'_> {
         self.ancestors = above(self.client);
         self.notes.reattach(shim, self.client);
         let pipes = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        self.to_guard.say_with(
+        self.to_guard.get().say_with(
             Word::Attach,
             &[pipes[0], pipes[1], pipes[2], for_guard.as_fd()],
         );

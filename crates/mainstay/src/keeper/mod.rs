@@ -147,7 +147,7 @@ struct Keeper<'p> {
     releasing: bool,
     signals: Watched<Signals>,
     to_shim: Watched<Channel>,
-    to_guard: Channel,
+    to_guard: Watched<Channel>,
     watcher: Watcher,
     /// Held, because its number may be another's once it is reaped.
     side_guard: Option<Handle>,
@@ -256,7 +256,7 @@ impl<'p> Keeper<'p> {
             releasing: false,
             signals: Watched::new(Signals::open(&signals)?)?,
             to_shim: Watched::new(to_shim)?,
-            to_guard,
+            to_guard: Watched::new(to_guard)?,
             watcher: Watcher::new(shim, guard, client),
             side_guard: None,
             side_guards: 0,
@@ -331,6 +331,7 @@ impl<'p> Keeper<'p> {
             again |= self.poll_signals();
             again |= self.poll_server();
             again |= self.poll_shim();
+            self.poll_guard();
             again |= self.poll_watcher();
             again |= self.poll_control();
             again |= self.poll_door();

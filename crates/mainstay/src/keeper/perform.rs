@@ -13,6 +13,7 @@ use mainstay_os::channel::Word;
 use rustix::process::Signal;
 
 use super::control::{self, Outcome};
+use super::watch::Watched;
 use super::{Keeper, server, session};
 use crate::container::Container;
 use crate::container::held::Held;
@@ -198,7 +199,7 @@ impl Keeper<'_> {
         self.to_client.clear();
         self.down.discard_routed();
         mainstay_os::role::release_stdio();
-        self.to_guard.say(Word::Release);
+        self.to_guard.get().say(Word::Release);
     }
 
     /// The guard (or the side guard) is gone: a new one stands beside us.
@@ -218,15 +219,23 @@ impl Keeper<'_> {
                     self.me,
                 )
             })
-            .flatten();
+            .flatten()
+            .and_then(|(beside, to_guard)| {
+                let watched = Watched::new(to_guard).ok();
+                if watched.is_none() {
+                    mainstay_os::role::dismiss(&beside);
+                }
+                Some((beside, watched?))
+            });
         if may && successor.is_none() {
             self.guard_at = Some(self.now.after_ms(limits::KEEPER_RETRY_MS.into()));
         }
         if let Some((beside, to_guard)) = successor {
             self.to_guard = to_guard;
             if self.client_out.is_none() {
-                self.to_guard.say(Word::Release);
+                self.to_guard.get().say(Word::Release);
             }
+            self.name_client();
             if let Some(server) = &mut self.server {
                 server.tree.exclude(beside.who);
             }

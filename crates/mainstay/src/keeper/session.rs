@@ -3,6 +3,7 @@
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use mainstay_core::ids::{Identity, Tag};
+use mainstay_core::limits::KEEPER_ANSWER_MS;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::{self, Keeping, Roles};
 use mainstay_os::identity::Handle;
@@ -59,6 +60,10 @@ impl Roles for Session<'_> {
 
     fn tag(&self, keeper: Identity) -> Tag {
         self.plan.tag(keeper)
+    }
+
+    fn answer_ms(&self) -> u64 {
+        self.plan.limits.kill_confirm_ms + KEEPER_ANSWER_MS
     }
 
     fn end_strays(&mut self) -> u32 {

@@ -226,6 +226,9 @@ fn await_word(channel: &Channel, ms: u64) -> Option<(Identity, Identity)> {
                 | Word::Leave
                 | Word::Release
                 | Word::Attach
+                | Word::Client(_)
+                | Word::Ask
+                | Word::Answer
                 | Word::Spawned,
             ) => {}
             Heard::Closed => return None,
