@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use mainstay_os::identity::Handle;
 use mainstay_testkit::built;
 use mainstay_testkit::killers;
-use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::puppet::{Leak, Plan, Puppet};
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::until;
 use rustix::process::Signal;
@@ -56,6 +56,30 @@ fn the_client_ends() {
     puppet.kill();
     assert_eq!(parted(&stage), "client_gone");
     all_gone(&stage);
+}
+
+/// Client and shim end together, and no EOF tells it, because another process holds the client's end: the client's parent lives,
+/// but it is not the client.
+#[test]
+fn the_client_ends_with_its_shim() {
+    for options in [&[][..], &["--linger", "60s"]] {
+        let stage = Stage::new();
+        let plan = Plan {
+            leak: Leak::Sibling,
+            ..Plan::default()
+        };
+        let puppet = Puppet::start(&stage, plan, &argv(&stage, options, &[]));
+        let keeper = stage.card().keeper.unwrap();
+        freeze(keeper);
+        killers::at_once(&[puppet.who, puppet.shims[0]]);
+        until("the client is dead", || {
+            (!mainstay_os::identity::alive(puppet.who)).then_some(())
+        });
+        thaw(keeper);
+        stage.event("teardown");
+        all_gone(&stage);
+        assert_eq!(stage.events("lingering"), Vec::<Value>::new());
+    }
 }
 
 #[test]

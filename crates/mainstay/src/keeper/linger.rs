@@ -39,30 +39,29 @@ enum Wish {
 }
 
 impl Keeper<'_> {
-    /// Whose return would be waited for: a client that we know among those above us, else who started us.
+    /// The client, if it can come back.
     fn owner(&self) -> Option<Owner> {
-        let above = self.client.iter().chain(&self.ancestors).copied();
-        Owner::among(above.collect(), self.client_in.as_ref())
+        let above: Vec<_> = self.client.iter().chain(&self.ancestors).copied().collect();
+        Owner::among(&above, self.client_in.as_ref()?)
     }
 
-    /// Something was done to the shim: how long the server would be kept depends on whose it is.
+    /// Something was done to the shim: how long the server would be kept depends on whose it is. Decided here, once: a client
+    /// that ends from now on is seen to end, and its parent is not taken for it.
     pub(super) fn set_linger(&mut self) {
-        let by_profile = || match self.owner() {
-            Some(Owner {
-                profile: Some(profile),
-                ..
-            }) => profile.linger_ms,
-            Some(Owner { profile: None, .. }) => LINGER_MS,
-            // Nobody could come back.
-            None => 0,
+        let Some(Owner { who, profile }) = self.owner() else {
+            // No client could come back.
+            return self.link.set_linger(0);
         };
-        let ms = self.plan.linger.unwrap_or_else(by_profile);
-        self.link.set_linger(ms);
+        let by_profile = profile.map_or(LINGER_MS, |profile| profile.linger_ms);
+        self.link.set_linger(self.plan.linger.unwrap_or(by_profile));
+        // A launcher may end with the shim, and is not what we wait for.
+        if self.client != Some(who) {
+            self.watch_client(who);
+        }
     }
 
     /// Lets go of the client and opens the door.
     pub(super) fn linger(&mut self) {
-        let owner = self.owner();
         if self.up.mid_line() {
             // The server has half of a line whose rest will never come.
             self.to_server.push_front(b'\n');
@@ -72,15 +71,10 @@ impl Keeper<'_> {
         self.ours_torn = false;
         self.drop_client();
         self.to_shim.close();
-        let Some(owner) = owner else { return };
-        // A launcher may end with the shim, and is not whom we wait for.
-        if self.client == Some(owner.who) {
-            self.name_client();
-        } else {
-            self.watch_client(owner.who);
-        }
+        let Some(client) = self.client else { return };
+        self.name_client();
         // Without a door nobody comes back: then the time passes, and the server ends.
-        let door = warm::open(self.plan, owner.who).and_then(Watched::new);
+        let door = warm::open(self.plan, client).and_then(Watched::new);
         self.host = door.ok().map(|door| Host {
             door,
             guests: Vec::new(),

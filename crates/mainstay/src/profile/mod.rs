@@ -86,7 +86,7 @@ impl Signature {
     pub fn of(who: Identity) -> Option<Self> {
         let stat = census::stat(who.pid)
             .ok()
-            .filter(|stat| stat.who() == who)?;
+            .filter(|stat| stat.who() == who && !stat.dead())?;
         Some(Self::at(who.pid, &stat.comm))
     }
 
@@ -151,26 +151,17 @@ pub struct Owner {
 
 impl Owner {
     /// The client behind our stdin, among these, nearest first: the nearest that we know, up to the one that holds the other
-    /// end (whoever stands above that one is not its launcher), else that one, else the nearest that lives.
-    pub fn among(mut candidates: Vec<Identity>, stdin: Option<&impl AsFd>) -> Option<Self> {
-        let holder = stdin.and_then(|stdin| holder::nearest(stdin, &candidates));
-        candidates.truncate(holder.map_or(candidates.len(), |place| place + 1));
-        let living = candidates.into_iter();
-        let living: Vec<(Identity, Signature)> = living
-            .filter_map(|who| Some((who, Signature::of(who)?)))
-            .collect();
-        let mut all = living.iter();
-        let found = all.find_map(|(who, signature)| Some((*who, known(signature)?)));
-        if let Some((who, profile)) = found {
-            let profile = Some(profile);
-            return Some(Self { who, profile });
-        }
-        let (who, _) = match holder {
-            Some(_) => living.last()?,
-            None => living.first()?,
-        };
-        let (who, profile) = (*who, None);
-        Some(Self { who, profile })
+    /// end, else that one. A process above the holder is not the client, and if none of them holds the end, none is: a dead
+    /// client's parent must not be taken for the client.
+    pub fn among(candidates: &[Identity], stdin: &impl AsFd) -> Option<Self> {
+        let place = holder::nearest(stdin, candidates)?;
+        let near = &candidates[..=place];
+        let known = |who: &Identity| Some((*who, known(&Signature::of(*who)?)?));
+        let found = near.iter().find_map(known);
+        Some(Self {
+            who: found.map_or(candidates[place], |(who, _)| who),
+            profile: found.map(|(_, profile)| profile),
+        })
     }
 }
 
@@ -383,16 +374,18 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_known_one_owns_and_else_the_nearest() {
+    fn the_holder_of_the_other_end_owns_and_else_no_process() {
         let me = mainstay_os::identity::me().unwrap();
         let dead = Identity {
             pid: me.pid,
             start: me.start + 1,
         };
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        let owner = Owner::among(vec![dead, me], Some(&reader)).unwrap();
+        let owner = Owner::among(&[dead, me], &reader).unwrap();
         assert_eq!(owner.who, me);
-        assert!(owner.profile.is_none() && Owner::among(vec![dead], Some(&reader)).is_none());
+        assert!(owner.profile.is_none() && Owner::among(&[dead], &reader).is_none());
         drop(writer);
+        let owner = Owner::among(&[dead, me], &reader);
+        assert!(owner.is_none(), "a client that has closed cannot come back");
     }
 }

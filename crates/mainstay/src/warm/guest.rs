@@ -57,7 +57,7 @@ pub fn meet(plan: &Plan) -> Meeting {
 /// Somebody may linger. Never inlined: nearly nobody does, and the stack that it takes would be held by whoever goes on.
 #[inline(never)]
 fn meet_in(directory: &File, plan: &Plan) -> Meeting {
-    let Some(owner) = Owner::among(plan.above(), Some(&role::standard(0))) else {
+    let Some(owner) = Owner::among(&plan.above(), &role::standard(0)) else {
         return Meeting::Nobody(Vec::new());
     };
     let prefix = super::prefix(plan, owner.who);
