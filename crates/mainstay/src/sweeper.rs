@@ -6,7 +6,7 @@ use mainstay_core::event::{Seen, Sweep, What};
 use mainstay_core::ids::{Identity, LinkId, Tag};
 use mainstay_core::limits;
 use mainstay_os::sweep::{self, Outcome, Stray};
-use mainstay_os::{adopter, identity, role, title};
+use mainstay_os::{adopter, clock, identity, role, title};
 
 use crate::config::Config;
 use crate::container::engine::Fate;
@@ -19,7 +19,10 @@ use crate::ledger::append::Ledger;
 use crate::paths::Paths;
 use crate::registry::entry::Entry;
 use crate::registry::list;
-use crate::registry::sweep::{Dead, sweep_dead};
+use crate::registry::sweep::{Dead, Remains, remains, sweep_dead};
+
+/// Between two looks at a lock that another process has.
+const HELD_NAP_MS: u32 = 1;
 
 /// Sweeps for a starting link.
 pub fn sweep(plan: &Plan) {
@@ -181,10 +184,40 @@ pub fn end_one(paths: &Paths, id: LinkId, server: &str) -> Swept {
     for stray in &found.strays {
         tell(end(stray));
     }
-    let mut dead = sweep_dead(paths).unwrap_or_default();
-    dead.retain(|dead| dead.id == id);
-    dead.into_iter().filter_map(bury).for_each(tell);
+    let left = bury_one(paths, id, &mut tell);
+    swept.left.extend(left);
     swept
+}
+
+/// Ends the containers of one link and takes its directory away. While another process has its lock, that process may be doing
+/// the same, or be on its way out: it is waited for. Which containers are left because the lock never became free.
+fn bury_one(paths: &Paths, id: LinkId, tell: &mut dyn FnMut(Sweep)) -> Vec<Seen> {
+    let directory = paths.run().join(id.to_string());
+    let began = clock::now();
+    while let Ok(remains) = remains(paths, id) {
+        match remains {
+            Remains::Gone => break,
+            Remains::Dead(dead) => {
+                bury(*dead).into_iter().for_each(tell);
+                return Vec::new();
+            }
+            Remains::Held => {
+                let most_ms = if note::all(&directory).is_empty() {
+                    limits::LEASE_OURS_MS
+                } else {
+                    limits::GUARD_KILL_MS
+                };
+                if clock::now().ms_since(began) >= most_ms {
+                    break;
+                }
+                clock::nap(HELD_NAP_MS);
+            }
+        }
+    }
+    let ids = note::all(&directory)
+        .into_iter()
+        .filter_map(|note| note.id());
+    ids.map(|id| Seen::container(&id)).collect()
 }
 
 fn end(stray: &Stray) -> Sweep {

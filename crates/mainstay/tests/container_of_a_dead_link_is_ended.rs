@@ -6,6 +6,8 @@ mod engine;
 mod leased;
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::process::Stdio;
 
 use engine::{ID, calls, docker, errands, is_up, lose, named, question, wrapped};
 use leased::{lease, mainstay};
@@ -13,7 +15,8 @@ use mainstay_testkit::card::Card;
 use mainstay_testkit::client::Client;
 use mainstay_testkit::killers;
 use mainstay_testkit::stage::{Stage, run};
-use mainstay_testkit::wait::until;
+use mainstay_testkit::wait::{children_executed, until};
+use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
 /// A session of which nobody of ours is left; its card.
@@ -97,5 +100,53 @@ fn by_whoever_closes_its_lease() {
     assert_eq!(closed["ok"], true, "{closed}");
     assert_eq!(errands(&stage), [format!("kill {ID}")]);
     assert!(!card.dir.exists());
+    stage.census.assert_empty();
+}
+
+/// The lock of a link's directory, as a sweep of another start has it, or a guard that was killed and is not gone yet.
+fn hold(card: &Card) -> File {
+    let lock = File::options().write(true).open(card.dir.join("lock"));
+    let lock = lock.unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    lock
+}
+
+#[test]
+fn by_whoever_closes_its_lease_as_soon_as_the_lock_is_free() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let argv = run(mainstay(), &["--lease", "job"], docker(&stage, &[]));
+    let card = dead(&stage, &argv);
+    let lock = hold(&card);
+    let mut close = leased::command(&stage, &["close", "job", "--json"]);
+    let close = close.stdout(Stdio::piped()).spawn().unwrap();
+    stage.event("lease_ended");
+    drop(lock);
+    let closed = leased::told(&close.wait_with_output().unwrap());
+    assert_eq!(closed["ok"], true, "{closed}");
+    assert_eq!(errands(&stage), [format!("kill {ID}")]);
+    assert!(!card.dir.exists());
+    stage.census.assert_empty();
+}
+
+#[test]
+fn or_is_named_as_left_if_the_lock_is_never_free() {
+    let stage = Stage::new();
+    lease(&stage, &["open", "job"]);
+    let argv = run(mainstay(), &["--lease", "job"], docker(&stage, &[]));
+    let card = dead(&stage, &argv);
+    let lock = hold(&card);
+    let mut close = leased::command(&stage, &["close", "job", "--json"]);
+    let output = close.output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    let closed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(closed["ok"], false, "{closed}");
+    assert_eq!(closed["servers"][0]["left"], json!([named()]), "{closed}");
+    assert!(is_up(&stage));
+    drop(lock);
+    children_executed();
+    let mut next = start(&stage);
+    stage.event_that("sweep", |event| event["ended"] == json!([named()]));
+    assert!(next.finish().0.success());
     stage.census.assert_empty();
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use mainstay_core::clock::Moment;
-use mainstay_os::clock;
+use mainstay_os::{census, clock};
 use rustix::event::{PollFd, Timespec, poll};
 
 /// When a wait is given up as a hang. Far above anything a loaded machine needs.
@@ -63,4 +63,15 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(!end.passed(), "gave up waiting: {what}");
         poll_for(&mut [], span(Duration::from_millis(3)));
     }
+}
+
+/// Waits until every child of this process has executed its program. Until then a child that another test has just started has copies
+/// of all our descriptors: a pipe that we have closed is still open, and a lock that we have given back is still taken.
+pub fn children_executed() {
+    until("all children have executed their programs", || {
+        let children = census::children(std::process::id() as i32).unwrap_or_default();
+        let waits =
+            |pid: i32| census::forked_only(pid) && census::stat(pid).is_ok_and(|stat| !stat.dead());
+        (!children.into_iter().any(waits)).then_some(())
+    });
 }

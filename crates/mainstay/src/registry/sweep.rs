@@ -52,27 +52,53 @@ pub fn sweep_dead(paths: &Paths) -> io::Result<Vec<Dead>> {
     let here = identity::realm()?;
     let mut found = Vec::new();
     for (id, path) in directories(paths)? {
-        // Alive, swept by somebody else meanwhile, or not ours to open.
-        let Some(lock) = claim(&path) else { continue };
-        let card = read_card(&path);
-        let members = match &card {
-            Some(card) => match judge(card, &here, &path) {
-                Judgement::Spare => continue,
-                Judgement::Here => card.members.clone(),
-                Judgement::Elsewhere => Vec::new(),
-            },
-            None => Vec::new(),
-        };
-        found.push(Dead {
-            id,
-            tag: card.as_ref().and_then(Card::tag),
-            card,
-            members,
-            path,
-            _lock: lock,
-        });
+        found.extend(take_dead(id, path, &here));
     }
     Ok(found)
+}
+
+/// What one link's directory is for a process that wants to end what is left of the link.
+#[derive(Debug)]
+pub enum Remains {
+    /// There is no directory (any more).
+    Gone,
+    /// Another process has the lock: a guard or keeper that lives or is just being killed, another sweep, or a visitor.
+    Held,
+    /// Its owners are dead, and the lock is ours.
+    Dead(Box<Dead>),
+}
+
+/// One link of this user; no lock of another link is touched.
+pub fn remains(paths: &Paths, id: LinkId) -> io::Result<Remains> {
+    let here = identity::realm()?;
+    let path = paths.run().join(id.to_string());
+    Ok(match take_dead(id, path.clone(), &here) {
+        Some(dead) => Remains::Dead(Box::new(dead)),
+        None if path.exists() => Remains::Held,
+        None => Remains::Gone,
+    })
+}
+
+/// A dead link's directory with its lock; none if it is alive, swept by another process meanwhile, or not ours to open.
+fn take_dead(id: LinkId, path: PathBuf, here: &Realm) -> Option<Dead> {
+    let lock = claim(&path)?;
+    let card = read_card(&path);
+    let members = match &card {
+        Some(card) => match judge(card, here, &path) {
+            Judgement::Spare => return None,
+            Judgement::Here => card.members.clone(),
+            Judgement::Elsewhere => Vec::new(),
+        },
+        None => Vec::new(),
+    };
+    Some(Dead {
+        id,
+        tag: card.as_ref().and_then(Card::tag),
+        card,
+        members,
+        path,
+        _lock: lock,
+    })
 }
 
 /// The lock of a dead link. A directory that has lost its lock file gets a new one: a successor may be about to make the
