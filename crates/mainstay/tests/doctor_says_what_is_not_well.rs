@@ -157,7 +157,7 @@ fn what_is_in_the_way_of_the_state_directory_is_named() {
 
 #[test]
 fn a_stray_is_named() {
-    let home = Home::new();
+    let home = Home::alone();
     let me = identity::me().unwrap();
     let tag = Tag {
         realm: identity::realm().unwrap(),

@@ -199,11 +199,7 @@ fn after_half_a_line_the_successors_answer_is_a_line() {
 fn pasted_into_a_terminal() {
     let stage = Stage::new();
     let terminal = Terminal::open().unwrap();
-    let slave = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open(terminal.path().unwrap())
-        .unwrap();
+    let slave = terminal.slave().unwrap();
     let stty = stage
         .command("stty")
         .arg("-echo")

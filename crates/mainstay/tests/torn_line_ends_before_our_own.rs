@@ -34,6 +34,8 @@ fn an_answer_that_waited_is_a_line() {
     until("half a line is on its way", || {
         client.wire.readable().then_some(())
     });
+    // `stop` finds a server by its card, which is written after the server was started.
+    stage.card();
     let mut stop = stage
         .command(under_test(env!("CARGO_BIN_EXE_mainstay")))
         .args(["stop", "torn"])

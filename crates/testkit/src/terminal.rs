@@ -1,9 +1,12 @@
 //! A terminal that can hang up.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
+use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 /// The master side. Dropping it is the hang-up: the kernel sends SIGHUP to the session leader and to the foreground group.
@@ -25,6 +28,16 @@ impl Terminal {
     pub fn path(&self) -> io::Result<PathBuf> {
         let name = ptsname(&self.master, Vec::new())?;
         Ok(PathBuf::from(name.to_string_lossy().into_owned()))
+    }
+
+    /// The slave, opened in this process. It does not become this process's terminal: a test program that leads a session
+    /// (started by `setsid`) would get the SIGHUP of the hang-up itself.
+    pub fn slave(&self) -> io::Result<File> {
+        File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(OFlags::NOCTTY.bits() as i32)
+            .open(self.path()?)
     }
 
     /// Its keyboard.

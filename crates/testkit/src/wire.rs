@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use serde_json::{Value, json};
 
-use crate::wait::{Deadline, HANG_STOP, poll_for};
+use crate::wait::{Deadline, HANG_STOP, children_executed, poll_for};
 
 /// The protocol version that the scripted clients offer.
 pub const PROTOCOL: &str = "2025-11-25";
@@ -111,8 +111,14 @@ impl Wire {
 
     /// Reads until the answer with this id; other messages on the way are dropped.
     pub fn answer(&mut self, id: i64) -> io::Result<Value> {
+        self.answer_within(id, HANG_STOP)
+    }
+
+    /// As [`Self::answer`], from a peer that may have no answer: so long for each line.
+    pub fn answer_within(&mut self, id: i64, limit: Duration) -> io::Result<Value> {
         loop {
-            let line = self.line()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let line = self.line_within(limit)?;
+            let line = line.ok_or(io::ErrorKind::UnexpectedEof)?;
             let Ok(message) = serde_json::from_slice::<Value>(&line) else {
                 continue;
             };
@@ -154,9 +160,11 @@ impl Wire {
             .ok_or_else(|| io::Error::other(format!("initialize was refused: {answer}")))
     }
 
-    /// Closes the write end. On a pipe this is EOF, on a socket too.
+    /// Closes the write end. On a pipe this is EOF, on a socket too, when this returns.
     pub fn close_write(&mut self) {
-        self.to = None;
+        if self.to.take().is_some() {
+            children_executed();
+        }
     }
 
     /// Says EOF on a socket without letting go of it, as node's `stdin.end()` does.

@@ -198,7 +198,7 @@ mod tests {
             ("[ $0 = ps ] && echo 4f5e", Fate::Left),
             ("exit 1", Fate::Left),
         ] {
-            let home = Scratch::new();
+            let home = Scratch::with_children();
             let mut note = note(&home, engine);
             assert_eq!(settled(&mut note, WITHIN_MS), Some(fate), "{engine}");
             let kept = all(home.path());
@@ -208,14 +208,14 @@ mod tests {
 
     #[test]
     fn an_engine_that_does_not_come_back_is_not_waited_for() {
-        let home = Scratch::new();
+        let home = Scratch::with_children();
         let mut note = note(&home, "exec sleep 1000");
         assert_eq!(settled(&mut note, 20), Some(Fate::Left));
     }
 
     #[test]
     fn after_days_in_vain_it_is_given_up() {
-        let home = Scratch::new();
+        let home = Scratch::with_children();
         let mut note = note(&home, "exit 1");
         assert_eq!(settled(&mut note, WITHIN_MS), Some(Fate::Left));
         let mut again = all(home.path()).remove(0);

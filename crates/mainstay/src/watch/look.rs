@@ -299,6 +299,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "processes to look at")]
     fn a_client_is_pid_and_start_time_and_a_server_has_its_pipes() {
+        let _alone = crate::scratch::Place::alone();
         let me = identity::me().unwrap();
         let mut command = Command::new("cat");
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());

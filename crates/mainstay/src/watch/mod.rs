@@ -524,6 +524,7 @@ mod tests {
     /// Nobody has told of the new one, but that something was lost: the next scan finds it, and soon.
     #[test]
     fn lost_messages_bring_the_next_scan_forward() {
+        let _alone = crate::scratch::Place::alone();
         let wanted = wanted();
         let mut watch = Watch::begin(&wanted).unwrap();
         let now = now_ms();
@@ -548,6 +549,7 @@ mod tests {
     /// It has ended, been reaped, and its pid may be another's by now: told to have come and gone, how is not known.
     #[test]
     fn a_server_that_ends_before_it_can_be_watched_is_told_all_the_same() {
+        let _alone = crate::scratch::Place::alone();
         let wanted = wanted();
         let mut watch = Watch::begin(&wanted).unwrap();
         let mut child = server();

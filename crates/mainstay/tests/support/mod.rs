@@ -14,15 +14,29 @@ use mainstay_core::event::{Detached, Seen};
 use mainstay_core::ids::LinkId;
 use mainstay_core::tier::Tier;
 use mainstay_os::{census, identity};
-use mainstay_testkit::wait::until;
+use mainstay_testkit::quiet::Quiet;
+use mainstay_testkit::wait::{children_executed, until};
 
 pub mod keepers;
 
 /// A home directory, removed at the end.
-pub struct Home(PathBuf);
+pub struct Home {
+    path: PathBuf,
+    _quiet: Quiet,
+}
 
 impl Home {
+    /// A fresh one, beside those of other tests.
     pub fn new() -> Self {
+        Self::with(Quiet::shared().unwrap())
+    }
+
+    /// A fresh one while no other test of this user has one: for a test whose processes the next start would sweep away.
+    pub fn alone() -> Self {
+        Self::with(Quiet::alone().unwrap())
+    }
+
+    fn with(quiet: Quiet) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "mainstay-home-{}-{}",
@@ -31,16 +45,19 @@ impl Home {
         );
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self {
+            path,
+            _quiet: quiet,
+        }
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Its paths, made.
     pub fn paths(&self) -> Paths {
-        let paths = Paths::below(self.0.clone()).unwrap();
+        let paths = Paths::below(self.path.clone()).unwrap();
         paths.make().unwrap();
         paths
     }
@@ -59,7 +76,7 @@ impl Home {
         command
             .args(words)
             .env_clear()
-            .env("HOME", &self.0)
+            .env("HOME", &self.path)
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .stdin(Stdio::null());
         command
@@ -72,11 +89,13 @@ impl Home {
 
     /// Runs a command to its end; the home directory is shown as `~`.
     pub fn outcome(&self, command: &mut Command) -> Outcome {
+        // A link whose lock the test has given back is dead from here on.
+        children_executed();
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| {
             String::from_utf8(bytes)
                 .unwrap()
-                .replace(self.0.to_str().unwrap(), "~")
+                .replace(self.path.to_str().unwrap(), "~")
         };
         Outcome {
             stdout: text(output.stdout),
@@ -88,7 +107,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).ok();
+        fs::remove_dir_all(&self.path).ok();
     }
 }
 
