@@ -5,16 +5,7 @@
 //! with everything that they started.
 //!
 //! ```no_run
-//! use mainstay::{Lease, LeaseOptions, ServerCommand};
-//!
-//! # fn main() -> Result<(), mainstay::HostError> {
-//! let lease = Lease::open("job-17", &LeaseOptions::new())?;
-//! let mut server = lease.start(&ServerCommand::new("npx").args(["-y", "@playwright/mcp"]))?;
-//! // … speak MCP over server.stdin and server.stdout …
-//! let closed = lease.close()?;
-//! assert_eq!(closed.left(), 0);
-//! # Ok(())
-//! # }
+#![doc = include_str!("../examples/lease.rs")]
 //! ```
 //!
 //! # The mainstay binary is needed

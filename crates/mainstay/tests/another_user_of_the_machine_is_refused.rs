@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use front::{Front, mainstay, request};
+use mainstay_testkit::skip;
 use mainstay_testkit::stage::{Source, Stage};
 use mainstay_testkit::wait::until;
 use rustix::fs::Uid;
@@ -23,13 +24,8 @@ const STRANGER: u32 = 65_534;
 const OTHER: u32 = 23_456;
 const OPENED: &str = "mainstay_sessions_opened_total";
 
-#[expect(clippy::print_stderr, reason = "why it is not run")]
 fn only_as_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("not run here: only root can be another user");
-    }
-    root
+    skip::root_or_skip("only root can be another user")
 }
 
 /// A connection of this user: the kernel notes whose a socket is when it is made.
@@ -250,7 +246,7 @@ fn over_ipv6_too() {
         return;
     }
     if let Err(error) = std::net::TcpListener::bind("[::1]:0") {
-        return eprintln!("not run here: no IPv6: {error}");
+        return skip::skip(&format!("no IPv6: {error}"));
     }
     for (options, status) in [(&[][..], 403), (&["--allow-user", "65534"], 200)] {
         let stage = Stage::new();

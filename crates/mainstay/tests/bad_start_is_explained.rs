@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::{Client, Launch};
+use mainstay_testkit::skip;
 use mainstay_testkit::stage::{Source, Stage, run};
 use serde_json::{Value, json};
 
@@ -80,7 +81,7 @@ fn a_required_tier_that_is_not_there() {
         .expect("doctor can be asked");
     let found: Value = serde_json::from_slice(&doctor.stdout).expect("doctor speaks JSON");
     let Some(missing) = found["containment"]["why_not"].get(0) else {
-        eprintln!("not run here: every tier is there");
+        skip::skip("every tier is there, so none can be missing");
         return;
     };
     let (tier, reason) = (&missing["tier"], &missing["reason"]);
@@ -238,8 +239,7 @@ fn a_directory_that_is_gone_is_no_worse_than_without_us() {
 
 #[test]
 fn a_proc_of_another_pid_namespace() {
-    if !rustix::process::geteuid().is_root() {
-        println!("not played: a PID namespace of one's own needs root");
+    if !skip::root_or_skip("a PID namespace of its own needs root") {
         return;
     }
     let stage = Stage::new();

@@ -13,6 +13,7 @@ use mainstay_testkit::card::state_dir;
 use mainstay_testkit::client::Launch;
 use mainstay_testkit::httpd::{Fault, Httpd};
 use mainstay_testkit::killers;
+use mainstay_testkit::skip;
 use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::wait::until;
 use rustix::process::Signal;
@@ -280,13 +281,11 @@ fn a_session_that_cannot_be_written_down_is_closed_and_refused() {
 
 /// A process aside has nobody to reap it where PID 1 does not: there the command only does what it was asked for.
 #[test]
-#[allow(clippy::print_stdout, reason = "a test says why it cannot run")]
 fn but_leaves_no_zombie_where_nobody_reaps() {
     const PID_1: &str = "import subprocess, sys\n\
         code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode\n\
         print(code, open('/proc/1/task/1/children').read().split())";
-    if !rustix::process::geteuid().is_root() {
-        println!("not played: needs root");
+    if !skip::root_or_skip("a PID namespace of its own needs root") {
         return;
     }
     let (stage, http) = kill_everything(Bridged::open(&[]));

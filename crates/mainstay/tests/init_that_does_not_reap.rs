@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use mainstay_os::census;
 use mainstay_testkit::built::{under_test, unruly};
 use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::skip;
 use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::wait::until;
 
@@ -14,9 +15,7 @@ const EACH: u32 = 20;
 
 #[test]
 fn a_hundred_sessions_leave_no_zombie() {
-    if !rustix::process::geteuid().is_root() {
-        // A PID namespace of one's own needs root (or an unprivileged user namespace, which many systems refuse).
-        println!("not played: needs root");
+    if !skip::root_or_skip("a PID namespace of its own needs root") {
         return;
     }
     let stage = Stage::new();

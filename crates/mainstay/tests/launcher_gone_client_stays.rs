@@ -8,6 +8,7 @@ use std::os::unix::fs::chown;
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Launch;
 use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::skip;
 use mainstay_testkit::stage::{Stage, run};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
@@ -49,8 +50,7 @@ fn the_server_answers_after_its_launcher_is_gone() {
 
 #[test]
 fn also_if_the_client_does_not_let_itself_be_looked_at() {
-    if !rustix::process::geteuid().is_root() {
-        println!("not played: only root can start somebody else, and from root nobody hides");
+    if !skip::root_or_skip("only root can start a client of another user") {
         return;
     }
     let stage = Stage::new();

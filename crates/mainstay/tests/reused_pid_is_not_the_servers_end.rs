@@ -11,6 +11,7 @@ use std::io::Write;
 
 use mainstay_os::census;
 use mainstay_testkit::client::Client;
+use mainstay_testkit::skip;
 use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::wait::until;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -51,9 +52,7 @@ fn gate(stage: &Stage, name: &str) -> File {
 
 #[test]
 fn the_server_serves_on() {
-    if !rustix::process::geteuid().is_root() {
-        // A PID namespace of one's own, in which pids can be chosen, needs root.
-        println!("not played: needs root");
+    if !skip::root_or_skip("a PID namespace in which pids can be chosen needs root") {
         return;
     }
     let stage = Stage::new();

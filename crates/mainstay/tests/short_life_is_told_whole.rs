@@ -1,8 +1,7 @@
 //! A server that says one thing and ends at once: the client has what it said and its status, and its start is told before its
 //! end, though all that we do for a new link comes after its first words.
 
-use mainstay_core::tier::Tier;
-use mainstay_testkit::afford::affords;
+use mainstay_testkit::afford::afforded;
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::card;
 use mainstay_testkit::client::Launch;
@@ -16,7 +15,7 @@ const TIMES: usize = 20;
 #[test]
 fn on_each_tier() {
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
-    for tier in Tier::ALL.into_iter().filter(|&tier| affords(tier).is_ok()) {
+    for tier in afforded() {
         let server = ["sh", "-c", "printf '%s\\n' \"$0\"; exit 7", LINE];
         let server = server.iter().map(Into::into).collect();
         let argv = run(mainstay.clone(), &["--tier", tier.word()], server);

@@ -1,7 +1,6 @@
 //! Clients pass six variables, a login shell many more: both look at the same files.
 
 mod support;
-use std::os::unix::fs::MetadataExt;
 
 use support::Home;
 
@@ -40,8 +39,7 @@ fn the_paths_agree() {
 
 #[test]
 fn root_writes_nothing_into_the_home_of_the_user_behind_sudo() {
-    // Only root can be in that place; for others there is nothing to see here.
-    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+    if !mainstay_testkit::skip::root_or_skip("only root can borrow another user's HOME") {
         return;
     }
     let home = Home::new();

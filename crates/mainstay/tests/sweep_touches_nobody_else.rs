@@ -11,6 +11,7 @@ use mainstay_testkit::built::under_test;
 use mainstay_testkit::card::{cards, members, state_dir};
 use mainstay_testkit::client::Client;
 use mainstay_testkit::killers;
+use mainstay_testkit::skip;
 use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::wait::until;
 use serde_json::json;
@@ -122,8 +123,11 @@ fn only_the_dead_session_is_swept() {
 /// The kernel shifts start times by the offset of whoever reads them: to the other one, everybody seems to be somebody else.
 #[test]
 fn a_session_in_another_time_namespace_lives_on() {
-    if !rustix::process::geteuid().is_root() || !Path::new("/proc/self/ns/time").exists() {
-        eprintln!("not run here: it takes root and a kernel with time namespaces");
+    if !skip::root_or_skip("a time namespace of its own needs root") {
+        return;
+    }
+    if !Path::new("/proc/self/ns/time").exists() {
+        skip::skip("the kernel has no time namespaces");
         return;
     }
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));

@@ -244,8 +244,7 @@ fn without_root_it_says_what_to_do() {
 fn through_sudo_everything_is_written_with_the_users_rights() {
     const USER: u32 = 23_456;
     let stage = Stage::new();
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("not run here: only root can act for another user");
+    if !mainstay_testkit::skip::root_or_skip("only root can act for another user") {
         return;
     }
     // A home of that user, with a trap: where its events should be, a link to a file of root's.

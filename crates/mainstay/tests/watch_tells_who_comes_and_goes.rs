@@ -11,6 +11,7 @@ use std::process::Stdio;
 use mainstay_os::identity::Handle;
 use mainstay_testkit::client::Carrier;
 use mainstay_testkit::puppet::{Plan, Puppet};
+use mainstay_testkit::skip;
 use mainstay_testkit::stage::{Source, Stage, run};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -202,7 +203,7 @@ fn where_the_connector_is_refused_it_says_so_and_looks_itself() {
     let mut watch = Watching::start(&stage, &mut command);
     let said = watch.talk();
     if said.starts_with("unshare:") {
-        eprintln!("not run here: {said}");
+        skip::skip(&said);
         return;
     }
     assert_eq!(
@@ -221,8 +222,7 @@ fn where_the_connector_is_refused_it_says_so_and_looks_itself() {
 
 #[test]
 fn processes_of_others_are_told_as_far_as_they_can_be_seen() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("not run here: only root can start a process of another user");
+    if !skip::root_or_skip("only root can start a process of another user") {
         return;
     }
     let stage = Stage::new();

@@ -8,7 +8,7 @@ use mainstay_core::ids::Identity;
 use mainstay_core::tier::Tier;
 use mainstay_os::census::{self, Stat};
 use mainstay_os::identity;
-use mainstay_testkit::afford::affords;
+use mainstay_testkit::afford::afforded;
 use mainstay_testkit::killers;
 use mainstay_testkit::wait::until;
 use scene::{Scene, freeze};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// A scene on each tier that there is, with each process of ours between the keeper and the server: in a namespace there is
 /// one on either side of its init.
 fn on_each_tier(play: impl Fn(Tier, Which, Scene)) {
-    for tier in Tier::ALL.into_iter().filter(|&tier| affords(tier).is_ok()) {
+    for tier in afforded() {
         for which in [Which::Nearest, Which::Furthest] {
             // Its end is not to be seen by the end of its pipes: a helper has them, too.
             let habits = ["--grandchild", "--daemon"];

@@ -42,6 +42,10 @@ pub mod role;
 pub mod sender;
 pub mod shim;
 pub mod signals;
+#[cfg(test)]
+#[path = "../../testkit/src/skip.rs"]
+#[allow(dead_code, reason = "only its first part is used here")]
+mod skip;
 pub mod spawn;
 pub mod stdio;
 pub mod sweep;

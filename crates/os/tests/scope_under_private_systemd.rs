@@ -9,6 +9,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
+use common::skip::skip;
 use common::{Copied, SHAPES, Server, copy, inner, isolated, keeper, passed, tag};
 use keeper::{ends, kill};
 use mainstay_core::event::Seen;
@@ -31,7 +32,7 @@ fn lab(name: &str, outside: bool, body: impl FnOnce()) {
         && Path::new("/lib/systemd/systemd").exists()
         && cgroup::own().is_ok();
     if !able {
-        println!("not tested here: it needs root, systemd and a cgroup2");
+        skip("a private systemd user manager needs root, systemd and a cgroup2");
         without_manager();
         return;
     }

@@ -1,6 +1,6 @@
 //! What a tree uses is measured over all its members, on each tier that this machine has.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 
@@ -135,8 +135,10 @@ fn a_cap_holds_or_says_why_not() {
             let capped = tree.limit_memory(64 * MIB);
             assert_eq!(tree.oom_kills().is_some(), capped.is_ok(), "tier {tier}");
             if let Err(why) = capped {
-                println!("tier {tier} is not capped here: {why}");
                 let leafless = "the tree is in no cgroup of its own";
+                if why != leafless {
+                    common::skip::skip(&format!("no memory limit by the kernel: {why}"));
+                }
                 assert_eq!(why == leafless, tree.leaf().is_none(), "{why}");
             } else {
                 assert_eq!(tree.oom_kills(), Some(0));

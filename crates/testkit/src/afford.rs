@@ -1,7 +1,7 @@
 //! Which tiers this machine affords, found out with its own tools and without a word of mainstay's: a tier that is
 //! afforded and does not open is broken, and no reason to leave something out.
 //!
-//! The tests of `os` read this file, too: it uses nothing of the testkit.
+//! The tests of `os` read this file, too: it uses nothing of the testkit but `skip`, which they read as well.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,6 +21,23 @@ pub fn affords(tier: Tier) -> Result<(), String> {
         }
         Tier::Pidns => pidns(),
     }
+}
+
+/// The tiers that are played right here: all that the machine affords, but for `scope`, which needs a user manager and has tests of
+/// its own next to a private one. A tier that is missing is noted.
+pub fn afforded() -> Vec<Tier> {
+    let mut tiers = Tier::ALL.to_vec();
+    tiers.retain(|&tier| {
+        if tier == Tier::Scope {
+            return false;
+        }
+        let missing = affords(tier).err();
+        if let Some(why) = &missing {
+            super::skip::skip(&format!("tier {tier}: {why}"));
+        }
+        missing.is_none()
+    });
+    tiers
 }
 
 /// Somebody is put into a cgroup below ours that can be killed as a whole.

@@ -16,6 +16,7 @@ pub mod httpd;
 pub mod killers;
 pub mod puppet;
 pub mod quiet;
+pub mod skip;
 pub mod stage;
 pub mod terminal;
 pub mod unruly;
@@ -31,3 +32,29 @@ pub mod wire;
     reason = "a simulated world is many small facts beside each other, and its watchers have one signature"
 )]
 pub mod world;
+
+/// Here and not beside its code, which the tests of `os` include.
+#[cfg(test)]
+mod skip_tests {
+    use crate::skip::{add, by_reason, not_allowed, told};
+
+    #[test]
+    fn a_reason_is_told_once_with_all_its_tests() {
+        let list = std::env::temp_dir().join(format!("not-tested-{}", std::process::id()));
+        add(&list, "b", "two", "needs\nroot");
+        add(&list, "a", "one", "needs root");
+        add(&list, "a", "one", "needs root");
+        add(&list, "c", "three", "no systemd");
+        let text = std::fs::read_to_string(&list).unwrap_or_default();
+        drop(std::fs::remove_file(&list));
+        let skipped = by_reason(&text);
+        assert_eq!(
+            told(&skipped),
+            "not tested here: a::one, b::two (needs root); c::three (no systemd)"
+        );
+        assert_eq!(not_allowed(&skipped, ""), ["needs root", "no systemd"]);
+        assert_eq!(not_allowed(&skipped, "memory, root"), ["no systemd"]);
+        let nothing = "not tested here: nothing, every test could run";
+        assert_eq!(told(&by_reason("")), nothing);
+    }
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::skip::skip;
 use std::net::{Shutdown, TcpListener, TcpStream};
 
 fn me() -> u32 {
@@ -13,7 +14,7 @@ fn both(listener: &TcpListener) -> Vec<Owners> {
     };
     let asking = Owners::open(listener);
     if asking.diag.is_none() {
-        eprintln!("not run here: netlink is not answered");
+        skip("netlink is not answered");
         return vec![by_table];
     }
     vec![asking, by_table]
@@ -21,7 +22,7 @@ fn both(listener: &TcpListener) -> Vec<Owners> {
 
 fn pair(address: &str) -> Option<(TcpListener, TcpStream, TcpStream)> {
     let listener = TcpListener::bind(address)
-        .inspect_err(|error| eprintln!("not run here: {address}: {error}"))
+        .inspect_err(|error| skip(&format!("{address}: {error}")))
         .ok()?;
     let mut to = listener.local_addr().unwrap();
     if to.ip().is_unspecified() {
@@ -53,7 +54,7 @@ fn a_client_with_a_socket_of_the_other_kind_is_found() {
     let port = listener.local_addr().unwrap().port();
     let mapped = SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), port);
     let Ok(client) = TcpStream::connect(mapped) else {
-        return eprintln!("not run here: no IPv6");
+        return skip("no IPv6");
     };
     let (accepted, peer) = listener.accept().unwrap();
     assert_eq!(

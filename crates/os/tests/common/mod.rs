@@ -13,13 +13,15 @@
 #[path = "../../../testkit/src/afford.rs"]
 mod afford;
 pub mod keeper;
+#[path = "../../../testkit/src/skip.rs"]
+pub mod skip;
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use mainstay_core::ids::{LinkId, TAG_VARIABLE, Tag};
@@ -36,6 +38,9 @@ pub const INNER: &str = "MAINSTAY_TEST_INNER";
 
 /// A user without any rights, who need not exist.
 const SOMEBODY: &str = "41007";
+
+/// What makes root that user.
+const SOMEBODY_BY: &str = "setpriv";
 
 /// Runs the test in a process of its own; if we are root, a second time as somebody without any rights. `name` is the
 /// test's full name.
@@ -86,7 +91,7 @@ fn users() -> Vec<Vec<PathBuf>> {
     let mut users = vec![Vec::new()];
     if rustix::process::geteuid().is_root() {
         let words = [
-            "setpriv",
+            SOMEBODY_BY,
             "--reuid",
             SOMEBODY,
             "--regid",
@@ -108,9 +113,16 @@ pub fn copy(words: &[PathBuf], name: &str) -> Output {
         .args(&words[1..])
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(INNER, name)
+        .env(skip::LIST, skips_of(&words[0]))
         .current_dir("/")
         .output()
         .unwrap()
+}
+
+/// Where the copy notes what it does not test. What only a user without rights cannot have is tested by ourselves.
+fn skips_of(program: &Path) -> PathBuf {
+    let ours = || skip::list().filter(|_| program != Path::new(SOMEBODY_BY));
+    ours().unwrap_or_else(|| "/dev/null".into())
 }
 
 /// A copy of this program that everybody may execute, wherever the build is.
@@ -268,7 +280,7 @@ pub fn tiers() -> Vec<Tier> {
             };
             match afford::affords(tier) {
                 Ok(()) => panic!("tier {tier} is to be had here, but: {why_not:?}"),
-                Err(why) => println!("tier {tier} is not tested here: {why}; {why_not:?}"),
+                Err(why) => skip::skip(&format!("tier {tier}: {why}; {why_not:?}")),
             }
             false
         })
