@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use crate::exit::Exit;
+use crate::view::safe;
 
 /// Something went wrong and the command ends because of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,7 @@ impl fmt::Display for Report {
 
 /// Says something to the user on stderr. If nobody can hear it, there is nobody to tell that either.
 pub fn talk(text: &str) {
+    let text = safe::screen(text, false);
     io::stderr().lock().write_all(text.as_bytes()).ok();
 }
 

@@ -116,3 +116,30 @@ fn none() {
         shown.stderr
     );
 }
+
+/// What a server is called, or has written, cannot turn a line around or move the cursor.
+#[test]
+fn without_characters_that_cannot_be_seen() {
+    let foreign = "evil\u{202e}\u{2066}\u{200f}\u{61c}\u{200b}\u{9b}2J\u{1b}[2Jname";
+    let lines: String = LINES.replace("playwright", &foreign.replace('\u{1b}', "\\u001b"));
+    assert!(
+        lines.contains('\u{202e}'),
+        "a server is there under that name"
+    );
+    let home = home(&lines);
+    for view in [
+        &["events"][..],
+        &["events", "-n", "3"],
+        &["why"],
+        &["ps"],
+        &["doctor"],
+    ] {
+        let told = home.mainstay(view);
+        let told = told.stdout + &told.stderr;
+        let seen = told.chars().find(|c| {
+            c.is_control() && *c != '\n' || "\u{202e}\u{2066}\u{200f}\u{61c}\u{200b}".contains(*c)
+        });
+        assert_eq!(seen, None, "{view:?}: {told}");
+    }
+    assert!(home.mainstay(&["events"]).stdout.contains("evil\\u{202e}"));
+}

@@ -131,8 +131,8 @@ struct Show {
 impl Show {
     fn take(&mut self, event: &Event, line: &str) -> ControlFlow<Result<(), Report>> {
         self.shown += 1;
-        let text = if self.json {
-            format!("{line}\n")
+        let printed = if self.json {
+            self.printer.message(&format!("{line}\n"))
         } else {
             let colour = self.printer.colour();
             let happening = Happening::of(event);
@@ -141,9 +141,9 @@ impl Show {
                 text = Tone::Faint.paint(&format!("{} (UTC)", happening.date), colour) + "\n";
                 self.date.clone_from(&happening.date);
             }
-            text + &happening.render(colour)
+            self.printer.text(&(text + &happening.render(colour)))
         };
-        match self.printer.text(&text) {
+        match printed {
             Ok(Reader::There) => ControlFlow::Continue(()),
             Ok(Reader::Gone) => ControlFlow::Break(Ok(())),
             Err(report) => ControlFlow::Break(Err(report)),

@@ -401,7 +401,7 @@ impl<'o> Show<'o> {
         if self.options.raw {
             self.write(&Line::Frame(sight.clone().into()))?;
             return match sight.body {
-                Some(body) if !sight.cut => self.printer.text(&(body + "\n")),
+                Some(body) if !sight.cut => self.printer.message(&(body + "\n")),
                 Some(_) | None => {
                     self.cut += 1;
                     Ok(Reader::There)

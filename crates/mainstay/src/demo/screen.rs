@@ -125,7 +125,8 @@ impl Screen {
         if self.mode == Mode::Live {
             let text = Tone::Faint.paint(text, self.printer.colour());
             let pad = if text.is_empty() { "" } else { "   " };
-            self.print(&format!("\r\u{1b}[K{pad}{text}"));
+            // As in `json`.
+            drop(self.printer.over_line(&format!("{pad}{text}")));
         }
     }
 

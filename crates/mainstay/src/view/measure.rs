@@ -1,5 +1,7 @@
 //! Sizes and spans of time as a table shows them: short, and never more precise than it matters.
 
+use super::safe::visible;
+
 /// KiB as `812 KiB`, `96 MiB`, `1.3 GiB`.
 pub fn memory(kib: u64) -> String {
     const MIB: u64 = 1024;
@@ -50,13 +52,10 @@ pub fn processes(count: usize) -> String {
     }
 }
 
-/// A text for one line of a terminal: control characters become spaces, and the end is cut off with a mark.
+/// A text for one line of a terminal: its lines are one, what cannot be seen is escaped, and the end is cut off with a mark.
 pub fn one_line(text: &str, chars: usize) -> String {
-    let clean: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    let clean = clean.trim();
+    let clean = text.replace(['\n', '\r', '\t'], " ");
+    let clean = visible(clean.trim());
     if clean.chars().count() <= chars {
         return clean.into();
     }
@@ -95,7 +94,8 @@ mod tests {
 
     #[test]
     fn a_foreign_text_stays_on_its_line() {
-        assert_eq!(one_line("a\n\u{1b}[31mb\r", 20), "a  [31mb");
+        assert_eq!(one_line("a\n\u{1b}[31mb\r", 20), "a \\u{1b}[31mb");
+        assert_eq!(one_line("\u{202e}exe.txt", 20), "\\u{202e}exe.txt");
         assert_eq!(one_line("abcdef", 6), "abcdef");
         assert_eq!(one_line("abcdefg", 6), "abcde…");
         assert_eq!(one_line("", 0), "");

@@ -7,6 +7,7 @@ pub mod happening;
 pub mod measure;
 pub mod paint;
 pub mod printer;
+pub mod safe;
 pub mod story;
 pub mod table;
 pub mod timeline;

@@ -18,6 +18,23 @@ pub enum Tone {
     Bad,
 }
 
+/// What begins and what ends a colour.
+const BEGIN: &str = "\u{1b}[";
+const END: &str = "\u{1b}[0m";
+const TONES: [Tone; 5] = [Tone::Strong, Tone::Faint, Tone::Good, Tone::Warn, Tone::Bad];
+
+/// How many bytes of this text are a colour of ours that begins or ends there.
+pub(super) fn colour_code(text: &str) -> Option<usize> {
+    if text.starts_with(END) {
+        return Some(END.len());
+    }
+    let rest = text.strip_prefix(BEGIN)?;
+    TONES.iter().find_map(|tone| {
+        let after = rest.strip_prefix(tone.code())?.strip_prefix('m')?;
+        Some(text.len() - after.len())
+    })
+}
+
 impl Tone {
     fn code(self) -> &'static str {
         match self {
@@ -35,7 +52,7 @@ impl Tone {
         if !colour || text.is_empty() || self == Self::Plain {
             return text.into();
         }
-        format!("\u{1b}[{}m{text}\u{1b}[0m", self.code())
+        format!("{BEGIN}{}m{text}{END}", self.code())
     }
 }
 

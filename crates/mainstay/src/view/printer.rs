@@ -1,6 +1,7 @@
 //! The one permitted home of stdout, outside of `run` where it is the wire.
 //!
-//! A reader that goes away (`| head`) is success: it has what it wanted.
+//! A reader that goes away (`| head`) is success: it has what it wanted. What goes out is made safe for a terminal here, also
+//! into a pipe, because a pager or a file shows it later.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -8,6 +9,7 @@ use std::os::fd::AsFd;
 use rustix::termios::{isatty, tcgetwinsize};
 use serde::Serialize;
 
+use super::safe;
 use crate::exit::Exit;
 use crate::report::{Report, plain};
 
@@ -39,6 +41,7 @@ fn wanted(columns: Option<&str>) -> usize {
 #[derive(Debug)]
 pub struct Printer {
     out: io::Stdout,
+    terminal: bool,
     colour: bool,
     columns: usize,
 }
@@ -68,6 +71,7 @@ impl Printer {
             wanted(std::env::var("COLUMNS").ok().as_deref())
         };
         Self {
+            terminal,
             colour: terminal && !plain,
             columns,
             out,
@@ -84,8 +88,27 @@ impl Printer {
         self.columns
     }
 
-    /// Prints a text as it is.
+    /// Prints a text.
     pub fn text(&mut self, text: &str) -> Result<Reader, Report> {
+        self.write(&safe::screen(text, self.colour))
+    }
+
+    /// Prints a text over the line that the cursor is in.
+    pub fn over_line(&mut self, text: &str) -> Result<Reader, Report> {
+        let text = safe::screen(text, self.colour);
+        self.write(&format!("\r\u{1b}[K{text}"))
+    }
+
+    /// Prints a line of JSON that a client or a server wrote: into a pipe or a file byte for byte.
+    pub fn message(&mut self, line: &str) -> Result<Reader, Report> {
+        if self.terminal {
+            self.write(&safe::json(line))
+        } else {
+            self.write(line)
+        }
+    }
+
+    fn write(&mut self, text: &str) -> Result<Reader, Report> {
         let mut out = self.out.lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => Ok(Reader::There),
@@ -101,7 +124,7 @@ impl Printer {
         let mut text = serde_json::to_string_pretty(value)
             .map_err(|error| Report::new(Exit::Failed, "cannot write JSON").because(error))?;
         text.push('\n');
-        self.text(&text)
+        self.write(&safe::json(&text))
     }
 
     /// Prints a value as one line of JSON.
@@ -109,7 +132,7 @@ impl Printer {
         let mut text = serde_json::to_string(value)
             .map_err(|error| Report::new(Exit::Failed, "cannot write JSON").because(error))?;
         text.push('\n');
-        self.text(&text)
+        self.write(&safe::json(&text))
     }
 }
 

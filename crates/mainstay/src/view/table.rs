@@ -2,6 +2,7 @@
 
 use super::measure::one_line;
 use super::paint::Tone;
+use super::safe::visible;
 
 /// Between two columns.
 const GAP: &str = "  ";
@@ -39,8 +40,9 @@ pub struct Cell {
 impl Cell {
     /// A field with a tone.
     pub fn new(text: impl Into<String>, tone: Tone) -> Self {
+        let text: String = text.into();
         Self {
-            text: text.into(),
+            text: visible(&text).into_owned(),
             tone,
         }
     }
@@ -86,7 +88,7 @@ impl Table {
     /// Adds a line of its own below the last row, cut at the table's width.
     pub fn below(&mut self, line: String) {
         if let Some(row) = self.rows.last_mut() {
-            row.below.push(line);
+            row.below.push(visible(&line).into_owned());
         }
     }
 
