@@ -9,7 +9,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 mod json;
+mod path;
 pub use json::body;
+pub use path::{hidden_parts, path};
 
 /// What stands in place of a secret.
 pub const HIDDEN: &str = "[hidden]";
@@ -29,6 +31,14 @@ const NAMES: [&str; 12] = [
     "bearer",
     "cookie",
 ];
+
+/// Words that say it as the last one of a name (`db_pw`, `adminPass`, `--otp`), and mean something else inside of one (`bypass`).
+const LAST_WORDS: [&str; 8] = [
+    "pw", "pwd", "pass", "passcode", "pswd", "passwort", "otp", "psk",
+];
+
+/// The shell's working directory, in capitals; `pwd` is a password.
+const DIRECTORY: &str = "PWD";
 
 /// How tokens of known makers begin.
 const BEGINNINGS: [&str; 13] = [
@@ -106,8 +116,30 @@ fn addresses(word: &str) -> String {
             shown += HIDDEN;
             rest = &after[secret.end..];
         }
+        if is_web(scheme) {
+            let way = rest.find('/').unwrap_or(rest.len());
+            let way = way.min(rest.find(char::is_whitespace).unwrap_or(rest.len()));
+            let ends = |c: char| c.is_whitespace() || "?#\"'<>`;&|()".contains(c);
+            let end = rest[way..].find(ends).map_or(rest.len(), |end| way + end);
+            shown += &rest[..way];
+            shown += &path(&rest[way..end], HIDDEN);
+            rest = &rest[end..];
+        }
     }
     shown + rest
+}
+
+/// Whether what stands before `://` is the scheme of servers that have tokens in their paths.
+fn is_web(scheme: &str) -> bool {
+    ["http", "https", "ws", "wss"].iter().any(|web| {
+        let before = scheme.len().checked_sub(web.len());
+        before.is_some_and(|at| {
+            let (before, last) = (scheme.get(..at), scheme.get(at..));
+            last.is_some_and(|last| last.eq_ignore_ascii_case(web))
+                && before
+                    .is_some_and(|before| !before.ends_with(|c: char| c.is_ascii_alphanumeric()))
+        })
+    })
 }
 
 /// Where in what stands before the `@` of an address its secret begins. A name alone is one (a token needs no password
@@ -135,6 +167,32 @@ pub fn speaks(name: &str) -> bool {
         .map(|c| c.to_ascii_lowercase())
         .collect();
     NAMES.iter().any(|part| plain.contains(part))
+        || name != DIRECTORY && LAST_WORDS.contains(&last_word(name).as_str())
+}
+
+/// The last word of a name in lower case, without a number behind it: `pw` of `db-pw`, `DB_PW2` and `dbPw`.
+fn last_word(name: &str) -> String {
+    let name = name.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+    let mut start = name.len();
+    let mut after: Option<char> = None;
+    for (at, c) in name.char_indices().rev() {
+        let begins = match after {
+            // `dbPw`: a small letter before a capital one is of the word before.
+            Some(next) => next.is_ascii_uppercase() && !c.is_ascii_uppercase(),
+            None => false,
+        };
+        // `DBPass`: the last of several capitals begins the word.
+        let ended = after.is_some_and(|next| c.is_ascii_uppercase() && next.is_ascii_lowercase());
+        if !c.is_ascii_alphanumeric() || begins {
+            break;
+        }
+        start = at;
+        if ended {
+            break;
+        }
+        after = Some(c);
+    }
+    name[start..].to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -201,6 +259,27 @@ mod tests {
                 "npx|https://h/@a/b@1.0|@a/b@1.0|https://h?q=a@b",
             ),
             (
+                &[
+                    "npx",
+                    "mcp-remote",
+                    "https://h/s/Zk3xT9qLmB7vR2pW/mcp",
+                    "--port=80",
+                ],
+                "npx|mcp-remote|https://h/s/[hidden]/mcp|--port=80",
+            ),
+            (
+                &[
+                    "sh",
+                    "-c",
+                    "curl http://u:p@h/token/abc; x ws://h/aGVsbG8?a 'wss://h' https://h/mcp",
+                ],
+                "sh|-c|curl http://u:[hidden]@h/token/[hidden]; x ws://h/[hidden]?a 'wss://h' https://h/mcp",
+            ),
+            (
+                &["x", "file:///home/aGVsbG8/a1b2c3d4e5"],
+                "x|file:///home/aGVsbG8/a1b2c3d4e5",
+            ),
+            (
                 &["x", "https://@h/", "://@", "//a@h"],
                 "x|https://@h/|://@|//a@h",
             ),
@@ -213,6 +292,30 @@ mod tests {
             (
                 &["sh", "-c", "A=1 MY_SECRET=abc npx y"],
                 "sh|-c|A=1 MY_SECRET=[hidden]",
+            ),
+            (
+                &[
+                    "x",
+                    "--pw",
+                    "abc",
+                    "--pwd=abc",
+                    "DB_PASS=abc",
+                    "adminPass:abc",
+                    "DBPw2=abc",
+                ],
+                "x|--pw|[hidden]|--pwd=[hidden]|DB_PASS=[hidden]|adminPass:[hidden]|DBPw2=[hidden]",
+            ),
+            (
+                &[
+                    "env",
+                    "PWD=/srv",
+                    "OLDPWD=/tmp",
+                    "--bypass=yes",
+                    "--compass",
+                    "n",
+                    "--pass-through=1",
+                ],
+                "env|PWD=/srv|OLDPWD=/tmp|--bypass=yes|--compass|n|--pass-through=1",
             ),
             (&["kill", "-TERM", "4711"], "kill|-TERM|4711"),
             (

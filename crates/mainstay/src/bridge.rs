@@ -70,6 +70,8 @@ pub fn bridge() -> Result<Exit, Report> {
         )
         .hint("write `mainstay run --url URL`"));
     };
+    // It is started by way of `/proc/self/exe`, after which the kernel would call it `exe`.
+    rustix::thread::set_name(c"mainstay").ok();
     mainstay_os::signals::ignore_pipe();
     let failed = |error: io::Error| {
         Report::new(Exit::Failed, "the bridge cannot be set up").because(plain(&error))
@@ -218,10 +220,10 @@ impl Shell {
             Output::Opened { exchange, known } => self.journal.opened(exchange, known),
             Output::Paid { session, by } => self.journal.paid(&session, by),
             Output::Owed { session, why } => {
-                self.journal.owed(&session);
                 tell(&format!(
                     "the session could not be closed now ({why}); it stays written down, and the next start closes it: mainstay debts"
                 ));
+                self.journal.owed(&session, why);
             }
             Output::Say(line) => {
                 if self.stdout.is_some() {

@@ -123,6 +123,69 @@ fn from_everywhere_to_nowhere_else() {
     assert!(!everything(&state_dir(stage.home())).contains("hunter2"));
 }
 
+/// Many servers have a token for a folder of their URL. Only the note of an open session has it, which no other user can read
+/// and without which no DELETE finds its way.
+#[test]
+fn a_token_in_the_path_is_shown_nowhere() {
+    const TOKEN: &str = "Zk3xT9qLmB7vR2pWc1Yd";
+    let stage = Stage::new();
+    let http = Httpd::start();
+    let url = http.url().replace("/mcp", &format!("/s/{TOKEN}/mcp"));
+    let mut words = argv(&http, &[]);
+    let at = words.iter().position(|word| *word == http.url().as_str());
+    words[at.unwrap()] = url.clone().into();
+    let mut client = Launch::new(&stage, &words).start();
+    client.wire.initialize().unwrap();
+    http.next("tools/call", Fault::Status(401, "no"));
+    let refused = client
+        .wire
+        .request("tools/call", &json!({"name": "write"}))
+        .unwrap();
+    assert!(!refused.to_string().contains(TOKEN), "{refused}");
+    for stat in stage.census.living() {
+        let cmdline = fs::read(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
+        let cmdline = String::from_utf8_lossy(&cmdline).into_owned();
+        assert!(!cmdline.contains(TOKEN), "{cmdline}");
+    }
+    // It cannot be closed, and is owed.
+    http.always("DELETE", Fault::Status(503, "busy"));
+    let (status, _) = client.finish();
+    assert!(status.success());
+    let said = client.stderr_text();
+    assert!(
+        said.contains("mainstay debts") && !said.contains(TOKEN),
+        "{said}"
+    );
+    let listed = mainstay(&stage, &["debts", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed[0]["why"], "it answered with HTTP 503");
+    assert_eq!(listed[0]["attempts"], 1);
+    let shown = http.url().replace("/mcp", "/s/…/mcp");
+    assert_eq!(listed[0]["url"], shown.as_str());
+    for view in [
+        &["ps", "--json"][..],
+        &["events", "--json"],
+        &["events"],
+        &["why"],
+        &["debts"],
+        &["doctor", "--json"],
+    ] {
+        let told = mainstay(&stage, view);
+        let text = String::from_utf8_lossy(&told.stdout).into_owned()
+            + &String::from_utf8_lossy(&told.stderr);
+        assert!(!text.contains(TOKEN), "{view:?}: {text}");
+    }
+    let state = state_dir(stage.home());
+    assert!(!everything(&state.join("events")).contains(TOKEN));
+    assert!(everything(&state.join("debts")).contains(&url));
+    http.mend();
+    let paid = mainstay(&stage, &["debts", "pay"]);
+    assert!(paid.status.success(), "{paid:?}");
+    assert_eq!(http.open(), 0);
+    assert!(!everything(&state).contains(TOKEN));
+    stage.census.assert_empty();
+}
+
 #[test]
 fn a_variable_that_is_not_there_is_told_at_once() {
     let stage = Stage::new();
@@ -151,7 +214,13 @@ fn a_variable_that_is_not_there_is_told_at_once() {
 #[test]
 fn headers_that_are_not_the_users_are_refused_at_once() {
     let stage = Stage::new();
-    for name in ["Host", "Content-Length", "Mcp-Session-Id", "mcp-param-x"] {
+    for name in [
+        "Host",
+        "Content-Length",
+        "Mcp-Session-Id",
+        "mcp-param-x",
+        "Proxy-Authorization",
+    ] {
         let told = mainstay(
             &stage,
             &[

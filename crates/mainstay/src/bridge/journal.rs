@@ -22,6 +22,8 @@ pub struct Journal {
     link: LinkId,
     server: String,
     url: String,
+    /// The same for people.
+    shown: String,
     url_secret: Option<Source>,
     headers: Vec<secret::Named>,
     seal: Option<Seal>,
@@ -43,6 +45,7 @@ impl Journal {
             link,
             server: spec.name.clone(),
             url: target.plain(),
+            shown: target.shown(),
             url_secret,
             headers: spec.named(),
             seal,
@@ -65,7 +68,7 @@ impl Journal {
         let note = self.written(session, version.clone());
         let held = Held::write(&self.paths, note).map_err(|error| plain(&error))?;
         self.held.insert(session.into(), held);
-        let url = self.url.clone();
+        let url = self.shown.clone();
         let what = What::SessionOpened(SessionOpened { url, version });
         self.ledger.record(self.link, &self.server, what);
         Ok(())
@@ -88,7 +91,7 @@ impl Journal {
         held.strike_out().ok();
         if !known {
             let what = What::DebtGivenUp(DebtGivenUp {
-                url: self.url.clone(),
+                url: self.shown.clone(),
                 since,
                 why: UNNAMED.into(),
                 attempts: 0,
@@ -119,15 +122,17 @@ impl Journal {
             Closed::Server => ("server", None),
         };
         let what = What::SessionClosed(SessionClosed {
-            url: self.url.clone(),
+            url: self.shown.clone(),
             by: by.into(),
             status,
         });
         self.ledger.record(self.link, &self.server, what);
     }
 
-    /// A session could not be closed: its debt stays, for whoever comes next.
-    pub fn owed(&mut self, session: &str) {
-        self.held.remove(session);
+    /// A session could not be closed: its debt stays, with the reason, for the next payer.
+    pub fn owed(&mut self, session: &str, why: String) {
+        if let Some(held) = self.held.remove(session) {
+            held.note_failure(1, why);
+        }
     }
 }

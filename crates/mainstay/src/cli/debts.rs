@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::debts::pay::{self, Paid, Zeal};
 use crate::debts::{Keyring, Standing, list};
 use crate::exit::Exit;
-use crate::http::target::Target;
+use crate::http::target::{self, Target};
 use crate::paths::Paths;
 use crate::report::{Report, plain};
 use crate::view::measure::{count, span};
@@ -121,12 +121,12 @@ fn debt(standing: &Standing, now: u64) -> Debt {
         Err(problem) => format!("cannot be read: {problem}"),
         Ok(_) if standing.held => "its owner lives and uses it".into(),
         Ok(note) if note.session.is_empty() => pay::UNNAMED.into(),
-        Ok(_) if standing.tried.why.is_empty() => "nobody has tried yet".into(),
+        Ok(_) if standing.tried.why.is_empty() => "no attempt to close it yet".into(),
         Ok(_) => standing.tried.why.clone(),
     };
     Debt {
         server: note.map(|note| note.server.clone()),
-        url: note.map(|note| note.url.clone()),
+        url: note.map(|note| target::shown(&note.url)),
         since: note.map(|note| note.since.clone()),
         age_ms,
         in_use: standing.held,
@@ -204,7 +204,13 @@ fn refuse_ambiguous(paths: &Paths, asked: &Pay) -> Result<(), Report> {
                 Exit::Usage,
                 format!("several servers want a header `{name}`, and one value cannot be for all"),
             )
-            .because(wanting.join(", "))
+            .because(
+                wanting
+                    .iter()
+                    .map(|url| target::shown(url))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            )
             .hint("say whom it is for: `mainstay debts pay --url URL --header …`"));
         }
     }
@@ -212,14 +218,11 @@ fn refuse_ambiguous(paths: &Paths, asked: &Pay) -> Result<(), Report> {
 }
 
 fn pay_them(paths: &Paths, asked: &Pay, json: bool) -> Result<Exit, Report> {
-    let url = asked.url.as_ref();
-    let query = url.and_then(|url| url.path().split_once('?'));
     let words: Vec<&str> = asked
         .header
         .iter()
         .map(|(_, value)| value.as_str())
-        .chain(url.and_then(Target::user))
-        .chain(query.map(|(_, query)| query))
+        .chain(asked.url.iter().flat_map(Target::secrets))
         .collect();
     title::hide(&words);
     refuse_ambiguous(paths, asked)?;

@@ -21,6 +21,7 @@ use super::run_options::RunOptions;
 use super::run_refused::refuse;
 use crate::config::{Config, Settings, Settled, name_of, resolve};
 use crate::exit::Exit;
+use crate::http::target::Target;
 use crate::keeper::plan::{Plan, Refused};
 use crate::keeper::recording;
 use crate::keeper::session::Session;
@@ -170,13 +171,9 @@ fn hide_secrets(options: &RunOptions) {
         .iter()
         .map(|(_, value)| value.as_str())
         .collect();
-    if let Some(url) = &options.url {
-        words.extend(url.split_once('?').map(|(_, query)| query));
-        let authority = url
-            .split("://")
-            .nth(1)
-            .and_then(|rest| rest.split('/').next());
-        words.extend(authority.and_then(|text| Some(text.rsplit_once('@')?.0)));
+    let target = options.url.as_deref().map(Target::parse);
+    if let Some(Ok(target)) = &target {
+        words.extend(target.secrets());
     }
     if !words.is_empty() {
         title::hide(&words);

@@ -136,10 +136,7 @@ pub fn serve(options: &Options) -> Result<Exit, Report> {
 /// What of a URL may be a secret is not for everybody who looks at the process list.
 fn hide_secrets(options: &Options) {
     if let Some(target) = &options.upstream {
-        let url = target.url();
-        let query = url.split_once('?').map(|(_, query)| query);
-        let words: Vec<&str> = target.user().into_iter().chain(query).collect();
-        title::hide(&words);
+        title::hide(&target.secrets());
     }
 }
 

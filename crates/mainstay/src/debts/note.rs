@@ -43,7 +43,7 @@ pub struct Note {
     pub server: String,
     /// The link that opened it.
     pub link: LinkId,
-    /// The server's URL, without user, password and query.
+    /// The server's URL, without user, password and query. Its path may hold a token, which the DELETE needs.
     pub url: String,
     /// Where the URL's secret part came from, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,6 +217,19 @@ impl Held {
     /// What became of earlier attempts.
     pub fn tried(&self) -> Tried {
         tried(&self.path)
+    }
+
+    /// Notes attempts of the session's owner that were in vain. The next payer need not rest: it may be of more use.
+    pub fn note_failure(&self, attempts: u32, why: String) {
+        let before = self.tried();
+        let now = clock::wall_ms();
+        self.note_attempt(&Tried {
+            attempts: before.attempts.saturating_add(attempts),
+            why,
+            next_ms: now,
+            last_ms: now,
+            waited_ms: before.waited_until(now),
+        });
     }
 
     /// Notes an attempt that was in vain. Best effort: without it, the next one comes sooner.

@@ -17,6 +17,7 @@ use super::list;
 use super::note::{Held, Note, Tried};
 use super::secret::{self, Keyring, Opened};
 use crate::http::client::{Client, Outgoing};
+use crate::http::target;
 use crate::ledger::append::Ledger;
 use crate::paths::Paths;
 
@@ -93,7 +94,7 @@ fn give_up_opening(path: &Path, ledger: &mut Ledger) -> bool {
     if struck_out {
         let why = UNNAMED.into();
         let what = What::DebtGivenUp(DebtGivenUp {
-            url: note.url,
+            url: target::shown(&note.url),
             since: note.since,
             why,
             attempts: 0,
@@ -140,7 +141,7 @@ async fn pay_one(
         Ok(status) => {
             // Told before it is struck out: a death in between has it told twice, and not never.
             let what = What::DebtPaid(DebtPaid {
-                url: note.url,
+                url: target::shown(&note.url),
                 since: note.since,
                 status,
                 attempts: tried.attempts + 1,
@@ -174,7 +175,7 @@ async fn pay_one(
                 return Outcome::Left;
             }
             let what = What::DebtGivenUp(DebtGivenUp {
-                url: note.url,
+                url: target::shown(&note.url),
                 since: note.since,
                 why,
                 attempts,

@@ -1,12 +1,16 @@
 //! An HTTP server's address, as a URL gives it.
 //!
-//! Invariant: what it shows to people (`Display`) has neither the user's name and password nor the query of the URL,
-//! where secrets live.
+//! Invariant: what it shows to people (`shown`, `Display`) has neither the user's name and password, nor the query of the URL,
+//! nor a part of its path that may be a token.
 
 use std::fmt;
 
 use hyper::Uri;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+use mainstay_core::redact;
+
+/// What stands in place of a secret part.
+const MASK: &str = "…";
 
 /// Where requests go.
 #[derive(Clone, PartialEq, Eq)]
@@ -152,20 +156,39 @@ impl Target {
         self.uri.to_string()
     }
 
-    /// The URL without user, password and query.
+    /// The URL without user, password and query: a note of ours needs its path, and no other user can read that.
     pub fn plain(&self) -> String {
         let path = self.uri.path();
         format!("{}://{}{path}", self.scheme(), self.authority())
     }
 
-    /// Whether the URL has a part that may be a secret.
+    /// The URL for people: without user, password, query, and parts of the path that may be secrets.
+    pub fn shown(&self) -> String {
+        let path = redact::path(self.uri.path(), MASK);
+        format!("{}://{}{path}", self.scheme(), self.authority())
+    }
+
+    /// Whether the URL has a part beside its path that may be a secret.
     pub fn has_secret(&self) -> bool {
         self.user.is_some() || self.uri.query().is_some()
+    }
+
+    /// Every part of the URL that may be a secret.
+    pub fn secrets(&self) -> Vec<&str> {
+        let beside = self.user().into_iter().chain(self.uri.query());
+        beside
+            .chain(redact::hidden_parts(self.uri.path()))
+            .collect()
     }
 
     fn scheme(&self) -> &str {
         self.uri.scheme().map_or("http", Scheme::as_str)
     }
+}
+
+/// A URL of ours as it is shown to people.
+pub fn shown(url: &str) -> String {
+    Target::parse(url).map_or_else(|_| MASK.into(), |target| target.shown())
 }
 
 /// A path with its `.` and `..` resolved; the query stays as it is.
@@ -195,9 +218,9 @@ fn plain_path(path: &str) -> String {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.plain())?;
+        f.write_str(&self.shown())?;
         if self.uri.query().is_some() {
-            f.write_str("?…")?;
+            write!(f, "?{MASK}")?;
         }
         Ok(())
     }
@@ -251,6 +274,13 @@ mod tests {
         let target = Target::parse("https://u:secret@h:1/mcp?token=secret").unwrap();
         assert_eq!(target.to_string(), "https://h:1/mcp?…");
         assert_eq!(format!("{target:?}"), "Target(https://h:1/mcp?…)");
+        assert_eq!(target.secrets(), ["u:secret", "token=secret"]);
+        let target = Target::parse("https://h/s/Zk3xT9qLmB7vR2pW/mcp?a").unwrap();
+        assert_eq!(target.to_string(), "https://h/s/…/mcp?…");
+        assert_eq!(target.shown(), "https://h/s/…/mcp");
+        assert_eq!(target.plain(), "https://h/s/Zk3xT9qLmB7vR2pW/mcp");
+        assert_eq!(target.secrets(), ["a", "Zk3xT9qLmB7vR2pW"]);
+        assert_eq!(shown(&target.plain()), "https://h/s/…/mcp");
     }
 
     #[test]

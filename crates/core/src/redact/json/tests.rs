@@ -61,6 +61,20 @@ fn values_under_names_of_secrets_are_hidden_and_the_rest_is_not() {
             r#"{"u":"http://localhost:8080/x"}"#,
             r#"{"u":"http://localhost:8080/x"}"#,
         ),
+        (
+            r#"{"pw":"abc","db_pw":"abc","userPass":"abc","pwd":"abc","passphrase":"abc","otp":123456}"#,
+            r#"{"pw":"[hidden]","db_pw":"[hidden]","userPass":"[hidden]","pwd":"[hidden]","passphrase":"[hidden]","otp":"[hidden]"}"#,
+        ),
+        // Results of tests, and the shell's working directory.
+        (
+            r#"{"pass":12,"fail":0,"bypass":"no","env":{"PWD":"/srv"}}"#,
+            r#"{"pass":12,"fail":0,"bypass":"no","env":{"PWD":"/srv"}}"#,
+        ),
+        (r#"{"pass":"abc"}"#, r#"{"pass":"[hidden]"}"#),
+        (
+            "login with pw=abc, pwd: def",
+            "login with pw=[hidden], pwd: [hidden]",
+        ),
         // No JSON, but somebody wrote it.
         ("token=abc x", "token=[hidden] x"),
         (
