@@ -11,7 +11,7 @@ pub struct Door {
     pub hosts: Vec<String>,
     /// Whether any `Host` will do: we listen to the network, behind a token.
     pub any_host: bool,
-    /// Origins beside the loopback ones, in lower case, as `scheme://host[:port]`.
+    /// Origins beside our own, in lower case, as `scheme://host[:port]`.
     pub origins: Vec<String>,
     /// The token, if one is asked for.
     pub token: Option<Vec<u8>>,
@@ -48,12 +48,15 @@ impl Door {
         origin: Option<&str>,
         authorization: Option<&[u8]>,
     ) -> Result<(), Refused> {
-        let host = host.and_then(hostname).ok_or(Refused::NoHost)?;
-        if !(self.any_host || is_loopback(&host) || self.hosts.contains(&host)) {
+        let called = host.and_then(Authority::read).ok_or(Refused::NoHost)?;
+        let named = is_loopback(&called.host) || self.hosts.contains(&called.host);
+        if !(self.any_host || named) {
             return Err(Refused::Host);
         }
+        // A name that is neither ours nor allowed may be any site's, which a page of that site calls us by.
+        let own = (named || is_address(&called.host)).then_some(&called);
         if let Some(origin) = origin
-            && !self.knows_origin(origin)
+            && !self.knows_origin(origin, own)
         {
             return Err(Refused::Origin);
         }
@@ -63,7 +66,9 @@ impl Door {
         }
     }
 
-    fn knows_origin(&self, origin: &str) -> bool {
+    /// Whether a page of this origin may ask: it is allowed, or it came from the very address that is called now. A page from
+    /// another port of this machine is another program's.
+    fn knows_origin(&self, origin: &str, own: Option<&Authority>) -> bool {
         let origin = origin.trim().to_ascii_lowercase();
         if self.origins.contains(&origin) {
             return true;
@@ -71,32 +76,57 @@ impl Door {
         let Some((scheme, authority)) = origin.split_once("://") else {
             return false;
         };
-        matches!(scheme, "http" | "https")
-            && hostname(authority).is_some_and(|host| is_loopback(&host))
+        // TLS may end before us; the port that is left out is then the proxy's.
+        let usual = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return false,
+        };
+        let from = Authority::read(authority);
+        from.zip(own).is_some_and(|(from, own)| {
+            from.host == own.host && from.port.unwrap_or(usual) == own.port.unwrap_or(usual)
+        })
     }
 }
 
-/// The host of `host[:port]`, in lower case.
-fn hostname(authority: &str) -> Option<String> {
-    let authority = authority.trim();
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (inside, after) = rest.split_once(']')?;
-            (
-                inside,
-                after.strip_prefix(':').or(after.is_empty().then_some("")),
-            )
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, Some("")),
-        },
-    };
-    let digits = port?.bytes().all(|byte| byte.is_ascii_digit());
-    let plain =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
-    let sound = digits && !host.is_empty() && host.bytes().all(plain);
-    sound.then(|| host.trim_end_matches('.').to_ascii_lowercase())
+/// `host[:port]`; the host in lower case, without brackets.
+#[derive(Debug, PartialEq, Eq)]
+struct Authority {
+    host: String,
+    port: Option<u16>,
+}
+
+impl Authority {
+    fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (inside, after) = rest.split_once(']')?;
+                let port = after.strip_prefix(':');
+                (inside, port.or(after.is_empty().then_some(""))?)
+            }
+            None => text.split_once(':').unwrap_or((text, "")),
+        };
+        let port = match port {
+            "" => None,
+            digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some(digits.parse().ok()?)
+            }
+            _ => return None,
+        };
+        let plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
+        let sound = !host.is_empty() && host.bytes().all(plain);
+        sound.then(|| Self {
+            host: host.trim_end_matches('.').to_ascii_lowercase(),
+            port,
+        })
+    }
+}
+
+/// Whether a host is an address, which no site can take for its name.
+fn is_address(host: &str) -> bool {
+    host.parse::<core::net::IpAddr>().is_ok()
 }
 
 /// Whether a name in lower case means this machine alone.
@@ -158,6 +188,9 @@ mod tests {
         }
         for host in [
             "evil.example",
+            "evillocalhost",
+            "evil-localhost:80",
+            "a.evillocalhost",
             "127.0.0.1.evil.example",
             "localhost.evil.example",
             "10.0.0.1",
@@ -214,37 +247,63 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_from_here_or_allowed() {
+    fn an_origin_is_the_address_that_is_called_or_allowed() {
         let door = Door {
+            hosts: vec!["mcp.example".into()],
             origins: vec!["https://app.example".into()],
             ..Door::default()
         };
-        for origin in [
-            "http://localhost:3000",
-            "https://127.0.0.1",
-            "http://[::1]:5",
-            "https://App.example",
+        for (host, origin) in [
+            ("localhost:8808", "http://localhost:8808"),
+            ("LOCALHOST:8808", "http://Localhost:8808"),
+            ("127.0.0.1:8808", "http://127.0.0.1:8808"),
+            ("[::1]:8808", "http://[::1]:8808"),
+            ("localhost", "http://localhost"),
+            ("localhost:80", "http://localhost"),
+            ("localhost", "http://localhost:80"),
+            ("mcp.example", "https://mcp.example"),
+            ("localhost:8808", "https://App.example"),
         ] {
             assert_eq!(
-                door.judge(Some("localhost"), Some(origin), None),
+                door.judge(Some(host), Some(origin), None),
                 Ok(()),
-                "{origin}"
+                "{host} {origin}"
             );
         }
-        for origin in [
-            "null",
-            "",
-            "http://evil.example",
-            "https://app.example.evil",
-            "file://localhost",
-            "http://localhost@evil.example",
+        for (host, origin) in [
+            ("localhost:8808", "http://localhost:3000"),
+            ("localhost:8808", "http://localhost"),
+            ("localhost:8808", "http://127.0.0.1:8808"),
+            ("127.0.0.1:8808", "http://127.0.0.2:8808"),
+            ("localhost:8808", "http://a.localhost:8808"),
+            ("localhost:8808", "http://evillocalhost:8808"),
+            ("mcp.example", "http://mcp.example:8808"),
+            ("localhost:8808", "null"),
+            ("localhost:8808", ""),
+            ("localhost:8808", "http://evil.example"),
+            ("localhost:8808", "https://app.example.evil"),
+            ("localhost:8808", "file://localhost:8808"),
+            ("localhost:8808", "http://localhost:8808@evil.example"),
+            ("localhost:8808", "http://localhost:98808"),
         ] {
-            assert_eq!(
-                door.judge(Some("localhost"), Some(origin), None),
-                Err(Refused::Origin),
-                "{origin}"
-            );
+            let judged = door.judge(Some(host), Some(origin), None);
+            assert_eq!(judged, Err(Refused::Origin), "{host} {origin}");
         }
+    }
+
+    /// Where every name is taken for ours, a site whose name was made to mean our address is still another site.
+    #[test]
+    fn a_rebound_name_is_no_origin_of_ours() {
+        let door = Door {
+            any_host: true,
+            ..Door::default()
+        };
+        let judge = |host, origin| door.judge(Some(host), Some(origin), None);
+        assert_eq!(
+            judge("evil.example:8808", "http://evil.example:8808"),
+            Err(Refused::Origin)
+        );
+        assert_eq!(judge("10.0.0.1:8808", "http://10.0.0.1:8808"), Ok(()));
     }
 
     #[test]
