@@ -27,6 +27,20 @@ pub const NAME: &str = "mcp-name";
 pub const LAST_EVENT: &str = "last-event-id";
 /// The prefix of mirrored arguments.
 pub const PARAM: &str = "mcp-param-";
+/// Headers that belong to one connection, or to the proxy at its other end, and not to the message: they are never passed on.
+pub const HOP: [&str; 11] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
 /// How a property is marked.
 const MARK: &str = "x-mcp-header";
 /// The largest integer that every reader of JSON knows exactly.

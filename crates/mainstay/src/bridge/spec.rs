@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use hyper::header::HeaderMap;
-use mainstay_core::http::headers;
+use mainstay_core::http::headers::{self, HOP};
 use serde::{Deserialize, Serialize};
 
 use crate::debts::Source;
@@ -18,24 +18,17 @@ use crate::http::target::Target;
 pub const VARIABLE: &str = "MAINSTAY_BRIDGE";
 
 /// Headers that say how a message travels or what is in it: a user's value there could only be wrong.
-const RESERVED: [&str; 17] = [
+const RESERVED: [&str; 10] = [
     "accept",
-    "connection",
     "content-length",
     "content-type",
     "expect",
     "host",
-    "keep-alive",
     headers::LAST_EVENT,
     headers::METHOD,
     headers::NAME,
     headers::VERSION,
     headers::SESSION,
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
 ];
 
 /// One header of the user's.
@@ -140,7 +133,9 @@ impl Spec {
     /// The first header that is not the user's to set, if there is one.
     pub fn reserved(&self) -> Option<&str> {
         let mut names = self.headers.iter().map(|header| header.name.as_str());
-        names.find(|name| RESERVED.contains(name) || name.starts_with(headers::PARAM))
+        names.find(|name| {
+            RESERVED.contains(name) || HOP.contains(name) || name.starts_with(headers::PARAM)
+        })
     }
 
     /// Where each came from.

@@ -15,8 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH,
-    CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE,
+    CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
 };
 use hyper::{Method, Response, StatusCode};
 use mainstay_core::clock::Moment;
@@ -46,17 +45,6 @@ use crate::report::{plain, talk};
 const VERSION: HeaderName = HeaderName::from_static(headers::VERSION);
 /// How much of an answer to DELETE is read.
 const PAID_BYTES: usize = 64 * 1024;
-
-/// Headers that belong to one connection and not to the message.
-const HOP: [HeaderName; 7] = [
-    CONNECTION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
 
 /// The server upstream.
 pub struct Upstream {
@@ -339,6 +327,9 @@ impl Far {
                 Err(_) => why = "its server did not answer".into(),
             }
         }
+        if let Some(held) = &*self.note.borrow() {
+            held.note_failure(PAY_TRIES, why.clone());
+        }
         Err(why)
     }
 }
@@ -351,20 +342,26 @@ fn credentials(headers: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
+/// The headers of a message without those of its connection: the known ones, and those that it names itself.
+fn beyond_connection(headers: &HeaderMap) -> HeaderMap {
+    let mut beyond = headers.clone();
+    for named in headers.get_all(CONNECTION) {
+        for name in named.to_str().unwrap_or("").split(',') {
+            beyond.remove(name.trim());
+        }
+    }
+    for name in headers::HOP {
+        beyond.remove(name);
+    }
+    beyond
+}
+
 /// The headers of a message, without those of its connection. Nor does anybody ask for compression: what we may have to
 /// add to a stream is plain text.
 pub fn passed(headers: &HeaderMap, without_token: bool) -> HeaderMap {
-    let mut passed = headers.clone();
-    for name in HOP
-        .iter()
-        .chain(&[HOST, CONTENT_LENGTH, EXPECT, ACCEPT_ENCODING])
-    {
+    let mut passed = beyond_connection(headers);
+    for name in [HOST, CONTENT_LENGTH, EXPECT, ACCEPT_ENCODING] {
         passed.remove(name);
-    }
-    for named in headers.get_all(CONNECTION) {
-        for name in named.to_str().unwrap_or("").split(',') {
-            passed.remove(name.trim());
-        }
     }
     if without_token {
         passed.remove(AUTHORIZATION);
@@ -385,7 +382,7 @@ pub fn answer(front: &Rc<Front>, answer: Answer, body: &[u8], seats: Vec<Seat>) 
     // What is compressed all the same takes no word of ours.
     let speaks = events && !answer.headers.contains_key(CONTENT_ENCODING);
     let status = answer.status;
-    let headers = answer.headers.clone();
+    let headers = beyond_connection(&answer.headers);
     let closing: Closing = if events {
         let front = Rc::clone(front);
         Box::pin(async move {
@@ -407,9 +404,6 @@ pub fn answer(front: &Rc<Front>, answer: Answer, body: &[u8], seats: Vec<Seat>) 
     let mut reply = Response::new(Body::Passed(Box::new(rest)));
     *reply.status_mut() = status;
     *reply.headers_mut() = headers;
-    for name in &HOP {
-        reply.headers_mut().remove(name);
-    }
     // Its length is known only if nothing can be added.
     reply.headers_mut().remove(CONTENT_LENGTH);
     reply
@@ -502,5 +496,38 @@ impl Rest {
         // Whoever asks again is told at once that nothing more comes.
         self.closing = Box::pin(std::future::ready(()));
         self.broken = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_a_connection_and_of_its_proxy_are_not_passed_on() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Hop"),
+            ("x-hop", "1"),
+            ("proxy-authorization", "Basic c2VjcmV0"),
+            ("proxy-connection", "keep-alive"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("http2-settings", "AAA"),
+            ("host", "localhost"),
+            ("accept-encoding", "gzip"),
+            ("authorization", "Bearer x"),
+            ("x-api-key", "y"),
+            ("accept", "application/json"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let names = |headers: &HeaderMap| -> BTreeSet<String> {
+            headers.keys().map(ToString::to_string).collect()
+        };
+        let with = ["accept", "authorization", "x-api-key"].map(String::from);
+        assert_eq!(names(&passed(&headers, false)), BTreeSet::from(with));
+        let without = ["accept", "x-api-key"].map(String::from);
+        assert_eq!(names(&passed(&headers, true)), BTreeSet::from(without));
     }
 }
