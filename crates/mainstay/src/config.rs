@@ -6,6 +6,7 @@
 
 pub mod file;
 pub mod quantity;
+pub mod secret_file;
 pub mod serving;
 pub mod settle;
 
@@ -14,8 +15,10 @@ use std::path::PathBuf;
 
 use mainstay_core::limits::{Kept, Limits, TABLE};
 use mainstay_core::policy::{Policy, Retry};
+use mainstay_core::redact;
 use mainstay_core::tier::Tier;
 
+use crate::http::target::Target;
 use crate::paths::Paths;
 use crate::report::Report;
 
@@ -122,6 +125,18 @@ pub struct Config {
     pub serve: Serving,
     /// How much is kept of the events.
     pub events: Kept,
+}
+
+impl ServerConfig {
+    /// Whether this table has a value that looks like a secret.
+    pub fn has_secret(&self) -> bool {
+        let url = self.url.as_deref().map(Target::parse);
+        let url = url.is_some_and(|url| url.is_ok_and(|url| !url.secrets().is_empty()));
+        let args = redact::words(&self.args) != self.args;
+        let env = self.env.keys().any(|name| redact::speaks(name));
+        let headers = self.headers.keys().any(|name| redact::speaks(name));
+        url || args || env || headers
+    }
 }
 
 impl Config {

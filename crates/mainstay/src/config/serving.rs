@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use mainstay_core::serve::door::Door;
 use mainstay_core::serve::limits::{ServeLimits, TABLE};
 
+use super::secret_file;
 use crate::exit::Exit;
 use crate::report::{Report, plain};
 
@@ -156,8 +157,16 @@ fn token(path: &Path) -> Result<Vec<u8>, Report> {
         .hint("write a long random text into it: head -c 32 /dev/urandom | base64")
     };
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(TOKEN_BYTES + 1).read_to_end(&mut bytes))
+    let file = File::open(path).map_err(|error| trouble(plain(&error)))?;
+    let found = file.metadata().map_err(|error| trouble(plain(&error)))?;
+    if let Some(readers) = secret_file::readers(&found) {
+        let chmod = format!("chmod 600 {}", path.display());
+        return Err(trouble(readers.to_string()).hint(format!(
+            "make it yours alone: {chmod}; in a container, mount it with mode 0400. Others may have read the token that is in it: write a new one"
+        )));
+    }
+    file.take(TOKEN_BYTES + 1)
+        .read_to_end(&mut bytes)
         .map_err(|error| trouble(plain(&error)))?;
     let token = bytes.trim_ascii();
     if token.len() < TOKEN_LEAST {
@@ -176,6 +185,8 @@ fn token(path: &Path) -> Result<Vec<u8>, Report> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -259,6 +270,9 @@ mod tests {
     fn a_token_is_long_enough_and_is_never_told() {
         let scratch = crate::scratch::Scratch::new();
         let path = scratch.path().join("token");
+        std::fs::write(&path, "").unwrap();
+        let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode));
+        mode(0o600).unwrap();
         for (text, problem) in [
             ("short", "fewer than 16"),
             ("0123456789abcdef 0123456789", "no header can hold"),
@@ -270,6 +284,26 @@ mod tests {
         }
         std::fs::write(&path, "0123456789abcdef\n").unwrap();
         assert_eq!(token(&path).unwrap(), b"0123456789abcdef");
+        for (bits, problem) in [
+            (0o640, "others than its owner can read it (mode 640)"),
+            (0o604, "others than its owner can read it (mode 604)"),
+            (0o644, "others than its owner can read it (mode 644)"),
+            (0o622, "others than its owner can write it (mode 622)"),
+        ] {
+            mode(bits).unwrap();
+            let report = token(&path).unwrap_err();
+            assert!(report.problem().contains(problem), "{report}");
+            let advice = report.advice().unwrap();
+            assert!(
+                advice.contains(&format!("chmod 600 {}", path.display())),
+                "{advice}"
+            );
+            assert!(!report.to_string().contains("0123456789abcdef"), "{report}");
+        }
+        for bits in [0o600, 0o400, 0o700] {
+            mode(bits).unwrap();
+            assert!(token(&path).is_ok(), "{bits:o}");
+        }
         assert!(token(&scratch.path().join("none")).is_err());
     }
 }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ExitStatus, Stdio};
 
 use mainstay_testkit::built::under_test;
@@ -529,6 +530,12 @@ fn event(block: &str) -> Option<Event> {
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
+}
+
+/// A file that only we can read, as a token has to be in.
+pub fn secret_file(path: &std::path::Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 /// A request.

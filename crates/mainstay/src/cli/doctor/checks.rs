@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use mainstay_core::event::{Detached, Seen};
 use mainstay_core::ids::{Identity, LinkId, Tag};
@@ -11,7 +12,7 @@ use mainstay_os::watch_files::WATCHES_MAX;
 use mainstay_os::{clock, identity, sweep};
 
 use super::{Containment, Finding, Status};
-use crate::config::Config;
+use crate::config::{Config, ServerConfig, secret_file};
 use crate::container::note;
 use crate::debts;
 use crate::ledger::files;
@@ -180,6 +181,7 @@ pub fn config(paths: &Paths) -> Finding {
         Ok(_) if !file.exists() => {
             finding("config", Status::Ok, "no config file, nothing is needed")
         }
+        Ok(config) if config.servers.values().any(ServerConfig::has_secret) => secrets(&file),
         Ok(config) => finding(
             "config",
             Status::Ok,
@@ -187,6 +189,27 @@ pub fn config(paths: &Paths) -> Finding {
                 "{} is understood, servers in it: {}",
                 file.display(),
                 config.servers.len()
+            ),
+        ),
+    }
+}
+
+/// A config file that holds secrets.
+fn secrets(file: &Path) -> Finding {
+    let readers = fs::metadata(file).ok();
+    match readers.and_then(|found| secret_file::readers(&found)) {
+        Some(readers) => finding(
+            "config",
+            Status::Problem,
+            format!("{} holds secrets, and {readers}", file.display()),
+        )
+        .hint(format!("make it yours alone: chmod 600 {}", file.display())),
+        None => finding(
+            "config",
+            Status::Ok,
+            format!(
+                "{} is understood; only you can read its secrets",
+                file.display()
             ),
         ),
     }
