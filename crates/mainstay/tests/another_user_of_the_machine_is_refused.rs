@@ -12,12 +12,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use front::{Front, mainstay, request};
+use front::{Front, mainstay, request, secret_file};
 use mainstay_testkit::skip;
 use mainstay_testkit::stage::{Source, Stage};
 use mainstay_testkit::wait::until;
 use rustix::fs::Uid;
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 const STRANGER: u32 = 65_534;
@@ -30,12 +30,18 @@ fn only_as_root() -> bool {
 
 /// A connection of this user: the kernel notes whose a socket is when it is made.
 fn connect_as(user: u32, address: SocketAddr) -> TcpStream {
+    crowd_as(user, address, 1).remove(0)
+}
+
+/// So many of them.
+fn crowd_as(user: u32, address: SocketAddr, many: usize) -> Vec<TcpStream> {
     let connect = || {
         let user = Uid::from_raw(user);
         rustix::thread::set_thread_res_uid(None, user, None).unwrap();
-        TcpStream::connect(address).unwrap()
+        let each = (0..many).map(|_| TcpStream::connect(address).unwrap());
+        each.collect()
     };
-    // The thread ends as that user; nobody else ever was.
+    // The thread ends as that user; no other thread ever was.
     std::thread::scope(|scope| scope.spawn(connect).join().unwrap())
 }
 
@@ -162,6 +168,85 @@ fn also_who_has_left_before_we_look() {
     front.finish();
 }
 
+/// Every descriptor that we may have; how many that is.
+fn raise_descriptors() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+    limit.current.unwrap_or(u64::MAX)
+}
+
+/// Half of a request, as large as that.
+fn half_request(connection: &mut TcpStream, bytes: usize) {
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\nx: {}",
+        "y".repeat(bytes)
+    );
+    // Who is refused may have been closed already.
+    connection.write_all(head.as_bytes()).ok();
+}
+
+const RESIDENT: &str = "mainstay_resident_bytes";
+/// What one page of metrics more or less may cost.
+const SLACK: u64 = 6 * 1024 * 1024;
+
+/// A refused user's connections take no place of ours, and no memory.
+#[test]
+fn and_takes_neither_places_nor_memory_of_ours() {
+    if !only_as_root() {
+        return;
+    }
+    let many = (raise_descriptors() / 2).min(3_000) as usize;
+    let front = Front::start(&["--connections-max", "500"], &[]);
+    let session = front.session();
+    let before = front.metric(RESIDENT);
+    let mut strangers = Vec::new();
+    while strangers.len() < many {
+        for mut one in crowd_as(STRANGER, front.address, 250) {
+            half_request(&mut one, 4_000);
+            strangers.push(one);
+        }
+        let answer = session.post(&request(strangers.len() as i64, "ping", &json!({})));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    assert_eq!(session.post(&request(-1, "ping", &json!({}))).status, 200);
+    let during = front.metric(RESIDENT);
+    assert!(
+        during < before + SLACK,
+        "{before} B before, {during} B beside {many}"
+    );
+    assert!(front.metric("mainstay_connections_open") < 100);
+    drop(strangers);
+    // The page itself is one connection.
+    front.metric_is("mainstay_connections_open", 1);
+    assert!(front.metric(RESIDENT) < before + SLACK);
+    drop(session);
+    front.finish();
+}
+
+/// What connections of our own needed is given back when they are gone.
+#[test]
+fn memory_of_connections_that_are_gone_is_given_back() {
+    let many = (raise_descriptors() / 2).min(800) as usize;
+    let front = Front::start(&[], &[]);
+    let before = front.metric(RESIDENT);
+    let held: Vec<_> = (0..many)
+        .map(|_| {
+            let mut one = TcpStream::connect(front.address).unwrap();
+            half_request(&mut one, 50_000);
+            one
+        })
+        .collect();
+    until("all are read", || {
+        (front.metric(RESIDENT) > before + 3 * SLACK).then_some(())
+    });
+    drop(held);
+    until("it is given back", || {
+        (front.metric(RESIDENT) < before + SLACK).then_some(())
+    });
+    front.finish();
+}
+
 #[test]
 fn but_not_whom_we_allow() {
     if !only_as_root() {
@@ -209,7 +294,7 @@ fn and_not_who_bears_the_token() {
     }
     let stage = Stage::new();
     let secret = "a-very-secret-token-0123456789";
-    std::fs::write(stage.path("token"), secret).unwrap();
+    secret_file(&stage.path("token"), secret);
     std::fs::create_dir_all(stage.path(".config/mainstay")).unwrap();
     let file = stage.path(".config/mainstay/config.toml");
     std::fs::write(&file, "[serve]\ntoken_file = \"~/token\"\n").unwrap();

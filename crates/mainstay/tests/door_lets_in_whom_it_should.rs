@@ -3,7 +3,7 @@
 
 mod front;
 
-use front::{Front, call, request};
+use front::{Front, call, request, secret_file};
 use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::until;
 use serde_json::json;
@@ -106,7 +106,7 @@ fn each_mistake_has_its_status() {
 fn nobody_without_the_token_and_nobody_hears_of_it() {
     let stage = Stage::new();
     let secret = "a-very-secret-token-0123456789";
-    std::fs::write(stage.path("token"), format!("{secret}\n")).unwrap();
+    secret_file(&stage.path("token"), &format!("{secret}\n"));
     let token = stage.path("token");
     let mut words: Vec<_> = [
         "--token-file",
@@ -214,6 +214,27 @@ fn slow_and_endless_senders_hold_nothing() {
     front.finish();
 }
 
+/// Between two reads hyper's own limit is not looked at: what comes with the last one is measured, too.
+#[test]
+fn a_head_beyond_the_limit_is_refused_however_it_is_cut_into_reads() {
+    let front = Front::start(&[], &[]);
+    for (size, status) in [(60_000, 200), (66_000, 431), (90_000, 431), (120_000, 431)] {
+        for parts in [1, 2, 3, 7] {
+            let mut connection = front.connect();
+            let head = format!(
+                "GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n",
+                "y".repeat(size)
+            );
+            for part in head.as_bytes().chunks(head.len().div_ceil(parts)) {
+                connection.raw(part);
+                std::thread::yield_now();
+            }
+            assert_eq!(connection.head().status, status, "{size} in {parts}");
+        }
+    }
+    front.finish();
+}
+
 #[test]
 fn too_much_at_a_time_is_refused_for_now() {
     let front = Front::start(&["--requests-max", "2", "--streams-max", "3"], &[]);
@@ -257,7 +278,7 @@ fn too_much_at_a_time_is_refused_for_now() {
 fn a_browser_may_show_our_answers_to_pages_of_allowed_sites_only() {
     let stage = Stage::new();
     let token = stage.path("token");
-    std::fs::write(&token, "a-very-secret-token-0123456789\n").unwrap();
+    secret_file(&token, "a-very-secret-token-0123456789\n");
     let options = [
         "--token-file",
         token.to_str().unwrap(),
@@ -283,7 +304,19 @@ fn a_browser_may_show_our_answers_to_pages_of_allowed_sites_only() {
         (answer.status, told)
     };
     assert_eq!(ask("https://app.example"), (204, true));
-    assert_eq!(ask("http://localhost:6274"), (204, true));
+    assert_eq!(
+        ask(&format!("http://{}", front.address)),
+        (204, true),
+        "our own"
+    );
+    // Another program's page on this machine is another site's.
+    for elsewhere in [
+        "http://localhost:6274",
+        "http://127.0.0.1",
+        "http://evillocalhost",
+    ] {
+        assert_eq!(ask(elsewhere), (403, false), "{elsewhere}");
+    }
     assert_eq!(ask("https://evil.example"), (403, false));
     let post = |origin: &str, token: &str| {
         let mut connection = front.connect();

@@ -20,7 +20,7 @@ use mainstay_core::serve::door::Door;
 use mainstay_core::serve::limits::ServeLimits;
 use mainstay_core::serve::sessions::{Full, Over, Sessions};
 use mainstay_os::child::Descriptors;
-use mainstay_os::{clock, identity};
+use mainstay_os::{clock, identity, memory};
 
 use super::bell::Bell;
 use super::endpoint::Endpoint;
@@ -39,6 +39,19 @@ use crate::report::talk;
 
 /// How many are told of for being turned away.
 const STRANGERS_MAX: usize = 16;
+/// Connections of refused users that are told why at a time.
+const REFUSED_MAX: usize = 64;
+/// So many connections leave memory behind that is worth giving back.
+const CROWD: usize = 256;
+
+/// How the user of a connection stands with the door when the connection is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It may ask.
+    Admitted,
+    /// It is told that it may not.
+    Refused,
+}
 
 /// The front.
 pub struct Front {
@@ -64,6 +77,10 @@ pub struct Front {
     moderns: RefCell<Vec<Rc<Modern>>>,
     links: Cell<usize>,
     connections: Cell<usize>,
+    /// Connections of refused users; they are no part of the others.
+    refused: Cell<usize>,
+    /// The most connections since memory was given back.
+    crowd: Cell<usize>,
     /// Who was told of for being turned away.
     strangers: RefCell<Vec<Owner>>,
     stopping: Cell<bool>,
@@ -96,6 +113,8 @@ impl Front {
             moderns: RefCell::default(),
             links: Cell::new(0),
             connections: Cell::new(0),
+            refused: Cell::new(0),
+            crowd: Cell::new(0),
             strangers: RefCell::default(),
             stopping: Cell::new(false),
             closing: Cell::new(false),
@@ -211,23 +230,47 @@ impl Front {
 
     /// Connections that are open.
     pub fn connections(&self) -> usize {
-        self.connections.get()
+        self.connections.get() + self.refused.get()
     }
 
-    /// A connection came; it leaves with the seat. None if there are too many.
-    pub fn connect(self: &Rc<Self>) -> Option<Seat> {
-        if self.connections.get() as u64 >= self.limits.borrow().connections_max {
+    /// A connection came; it leaves with the seat. None if there are too many of its kind.
+    pub fn connect(self: &Rc<Self>, standing: Standing) -> Option<Seat> {
+        let most = match standing {
+            Standing::Admitted => self.limits.borrow().connections_max,
+            Standing::Refused => REFUSED_MAX as u64,
+        };
+        let seats = self.seats(standing);
+        if seats.get() as u64 >= most {
             return None;
         }
-        self.connections.set(self.connections.get() + 1);
+        seats.set(seats.get() + 1);
+        self.crowd.set(self.crowd.get().max(self.connections()));
         count(&self.metrics.connections);
         let front = Rc::downgrade(self);
         Some(Seat::new(move || {
             if let Some(front) = front.upgrade() {
-                front.connections.set(front.connections.get() - 1);
+                let seats = front.seats(standing);
+                seats.set(seats.get() - 1);
                 front.bell.ring();
             }
         }))
+    }
+
+    fn seats(&self, standing: Standing) -> &Cell<usize> {
+        match standing {
+            Standing::Admitted => &self.connections,
+            Standing::Refused => &self.refused,
+        }
+    }
+
+    /// Gives memory back when most connections of a crowd are gone.
+    pub fn give_back(&self) {
+        let (crowd, left) = (self.crowd.get(), self.connections());
+        if crowd >= CROWD && left <= crowd / 4 {
+            self.crowd.set(left);
+            self.tasks.forget_done();
+            memory::trim();
+        }
     }
 
     /// Whether it has not been told yet that such a one was turned away. Who comes again and again fills no log.

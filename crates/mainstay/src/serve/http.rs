@@ -34,7 +34,7 @@ pub use stranger::Owner;
 pub async fn answer(front: Rc<Front>, owner: Owner, request: Request<Incoming>) -> Reply {
     let preflight = cors::asks(request.method(), request.headers());
     let open = preflight || request.uri().path() == "/healthz";
-    let known = stranger::judge(&front, owner);
+    let known = stranger::judge(&front, owner).and_then(|()| head_fits(&front, &request));
     if let Err(refusal) = known.and_then(|()| judge(&front, request.headers(), open)) {
         count(&front.metrics.refused);
         return refusal.reply();
@@ -78,6 +78,24 @@ async fn answered(front: &Rc<Front>, request: Request<Incoming>) -> Result<Reply
         Method::DELETE => legacy::delete(front, &endpoint, request.headers()),
         _ => Err(Refusal::method("GET, POST, DELETE")),
     }
+}
+
+/// Refuses a head that is larger than the limit. hyper measures its buffer between two reads, so that the last read may
+/// bring it any amount beyond.
+fn head_fits(front: &Front, request: &Request<Incoming>) -> Result<(), Refusal> {
+    let target = request.uri().path_and_query();
+    let target = target.map_or(0, |target| target.as_str().len());
+    let each = request.headers().iter();
+    let lines = each.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    let most = front.limits().header_max_bytes;
+    if (target + lines.sum::<usize>()) as u64 <= most {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        Code::Request,
+        format!("the headers are larger than {most} bytes (--header-max)"),
+    ))
 }
 
 fn judge(front: &Front, headers: &HeaderMap, open: bool) -> Result<(), Refusal> {

@@ -1,4 +1,7 @@
 //! Connections: taken up to a limit, each with the user whose it is, watched for dead peers, closed when we stop.
+//!
+//! Invariant: a connection whose user is refused takes no place of those that are let in. It gets one of a few places of its
+//! own in which it is told why, for a short time; beyond them it is told in one write, and closed.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -17,8 +20,9 @@ use mainstay_os::owner::{Owners, Unknown};
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::front::Front;
+use super::front::{Front, Standing};
 use super::http::Owner;
+use super::metrics::count;
 use super::stream::Seat;
 use super::{Either, http, race};
 use crate::exit::Exit;
@@ -28,6 +32,10 @@ use crate::report::{Report, plain};
 const BACKLOG: u32 = 4_096;
 /// How long we wait when no descriptor is left.
 const EXHAUSTED_MS: u64 = 50;
+/// How long a refused user's request may take to come.
+const REFUSED_WAIT_MS: u64 = 2_000;
+/// What is said to a refused user's connection when all places for them are taken.
+const REFUSED: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 /// What is said to one connection too many.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
 
@@ -71,18 +79,51 @@ pub async fn accept(front: Rc<Front>, listener: TcpListener) {
         } else {
             Err(Unknown::Nobody)
         };
-        match front.connect() {
-            Some(seat) => front
-                .tasks
-                .start(connection(Rc::clone(&front), socket, owner, seat)),
-            // It is told if that can be done without waiting.
-            None => drop(socket.try_write(FULL)),
+        let standing = if front.door().admits(owner.ok()) {
+            Standing::Admitted
+        } else {
+            Standing::Refused
+        };
+        match front.connect(standing) {
+            Some(seat) => {
+                let guest = Guest { owner, standing };
+                front
+                    .tasks
+                    .start(connection(Rc::clone(&front), socket, guest, seat));
+            }
+            None => turn_away(&front, &socket, standing),
         }
     }
 }
 
-async fn connection(front: Rc<Front>, socket: TcpStream, owner: Owner, seat: Seat) {
+/// The other end of a connection, as it was judged when the connection was taken.
+#[derive(Clone, Copy, Debug)]
+struct Guest {
+    owner: Owner,
+    standing: Standing,
+}
+
+/// Tells a connection that there is no place for it, if that can be done without waiting.
+fn turn_away(front: &Front, socket: &TcpStream, standing: Standing) {
+    let words = match standing {
+        Standing::Admitted => FULL,
+        Standing::Refused => {
+            count(&front.metrics.refused);
+            REFUSED
+        }
+    };
+    socket.try_write(words).ok();
+}
+
+async fn connection(front: Rc<Front>, socket: TcpStream, guest: Guest, seat: Seat) {
     let limits = front.limits();
+    let Guest { owner, standing } = guest;
+    let refused = standing == Standing::Refused;
+    let header_wait_ms = if refused {
+        limits.header_wait_ms.min(REFUSED_WAIT_MS)
+    } else {
+        limits.header_wait_ms
+    };
     // A connection that cannot be watched is one that may be dead: it is not served.
     if watch(&socket, limits.dead_peer_ms).is_err() {
         return;
@@ -94,7 +135,8 @@ async fn connection(front: Rc<Front>, socket: TcpStream, owner: Owner, seat: Sea
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(limits.header_wait_ms))
+        .keep_alive(!refused)
+        .header_read_timeout(Duration::from_millis(header_wait_ms))
         .max_buf_size(limits.header_max_bytes as usize)
         .serve_connection(TokioIo::new(socket), service);
     let mut served = pin!(served);

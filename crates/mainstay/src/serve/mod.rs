@@ -220,10 +220,11 @@ async fn pay_old_debts(front: Rc<Front>) {
     debts::pay::pay(&front.paths, &keyring, Zeal::Sweep).await;
 }
 
-/// Ends what has been unused for its whole time.
+/// Ends what has been unused for its whole time, and gives memory back.
 async fn janitor(front: Rc<Front>) {
     loop {
         let wait = front.expire();
+        front.give_back();
         let rung = Cell::new(false);
         let changed = front.bell.until(|| rung.replace(true).then_some(()));
         match wait {

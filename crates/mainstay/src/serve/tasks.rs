@@ -12,9 +12,14 @@ pub struct Tasks(RefCell<JoinSet<()>>);
 impl Tasks {
     /// Starts one; it runs until it is done or all of this is dropped.
     pub fn start(&self, task: impl Future<Output = ()> + 'static) {
-        let mut set = self.0.borrow_mut();
-        set.spawn_local(task);
+        self.0.borrow_mut().spawn_local(task);
         // Those that are done are taken out whenever one is added.
+        self.forget_done();
+    }
+
+    /// Frees what tasks that are done have left.
+    pub fn forget_done(&self) {
+        let mut set = self.0.borrow_mut();
         while set.try_join_next().is_some() {}
     }
 
