@@ -35,6 +35,8 @@ pub enum Fault {
     },
     /// A status, with a text.
     Status(u16, &'static str),
+    /// The same, but only after [`Httpd::release`].
+    LateStatus(u16, &'static str),
     /// A page for people.
     Html,
     /// A body of this many bytes.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::state::{Because, Client, Closing, Life, Silence, Stage, TreeState, Up};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
-use crate::event::{Instant, What};
+use crate::event::{Instant, Renewing, What};
 use crate::message::envelope;
 use crate::message::frame::{Frame, Id, Kind};
 use crate::message::inflight::{Opened, Token, Tracked};
@@ -267,10 +267,18 @@ impl Link<'_> {
         self.instant_id = None;
         if frame.kind == Kind::Error {
             let what = "it refuses the opening that an earlier session's record has answered";
+            // Learned again from the next generation, if that takes it.
             if let Some(digest) = self.params_digest() {
                 self.remembered.forget_opening(digest);
             }
-            self.end_differing(now, what.into());
+            if matches!(self.life, Life::Up(_)) {
+                // One refusal may be a moment's trouble. The client has its answer, so it is the next one's turn, as after
+                // any opening of ours that is refused; what waits goes there.
+                self.differs(what.into());
+                self.renew(now, Renewing::Opening);
+            } else {
+                self.end_differing(now, what.into());
+            }
             return;
         }
         self.learn_opening(line);
@@ -304,6 +312,12 @@ impl Link<'_> {
             | Life::Abandoned(_)
             | Life::Finished => false,
         }
+    }
+
+    /// Whether no answer to the client's opening is remembered, because the server refused it.
+    pub(super) fn forgot_opening(&self) -> bool {
+        let digest = self.params_digest();
+        digest.is_some_and(|digest| self.remembered.opening(digest).is_none())
     }
 
     /// Remembers how the server answered the client's opening.

@@ -104,6 +104,9 @@ impl Link<'_> {
             self.renew(now, Renewing::Opening);
             return;
         }
+        if self.forgot_opening() {
+            self.learn_opening(line);
+        }
         if !self.compare_greeting(now, line) {
             return;
         }

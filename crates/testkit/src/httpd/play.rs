@@ -43,6 +43,12 @@ pub(super) struct State {
 }
 
 impl Shared {
+    fn wait_for_release(&self) {
+        let state = self.lock();
+        let held = self.changed.wait_while(state, |state| !state.released);
+        drop(held);
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,10 +73,10 @@ impl Shared {
         match fault {
             None | Some(Fault::Twice) => {}
             Some(Fault::Drop) => return Ok(false),
-            Some(Fault::Hold) => {
-                let state = self.lock();
-                let held = self.changed.wait_while(state, |state| !state.released);
-                drop(held);
+            Some(Fault::Hold) => self.wait_for_release(),
+            Some(Fault::LateStatus(status, text)) => {
+                self.wait_for_release();
+                return reply(stream, *status, &[("content-type", "text/plain")], text);
             }
             Some(Fault::Status(status, text)) => {
                 return reply(stream, *status, &[("content-type", "text/plain")], text);

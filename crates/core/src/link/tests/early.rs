@@ -36,6 +36,102 @@ fn what_was_asked_behind_an_instant_opening_is_asked_also_after_the_clients_end(
     assert_eq!(world.drain(), ["close stdin"]);
 }
 
+/// A refusal of the opening, under this id.
+fn refusal(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"busy"}}}}"#)
+}
+
+/// The refused generation is gone, and the next one is started.
+fn renewed(world: &mut World) {
+    world.exits(Status::Code(0), true);
+    world.empty();
+    let mut told = world.drain();
+    if told.last().is_none_or(|last| last != "spawn") {
+        assert_eq!(world.wait(), Reason::Respawn);
+        told = world.drain();
+    }
+    assert_eq!(told.last().map(String::as_str), Some("spawn"), "{told:?}");
+}
+
+#[test]
+fn a_refused_opening_that_the_record_has_answered_is_tried_by_the_next_generation() {
+    let mut world = instant();
+    let call = ask(2, "tools/call");
+    assert_eq!(world.client(&call), Route::Drop);
+    assert_eq!(world.server(&refusal("1")), Route::Instead);
+    let told = world.drain();
+    assert!(told.contains(&"tell differs".into()), "{told:?}");
+    assert!(
+        !told.iter().any(|line| line.starts_with("result")),
+        "{told:?}"
+    );
+    renewed(&mut world);
+    world.input(Input::Started);
+    world.drain();
+    // What comes meanwhile waits, too.
+    assert_eq!(world.client(&ask(3, "tools/call")), Route::Hold);
+    world.server(&greeting("\"ms:own:00000007:1\"", "1"));
+    let told = world.drain();
+    assert!(
+        told.contains(&format!("to server {INITIALIZED}")),
+        "{told:?}"
+    );
+    assert!(told.contains(&format!("to server {call}")), "{told:?}");
+    assert_eq!(world.server(&answer("2")), Route::Forward);
+    assert_eq!(world.link.word(), "ready");
+    // The next session opens from the record again.
+    let remembered = world.link.remembered().unwrap().clone();
+    let mut next = World::up();
+    next.link.recall(remembered);
+    next.client(INITIALIZE);
+    assert_eq!(next.wait(), Reason::Instant);
+}
+
+#[test]
+fn one_that_is_always_refused_is_given_up_and_each_call_is_answered() {
+    let mut world = instant();
+    world.client(&ask(2, "tools/call"));
+    assert_eq!(world.server(&refusal("1")), Route::Instead);
+    let mut told = world.drain();
+    for turn in 1.. {
+        assert!(turn < 20, "it is given up");
+        world.exits(Status::Code(0), true);
+        world.empty();
+        told.extend(world.drain());
+        if told.iter().any(|line| line == "result for 2") {
+            break;
+        }
+        if told.last().is_none_or(|last| last != "spawn") {
+            assert_eq!(world.wait(), Reason::Respawn);
+            told.extend(world.drain());
+        }
+        world.input(Input::Started);
+        world.drain();
+        world.server(&refusal(&format!("\"ms:own:00000007:{turn}\"")));
+        told.extend(world.drain());
+    }
+    let answers = told.iter().filter(|line| line.starts_with("result for"));
+    assert_eq!(answers.count(), 1, "{told:?}");
+    // The link goes on, in words.
+    world.client(&ask(3, "tools/call"));
+    assert_eq!(world.drain(), ["result for 3"]);
+    assert!(
+        !told.iter().any(|line| line.starts_with("finish")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn after_the_clients_end_a_refused_opening_answers_what_waits() {
+    let mut world = instant();
+    world.client(&ask(2, "tools/call"));
+    world.input(Input::ClientEof);
+    world.drain();
+    assert_eq!(world.server(&refusal("1")), Route::Instead);
+    let told = world.drain();
+    assert!(told.contains(&"result for 2".into()), "{told:?}");
+}
+
 #[test]
 fn but_not_when_nobody_waits_for_it_any_more() {
     let mut world = instant();
