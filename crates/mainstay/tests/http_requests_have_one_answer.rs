@@ -4,12 +4,15 @@
 
 mod bridged;
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use bridged::Bridged;
+use bridged::{Bridged, argv};
+use mainstay_testkit::client::Launch;
 use mainstay_testkit::httpd::{Fault, Httpd, Manner};
-use mainstay_testkit::stage::Stage;
+use mainstay_testkit::stage::{Source, Stage};
 use mainstay_testkit::wait::until;
 use mainstay_testkit::wire::trouble;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 #[test]
@@ -37,6 +40,83 @@ fn in_either_manner() {
         let (_, http) = play.finish();
         assert_eq!(http.open(), 0);
     }
+}
+
+/// An opening that the record has answered is the link's affair: one refusal of it costs the client nothing.
+#[test]
+fn also_behind_an_instant_opening_that_the_server_refuses_once() {
+    let mut first = Bridged::open(&[]);
+    first.ask("tools/list", &json!({}));
+    let (stage, http) = first.finish();
+    http.next("initialize", Fault::LateStatus(500, "busy"));
+    let mut play = Bridged::on(stage, http, &[]);
+    play.client.wire.initialize().unwrap();
+    let waits = play
+        .client
+        .wire
+        .ask(
+            "tools/call",
+            &json!({"name": "echo", "arguments": {"said": "hello"}}),
+        )
+        .unwrap();
+    play.http.heard("initialize", 2);
+    assert_eq!(
+        play.stage.events("instant").len(),
+        1,
+        "the record has answered"
+    );
+    play.http.release();
+    let answer = play.client.wire.answer(waits).unwrap();
+    assert_eq!(
+        answer["result"]["structuredContent"]["said"], "hello",
+        "{answer}"
+    );
+    assert_eq!(
+        play.call("echo")["result"]["structuredContent"]["said"],
+        "hello"
+    );
+    let (_, http) = play.finish();
+    assert_eq!(http.open(), 0);
+}
+
+/// An upgrade or a removal of the program while it runs: the next bridge is of the file that runs.
+#[test]
+fn also_after_our_own_program_was_removed() {
+    let stage = Stage::new();
+    let http = Httpd::start();
+    let mut words = argv(&http, &[]);
+    let copy = stage.path("mainstay-copy");
+    stage.program(&copy, Source::Copy(Path::new(&words[0])));
+    words[0] = copy.clone().into();
+    let client = Launch::new(&stage, &words).start();
+    let mut play = Bridged {
+        client,
+        stage,
+        http,
+    };
+    play.client.wire.initialize().unwrap();
+    for turn in 1..=3 {
+        let bridge = play
+            .stage
+            .card_that("a bridge is there", |card| card.json["generation"] == turn)
+            .server
+            .unwrap();
+        match turn {
+            1 => std::fs::remove_file(&copy).unwrap(),
+            // What stands at its place then is of no use.
+            _ => std::fs::write(&copy, "no program").unwrap(),
+        }
+        kill_process(Pid::from_raw(bridge.pid).unwrap(), Signal::KILL).unwrap();
+        let answer = play.call("echo");
+        assert_eq!(
+            answer["result"]["structuredContent"]["said"], "hello",
+            "{answer}"
+        );
+    }
+    let card = play.stage.card();
+    let comm = std::fs::read_to_string(format!("/proc/{}/comm", card.server.unwrap().pid));
+    assert_eq!(comm.unwrap(), "mainstay\n");
+    play.finish();
 }
 
 /// A body of this type that ends with its connection.

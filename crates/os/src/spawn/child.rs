@@ -4,7 +4,7 @@
 //! writes which and why into the report pipe and exits; the pipe's close-on-exec end tells success.
 
 use std::cell::Cell;
-use std::ffi::{CString, OsStr, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,7 +16,7 @@ use crate::{made_up, turn};
 
 /// Where a command without a slash is looked for if the environment has no PATH (as execvp does).
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
-const SHELL: &std::ffi::CStr = c"/bin/sh";
+const SHELL: &CStr = c"/bin/sh";
 
 /// Everything the child needs, laid out as the kernel wants it.
 pub struct Image {
@@ -36,6 +36,7 @@ impl Image {
     /// Lays out a plan, which must outlive the image.
     pub fn of(plan: &Plan<'_>) -> Result<Self, i32> {
         let program = plan.argv.first().ok_or(libc::ENOENT)?;
+        let own = program.as_bytes().contains(&b'/').then(own_name).flatten();
         let null = std::ptr::null();
         let argv: Vec<_> = plan
             .argv
@@ -50,7 +51,7 @@ impl Image {
             .collect();
         let cwd = plan.cwd.map(|dir| CString::new(dir.as_os_str().as_bytes()));
         Ok(Self {
-            candidates: candidates(program.as_bytes(), plan.env),
+            candidates: candidates(program.as_bytes(), plan.env, own.as_deref()),
             argv,
             script,
             env: plan
@@ -325,13 +326,25 @@ fn failure(stage: Stage) -> Failure {
     }
 }
 
-/// Where a command may be: itself if it has a slash, else in each directory of the *given* PATH.
-fn candidates(program: &[u8], env: &[CString]) -> Vec<CString> {
+/// The file that this process runs, whatever has become of its name since.
+const ITSELF: &CStr = c"/proc/self/exe";
+
+/// The name of that file when we were started. The kernel marks one that was removed, or replaced by an upgrade.
+fn own_name() -> Option<Vec<u8>> {
+    let name = rustix::fs::readlink(ITSELF, Vec::new()).ok()?.into_bytes();
+    let plain = name.strip_suffix(b" (deleted)");
+    Some(plain.map_or_else(|| name.clone(), <[u8]>::to_vec))
+}
+
+/// Where a command may be: itself if it has a slash, else in each directory of the *given* PATH. If it is our own file, the
+/// very one that we run comes first: it is there also after an upgrade or a removal, and of our own version.
+fn candidates(program: &[u8], env: &[CString], own: Option<&[u8]>) -> Vec<CString> {
     if program.is_empty() {
         return Vec::new();
     }
     if program.contains(&b'/') {
-        return CString::new(program).into_iter().collect();
+        let itself = (own == Some(program)).then(|| ITSELF.to_owned());
+        return itself.into_iter().chain(CString::new(program)).collect();
     }
     let path = env
         .iter()
@@ -370,14 +383,24 @@ mod tests {
     fn a_command_is_looked_for_in_the_given_path_only() {
         let env = [c"A=1".to_owned(), c"PATH=/x::y".to_owned()];
         assert_eq!(
-            texts(&candidates(b"tool", &env)),
+            texts(&candidates(b"tool", &env, None)),
             ["/x/tool", "tool", "y/tool"]
         );
-        assert_eq!(texts(&candidates(b"./tool", &env)), ["./tool"]);
+        assert_eq!(texts(&candidates(b"./tool", &env, None)), ["./tool"]);
         assert_eq!(
-            texts(&candidates(b"tool", &[])),
+            texts(&candidates(b"tool", &[], None)),
             ["/bin/tool", "/usr/bin/tool"]
         );
-        assert!(candidates(b"", &env).is_empty());
+        assert!(candidates(b"", &env, None).is_empty());
+    }
+
+    #[test]
+    fn our_own_file_is_the_one_that_we_run() {
+        let own = own_name().unwrap();
+        assert_eq!(own, std::env::current_exe().unwrap().as_os_str().as_bytes());
+        let found = candidates(&own, &[], Some(&own));
+        assert_eq!(found[0].as_c_str(), ITSELF);
+        assert_eq!(found[1].as_bytes(), own);
+        assert_eq!(texts(&candidates(b"/x/tool", &[], Some(&own))), ["/x/tool"]);
     }
 }
