@@ -23,6 +23,7 @@ pub mod message;
 pub mod policy;
 pub mod record;
 pub mod redact;
+pub mod senders;
 pub mod serve;
 pub mod server;
 pub mod tier;

@@ -364,6 +364,10 @@ pub const LINGER_MS: u64 = 5_000;
 pub const DOUBT_MS: u64 = 100;
 /// How long a signalled shim stays if the keeper says nothing: less than the 500 ms after which Claude Code kills it.
 pub const SHIM_STAYS_MS: u64 = 400;
+/// How long a shim waits for the keeper's word about a signal that its parent did not send.
+pub const SHIM_WAITS_MS: u64 = 2_000;
+/// Within this time a second signal of the same stranger is obeyed.
+pub const INSIST_MS: u64 = 2_000;
 /// How long a lingering keeper may take to take somebody in before that one starts a server of its own.
 pub const HANDOVER_MS: u64 = 5_000;
 /// Connections that a lingering keeper listens to at once.

@@ -229,6 +229,7 @@ impl<'a> Link<'a> {
             Input::Stop(cause) => self.stop(now, cause),
             Input::Reattached => self.reattached(now),
             Input::Renew(why) => self.renew(now, why),
+            Input::Check => self.check(now),
             Input::Measured { cpu_ms, traced } => self.measured(now, cpu_ms, traced),
             Input::Tick => self.tick(now),
         }

@@ -154,6 +154,7 @@ pub fn all() -> Vec<What> {
             ancestry: Vec::new(),
             relation: Some(Relation::Client),
             gone: false,
+            ignored: None,
             standing: None,
         }),
         What::Gone(Gone {

@@ -36,6 +36,8 @@ pub enum Word {
     Signalled(Received),
     /// To a shim that was signalled: nothing more is to be learned from your staying.
     Leave,
+    /// To a shim that was signalled, once for each such signal: the client did not ask, so stay.
+    Stay,
     /// To the guard: let go of the client's pipes.
     Release,
     /// To the guard: this process is the client now.
@@ -226,6 +228,7 @@ fn encode(word: Word) -> [u8; PACKET] {
         }
         Word::Ask => put(0, &[10]),
         Word::Answer => put(0, &[11]),
+        Word::Stay => put(0, &[12]),
     }
     out
 }
@@ -264,6 +267,7 @@ fn decode(bytes: &[u8]) -> Option<Word> {
         })),
         10 => Some(Word::Ask),
         11 => Some(Word::Answer),
+        12 => Some(Word::Stay),
         _ => None,
     }
 }
@@ -305,6 +309,7 @@ mod tests {
             }),
             Word::Ask,
             Word::Answer,
+            Word::Stay,
         ];
         for word in words {
             a.say(word);

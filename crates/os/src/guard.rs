@@ -421,7 +421,8 @@ impl<'w> Wait<'w> {
                     | Word::GaveUp
                     | Word::Signalled(_)
                     | Word::Ask
-                    | Word::Leave,
+                    | Word::Leave
+                    | Word::Stay,
                 ) => {}
                 Heard::Nothing => return,
                 Heard::Closed => self.deaf = true,

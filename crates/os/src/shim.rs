@@ -1,7 +1,8 @@
 //! The shim: the process that the client started, and all that the client ever sees of us.
 //!
 //! It starts the guard, waits, passes signals on with what it can see of their sender, and leaves with the code it is told, or by the
-//! signal once the keeper knows what that was. It never touches the data and allocates nothing after its start. Anyone may kill it: the guard and the keeper go on.
+//! signal once the keeper knows what that was. A signal that the keeper calls a stranger's does not end it. It never touches the data and
+//! allocates nothing after its start. Anyone may kill it: the guard and the keeper go on.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -19,7 +20,7 @@ use crate::memory;
 use crate::record::Region;
 use crate::role;
 use crate::sender::{self, LOOK_BYTES};
-use crate::signals::{ENDING, Signals};
+use crate::signals::{ENDING, Received, Signals};
 
 /// How the shim is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,48 @@ struct Shim {
     channel: Option<Channel>,
     pair: Option<(Handle, Handle)>,
     child: Option<i32>,
+}
+
+/// Signals that the keeper has not judged yet.
+#[derive(Clone, Copy)]
+struct Leaving {
+    /// By which we leave.
+    number: i32,
+    /// How many they are.
+    unjudged: u32,
+    /// When at the latest.
+    until: Moment,
+}
+
+impl Leaving {
+    /// One more signal. The client, which is our parent, may follow it up with a SIGKILL soon; then it must find us gone.
+    fn after(before: Option<Self>, received: Received) -> Self {
+        let by_parent = received.pid == parent() || received.code > 0;
+        let stays = if by_parent {
+            limits::SHIM_STAYS_MS
+        } else {
+            limits::SHIM_WAITS_MS
+        };
+        let until = clock::now().after_ms(stays);
+        match before {
+            None => Self {
+                number: received.number,
+                unjudged: 1,
+                until,
+            },
+            Some(before) => Self {
+                unjudged: before.unjudged + 1,
+                until: before.until.min(until),
+                ..before
+            },
+        }
+    }
+
+    /// One of them was a stranger's; what is left.
+    fn without_one(self) -> Option<Self> {
+        let unjudged = self.unjudged - 1;
+        (unjudged > 0).then_some(Self { unjudged, ..self })
+    }
 }
 
 enum Wake {
@@ -134,8 +177,7 @@ impl Shim {
     }
 
     fn wait(&mut self) -> io::Result<Wake> {
-        // The signal that we leave by, and when at the latest.
-        let mut leaving: Option<(i32, Moment)> = None;
+        let mut leaving: Option<Leaving> = None;
         // Until when a pair that is dead may be followed by one whose word is still to come.
         let mut heirs: Option<Moment> = None;
         loop {
@@ -164,7 +206,7 @@ impl Shim {
             } else {
                 heirs = None;
             }
-            let due = leaving.map(|(_, until)| until).into_iter().chain(heirs);
+            let due = leaving.map(|it| it.until).into_iter().chain(heirs);
             let left = due.map(|until| until.0.saturating_sub(clock::now().0));
             let wait = left.min().map(|ns| Timespec {
                 tv_sec: (ns / 1_000_000_000) as i64,
@@ -191,10 +233,11 @@ impl Shim {
                         lost = false;
                     }
                     Heard::Word(Word::Leave) => {
-                        if let Some((number, _)) = leaving {
-                            return Ok(Wake::Ending(Ending::Signal(number)));
+                        if let Some(leaving) = leaving {
+                            return Ok(Wake::Ending(Ending::Signal(leaving.number)));
                         }
                     }
+                    Heard::Word(Word::Stay) => leaving = leaving.and_then(Leaving::without_one),
                     Heard::Word(
                         Word::Signalled(_)
                         | Word::Release
@@ -207,7 +250,7 @@ impl Shim {
                     Heard::Nothing => break,
                     Heard::Closed => {
                         self.outlast_the_pair();
-                        return Ok(Wake::Lost(leaving.map(|(number, _)| number)));
+                        return Ok(Wake::Lost(leaving.map(|it| it.number)));
                     }
                 }
             }
@@ -220,18 +263,15 @@ impl Shim {
                 if self.detach == Detach::Yes {
                     // As long as we are there, an EOF is an act of the client's and not the consequence of our end. The
                     // keeper says when it has seen enough.
-                    let until = || clock::now().after_ms(limits::SHIM_STAYS_MS);
-                    leaving.get_or_insert_with(|| (received.number, until()));
+                    leaving = Some(Leaving::after(leaving, received));
                 }
             }
             let now = clock::now();
             if lost && heirs.is_some_and(|until| now >= until) {
-                return Ok(Wake::Lost(leaving.map(|(number, _)| number)));
+                return Ok(Wake::Lost(leaving.map(|it| it.number)));
             }
-            if let Some((number, until)) = leaving
-                && now >= until
-            {
-                return Ok(Wake::Ending(Ending::Signal(number)));
+            if let Some(leaving) = leaving.filter(|leaving| now >= leaving.until) {
+                return Ok(Wake::Ending(Ending::Signal(leaving.number)));
             }
         }
     }
@@ -251,6 +291,11 @@ impl Shim {
             drop(role::wait(child));
         }
     }
+}
+
+/// The client, or what it starts its servers with; 0 if that is outside of this container.
+fn parent() -> i32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
 }
 
 fn watch(guard: Identity, keeper: Identity) -> Option<(Handle, Handle)> {

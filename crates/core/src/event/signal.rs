@@ -51,6 +51,9 @@ pub struct Signal {
     /// The sender had ended before it could be looked at.
     #[serde(default)]
     pub gone: bool,
+    /// A stranger sent it, and the process that it reached stays: how many such signals that one has ignored by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<u32>,
     /// How the link stood then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standing: Option<Box<Standing>>,

@@ -57,6 +57,8 @@ pub enum Input {
     Reattached,
     /// Somebody or something wants another generation, or none for now.
     Renew(Renewing),
+    /// A stranger has signalled the shim, and perhaps the server, too.
+    Check,
     /// What [`Output::Measure`] asked for.
     Measured {
         /// Processor time of the tree so far.

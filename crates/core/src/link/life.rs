@@ -438,6 +438,19 @@ impl Link<'_> {
         }
     }
 
+    /// A server that serves and is idle is asked whether it is still there.
+    pub(super) fn check(&mut self, now: Moment) {
+        let opened = self.opened();
+        if let Life::Up(up) = &mut self.life
+            && matches!(up.stage, Stage::Serving)
+            && up.giving_way.is_none()
+            && opened
+        {
+            up.health.check(now);
+            self.tick_health(now);
+        }
+    }
+
     pub(super) fn measured(&mut self, now: Moment, cpu_ms: u64, traced: bool) {
         if let Life::Up(up) = &mut self.life {
             up.health.measured(now, cpu_ms, traced);

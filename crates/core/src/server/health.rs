@@ -147,6 +147,13 @@ impl Health {
         }
     }
 
+    /// Something may have happened to the server: if it is idle, it is asked now.
+    pub fn check(&mut self, now: Moment) {
+        if let State::Calm { until } = &mut self.state {
+            *until = now;
+        }
+    }
+
     /// Nobody waits any more for something that it was asked: it may stop, or go on and see nothing else meanwhile.
     pub fn taken_back(&mut self, now: Moment) {
         let since = self.taken_back.map_or(now, |before| before.since);

@@ -87,7 +87,7 @@ impl<'a> Case<'a> {
         let renewal = renewal.map(|(at, told)| (Cause::Renewal(told.why.clone()), Some(at)));
         // Without either the way down is not at its end, or its keeper was killed on it.
         let signal = self
-            .last(|what| told!(what, Signal))
+            .last(|what| told!(what, Signal).filter(|signal| signal.ignored.is_none()))
             .filter(|(at, _)| *at < self.death);
         let signal = signal.map(|(at, signal)| {
             let number = signal.number;

@@ -25,7 +25,9 @@ impl Case<'_> {
 
     pub(super) fn signal(&self, to: Part, number: i32) -> Verdict {
         let found = self.last(|what| {
-            told!(what, Signal).filter(|signal| signal.to == to && signal.number == number)
+            told!(what, Signal).filter(|signal| {
+                signal.to == to && signal.number == number && signal.ignored.is_none()
+            })
         });
         let Some((at, signal)) = found else {
             return Verdict {

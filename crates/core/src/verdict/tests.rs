@@ -153,6 +153,30 @@ fn a_signal_to_the_shim() {
     }
 }
 
+/// What was ignored has ended nothing.
+#[test]
+fn a_strangers_ignored_signal_is_no_cause() {
+    let ignored = |sender| {
+        What::Signal(Signal {
+            number: 15,
+            sender,
+            start: Some(9),
+            ignored: Some(1),
+            ..Signal::default()
+        })
+    };
+    let unasked = judged(&[(0, start(1)), (1, ignored(70)), (1, exit(killed(15)))]);
+    assert_eq!(
+        (unasked.rule, unasked.sure),
+        (Rule::ServerKilled, Sure::Unknown)
+    );
+    let by_client = ended(
+        vec![signal(0, 40, Some(4)), ignored(70)],
+        Cause::ShimSignal { number: 15 },
+    );
+    assert_eq!(by_client.rule, Rule::SignalByClient);
+}
+
 #[test]
 fn the_client_that_counts_is_the_last_one() {
     let heir = Seen {

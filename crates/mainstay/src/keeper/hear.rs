@@ -3,6 +3,7 @@
 use mainstay_core::event::{Cause, ClientMoved, Gone, Part, What};
 use mainstay_core::ids::Identity;
 use mainstay_core::link::Input;
+use mainstay_core::senders::Meaning;
 use mainstay_os::channel::{Heard, Word};
 use mainstay_os::sender::{self, LOOK_BYTES, Look};
 use mainstay_os::signals::Received;
@@ -28,10 +29,13 @@ impl Keeper<'_> {
                     } else {
                         let mut seen = [0; LOOK_BYTES];
                         let len = sender::look(received.pid, &mut seen);
-                        self.tell_signal(Part::Keeper, received, &seen[..len]);
-                        self.handle(Input::Stop(Cause::KeeperSignal {
-                            number: received.number,
-                        }));
+                        let number = received.number;
+                        match self.judge_signal(Part::Keeper, received, &seen[..len]) {
+                            Meaning::Ignore { .. } => {}
+                            Meaning::MaybeEnd | Meaning::End => {
+                                self.handle(Input::Stop(Cause::KeeperSignal { number }));
+                            }
+                        }
                     }
                 }
                 Ok(None) | Err(_) => self.signals.clear(),
@@ -56,21 +60,14 @@ impl Keeper<'_> {
             match self.to_shim.get().hear_behind(&mut seen) {
                 Heard::Word(Word::Signalled(received)) => {
                     any = true;
-                    let again = std::mem::replace(&mut self.watcher.shim_signalled, true);
-                    self.tell_signal(Part::Shim, received, &seen);
-                    self.set_linger();
-                    if again {
-                        self.look_for_eof();
-                    }
-                    self.handle(Input::Stop(Cause::ShimSignal {
-                        number: received.number,
-                    }));
+                    self.shim_signalled(received, &seen);
                 }
                 Heard::Word(
                     Word::Here { .. }
                     | Word::Finished { .. }
                     | Word::GaveUp
                     | Word::Leave
+                    | Word::Stay
                     | Word::Release
                     | Word::Attach
                     | Word::Client(_)
@@ -100,6 +97,7 @@ impl Keeper<'_> {
                     | Word::GaveUp
                     | Word::Signalled(_)
                     | Word::Leave
+                    | Word::Stay
                     | Word::Release
                     | Word::Attach
                     | Word::Client(_)
@@ -127,8 +125,26 @@ impl Keeper<'_> {
         }
     }
 
-    /// Writes a signal down, with all that can be said about its sender.
-    fn tell_signal(&mut self, to: Part, received: Received, seen: &[u8]) {
+    /// The shim was signalled: it stays for a stranger, and for the client until it is known what the client wants.
+    fn shim_signalled(&mut self, received: Received, seen: &[u8]) {
+        let number = received.number;
+        match self.judge_signal(Part::Shim, received, seen) {
+            Meaning::Ignore { .. } => {
+                self.to_shim.get().say(Word::Stay);
+                self.handle(Input::Check);
+                return;
+            }
+            Meaning::MaybeEnd => self.set_linger(),
+            Meaning::End => self.link.set_linger(0),
+        }
+        if std::mem::replace(&mut self.watcher.shim_signalled, true) {
+            self.look_for_eof();
+        }
+        self.handle(Input::Stop(Cause::ShimSignal { number }));
+    }
+
+    /// Judges a signal by its sender, and writes it down with all that can be said about that.
+    fn judge_signal(&mut self, to: Part, received: Received, seen: &[u8]) -> Meaning {
         let around = Around {
             client: self.client,
             above: &self.ancestors,
@@ -136,7 +152,19 @@ impl Keeper<'_> {
         };
         let mut signal = attribute::signal(to, received, Look::of(seen), &around);
         signal.standing = Some(self.standing().into());
-        if signal.gone {
+        let near = |pid: i32| {
+            let mut all = self.client.iter().chain(&self.ancestors);
+            all.any(|who| who.pid == pid)
+        };
+        let senders = match to {
+            Part::Keeper => &mut self.senders.1,
+            Part::Shim | Part::Client | Part::Server => &mut self.senders.0,
+        };
+        let meaning = senders.judge(self.now, &signal, near);
+        if let Meaning::Ignore { count } = meaning {
+            signal.ignored = Some(count);
+        }
+        if signal.gone && signal.ignored.is_none() {
             let pid = match to {
                 Part::Keeper => self.me.pid,
                 Part::Shim | Part::Client | Part::Server => self.shim.pid,
@@ -144,6 +172,7 @@ impl Keeper<'_> {
             self.unexplained(to, pid);
         }
         self.tell(What::Signal(signal));
+        meaning
     }
 
     pub(super) fn poll_watcher(&mut self) -> bool {

@@ -38,6 +38,7 @@ use mainstay_core::event::{Lost, Part, StderrDropped, Teardown, What};
 use mainstay_core::ids::Identity;
 use mainstay_core::link::{Input, Link};
 use mainstay_core::message::remembered::Remembered;
+use mainstay_core::senders::Senders;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
 use mainstay_os::identity::Handle;
@@ -149,6 +150,8 @@ struct Keeper<'p> {
     to_shim: Watched<Channel>,
     to_guard: Watched<Channel>,
     watcher: Watcher,
+    /// Strangers that have signalled the shim, and the keeper.
+    senders: (Senders, Senders),
     /// Held, because its number may be another's once it is reaped.
     side_guard: Option<Handle>,
     /// Side guards that were set so far.
@@ -258,6 +261,7 @@ impl<'p> Keeper<'p> {
             to_shim: Watched::new(to_shim)?,
             to_guard: Watched::new(to_guard)?,
             watcher: Watcher::new(shim, guard, client),
+            senders: Default::default(),
             side_guard: None,
             side_guards: 0,
             unguarded: false,

@@ -224,6 +224,7 @@ fn await_word(channel: &Channel, ms: u64) -> Option<(Identity, Identity)> {
                 | Word::GaveUp
                 | Word::Signalled(_)
                 | Word::Leave
+                | Word::Stay
                 | Word::Release
                 | Word::Attach
                 | Word::Client(_)

@@ -165,7 +165,7 @@ enum Event {
     Time,
 }
 
-const EVENTS: [(&str, Event); 28] = [
+const EVENTS: [(&str, Event); 29] = [
     ("the server was started", Event::Told(|| Input::Started)),
     ("it could not be started", Event::Told(start_failed)),
     (
@@ -198,6 +198,7 @@ const EVENTS: [(&str, Event); 28] = [
         "the shim is killed",
         Event::Told(|| Input::Stop(Cause::ShimKilled)),
     ),
+    ("a stranger's signal", Event::Told(|| Input::Check)),
     ("a client comes back", Event::Told(|| Input::Reattached)),
     ("`mainstay stop`", Event::Told(|| Input::Stop(Cause::Asked))),
     ("its lease is over", Event::Told(lease_over)),

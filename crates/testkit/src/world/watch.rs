@@ -275,6 +275,7 @@ impl Watch {
             | Input::StartFailed { .. }
             | Input::Renew(_)
             | Input::Measured { .. }
+            | Input::Check
             | Input::Reattached
             | Input::Tick => {}
         }

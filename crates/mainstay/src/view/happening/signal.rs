@@ -27,7 +27,10 @@ pub fn signal(signal: &Signal) -> Told {
     } else {
         ""
     };
-    let text = format!("{word}{to}{from}{relation}{gone}");
+    let ignored = signal.ignored.map_or_else(String::new, |count| {
+        format!("; ignored, because the client did not ask ({count} so far)")
+    });
+    let text = format!("{word}{to}{from}{relation}{gone}{ignored}");
     let mut details = Vec::new();
     if let Some(exe) = &signal.exe {
         details.push(detail("file", exe));

@@ -127,4 +127,15 @@ fn what_was_seen_of_a_sender_is_below_it() {
     started by: sh (8), by claude (7)
 "
     );
+    let ignored = lines(What::Signal(Signal {
+        number: 15,
+        sender: 9,
+        gone: true,
+        ignored: Some(2),
+        ..Signal::default()
+    }));
+    assert_eq!(
+        ignored,
+        "22:31:07.123  playwright  signal  SIGTERM from pid 9, uid 0, which had ended already; ignored, because the client did not ask (2 so far)\n"
+    );
 }
