@@ -368,6 +368,8 @@ pub const SHIM_STAYS_MS: u64 = 400;
 pub const SHIM_WAITS_MS: u64 = 2_000;
 /// Within this time a second signal of the same stranger is obeyed.
 pub const INSIST_MS: u64 = 2_000;
+/// How long a kept server may take to answer before it is handed over; one that does not is replaced.
+pub const ANSWERS_MS: u64 = 1_000;
 /// How long a lingering keeper may take to take somebody in before that one starts a server of its own.
 pub const HANDOVER_MS: u64 = 5_000;
 /// Connections that a lingering keeper listens to at once.

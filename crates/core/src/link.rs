@@ -227,6 +227,7 @@ impl<'a> Link<'a> {
             Input::TreeEmpty { ended, left } => self.tree_empty(now, ended, left),
             Input::ClientEof => self.client_eof(now),
             Input::Stop(cause) => self.stop(now, cause),
+            Input::Newcomer { changed } => self.newcomer(now, changed),
             Input::Reattached => self.reattached(now),
             Input::Renew(why) => self.renew(now, why),
             Input::Check => self.check(now),

@@ -316,6 +316,7 @@ pub fn all() -> Vec<What> {
             in_flight: 1,
         }),
         What::Reattached(Reattached {
+            replaced: None,
             after_ms: 4_100,
             dropped: 1,
         }),

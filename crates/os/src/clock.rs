@@ -22,6 +22,12 @@ pub fn wall_ms() -> u64 {
     time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
 }
 
+/// Seconds and nanoseconds since the Unix epoch, as files are stamped.
+pub fn wall() -> (i64, i64) {
+    let time = clock_gettime(ClockId::Realtime);
+    (time.tv_sec, time.tv_nsec)
+}
+
 /// Processor time that this process has used, in microseconds.
 pub fn used_us() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);

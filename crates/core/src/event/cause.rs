@@ -98,6 +98,11 @@ pub enum Renewing {
     Opening,
     /// The client came back and opens the session in another way.
     Reopened,
+    /// The client came back, and the server that was kept for it did not answer.
+    Silent {
+        /// For how long it was waited for.
+        ms: u64,
+    },
 }
 
 impl Renewing {
@@ -110,7 +115,8 @@ impl Renewing {
             | Self::Unresponsive { .. }
             | Self::Idle { .. }
             | Self::Opening
-            | Self::Reopened => None,
+            | Self::Reopened
+            | Self::Silent { .. } => None,
         }
     }
 }
@@ -130,6 +136,10 @@ impl fmt::Display for Renewing {
             Self::Idle { ms } => write!(f, "idle for {} s", ms / 1_000),
             Self::Opening => f.write_str("it did not take the opening again"),
             Self::Reopened => f.write_str("the client came back with another opening"),
+            Self::Silent { ms } => write!(
+                f,
+                "the client came back, and the server did not answer within {ms} ms"
+            ),
         }
     }
 }

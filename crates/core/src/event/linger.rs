@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Cause;
+use super::{Cause, Renewing};
 
 /// A server that is kept while nobody is attached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,9 @@ pub struct Reattached {
     pub after_ms: u64,
     /// Answers that came meanwhile and were dropped.
     pub dropped: u32,
+    /// The client does not go on with the server that was kept, but gets the next generation, because of this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<Renewing>,
 }
 
 /// A server that is kept no longer.

@@ -345,6 +345,7 @@ impl Link<'_> {
                     self.knows_probes = up.health.knows();
                 }
             }
+            Some(Purpose::Fitness) => self.fit(),
             Some(Purpose::List { .. } | Purpose::Undo) | None => {}
         }
     }

@@ -53,6 +53,11 @@ pub enum Input {
     /// Somebody or something wants the end. A signal to the shim, or its death, need not be the client's wish: the link
     /// decides.
     Stop(Cause),
+    /// A newcomer wants the server that is kept: is it fit? [`Link::judged`](super::Link::judged) tells.
+    Newcomer {
+        /// A file of the server's code that has changed since the server was started.
+        changed: Option<String>,
+    },
     /// A client has come back: its pipes are in the place of those that were let go.
     Reattached,
     /// Somebody or something wants another generation, or none for now.

@@ -5,6 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::io::Exited;
+use super::own::Purpose;
 use super::route::HELD;
 use super::state::{Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Swapping, Then, Up};
 use super::{Link, Output};
@@ -278,6 +279,7 @@ impl Link<'_> {
                     Renewing::Asked
                     | Renewing::Changed { .. }
                     | Renewing::Memory { .. }
+                    | Renewing::Silent { .. }
                     | Renewing::Reopened => false,
                 };
                 let until = now.after_ms(self.limits.drain_ms);
@@ -346,7 +348,10 @@ impl Link<'_> {
                 let up_ms = now.ms_since(up.since);
                 self.after_death(now, up_ms, why.to_string(), Vec::new())
             }
-            Renewing::Asked | Renewing::Changed { .. } | Renewing::Reopened => {
+            Renewing::Asked
+            | Renewing::Changed { .. }
+            | Renewing::Silent { .. }
+            | Renewing::Reopened => {
                 self.budget.forgive();
                 self.changed = why.changed();
                 Then::Respawn { at: now }
@@ -360,7 +365,12 @@ impl Link<'_> {
         let Life::Up(up) = &mut self.life else { return };
         let server = up.left.take().map_or(Server::Up, Server::Left);
         let since = up.since;
-        let (ladder, step) = Ladder::begin(cause, Standing::Up, &self.limits, now);
+        let standing = if matches!(cause, Cause::Renewal(Renewing::Silent { .. })) {
+            Standing::Hung
+        } else {
+            Standing::Up
+        };
+        let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
         self.life = Life::Swapping(Swapping {
             since,
             ladder,
@@ -425,7 +435,7 @@ impl Link<'_> {
         let asked = up.health.tick(now);
         self.knows_probes = up.health.knows();
         match asked {
-            Some(Do::Probe(n)) => self.probe(n),
+            Some(Do::Probe(n)) => self.probe(Purpose::Probe { n }),
             Some(Do::Measure) => self.push(Output::Measure),
             Some(Do::Restart(verdict)) => {
                 let crate::server::health::Verdict::Unresponsive { lost, silent_ms } = verdict;

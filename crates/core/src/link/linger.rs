@@ -4,15 +4,16 @@
 //! the link: there would be nothing to come back to. What the client left unanswered are orphans; a client that came back
 //! opens the session again, and is answered with what the server said when it was opened.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::own::Purpose;
 use super::route::HELD;
-use super::state::{Attachment, Away, Because, Life, Server, Stage, Then, TreeState, Up};
+use super::state::{Attachment, Away, Because, Fitness, Life, Server, Stage, Then, TreeState, Up};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{Cause, LingerEnded, Lingering, Parting, Reattached, Renewal, Renewing, What};
-use crate::limits::DOUBT_MS;
+use crate::limits::{ANSWERS_MS, DOUBT_MS};
 use crate::message::frame::{Frame, Id};
 use crate::message::inflight::Tracked;
 use crate::message::lists::Lists;
@@ -55,15 +56,15 @@ impl Link<'_> {
     pub(super) fn linger_at(&self) -> Option<Moment> {
         match &self.attachment {
             Attachment::Doubted { until, .. } => Some(*until),
-            Attachment::Away(away) => Some(away.until),
-            Attachment::Held | Attachment::Reopening | Attachment::Parted => None,
+            Attachment::Away(away) => Some(away.wake_at()),
+            Attachment::Held | Attachment::Reopening { .. } | Attachment::Parted => None,
         }
     }
 
     /// Whether a client is there for whom the server would be started again.
     pub(super) fn attached(&self) -> bool {
         match &self.attachment {
-            Attachment::Held | Attachment::Doubted { .. } | Attachment::Reopening => true,
+            Attachment::Held | Attachment::Doubted { .. } | Attachment::Reopening { .. } => true,
             Attachment::Away(_) | Attachment::Parted => false,
         }
     }
@@ -76,6 +77,11 @@ impl Link<'_> {
             Attachment::Doubted { cause, .. } if self.may_linger() => self.linger(now, cause),
             // The server is not worth keeping any more.
             Attachment::Doubted { cause, .. } => self.stop_for(now, cause),
+            Attachment::Away(mut away) if now < away.until => {
+                // Not in time.
+                away.fitness = Fitness::Stale(Renewing::Silent { ms: ANSWERS_MS });
+                self.attachment = Attachment::Away(away);
+            }
             Attachment::Away(away) => {
                 let cause = away.cause.clone();
                 self.attachment = Attachment::Away(away);
@@ -83,7 +89,7 @@ impl Link<'_> {
                 self.stop_for(now, cause);
                 self.let_go_already();
             }
-            Attachment::Held | Attachment::Reopening | Attachment::Parted => {}
+            Attachment::Held | Attachment::Reopening { .. } | Attachment::Parted => {}
         }
     }
 
@@ -109,7 +115,7 @@ impl Link<'_> {
                 self.attachment = Attachment::Held;
                 false
             }
-            Attachment::Held | Attachment::Reopening if unasked && self.may_linger() => {
+            Attachment::Held | Attachment::Reopening { .. } if unasked && self.may_linger() => {
                 if *cause == Cause::ShimKilled {
                     self.linger(now, cause.clone());
                 } else {
@@ -120,7 +126,7 @@ impl Link<'_> {
                 }
                 true
             }
-            Attachment::Held | Attachment::Reopening | Attachment::Parted => false,
+            Attachment::Held | Attachment::Reopening { .. } | Attachment::Parted => false,
         }
     }
 
@@ -164,6 +170,7 @@ impl Link<'_> {
             since: now,
             until: now.after_ms(ms),
             dropped: 0,
+            fitness: Fitness::Unasked,
         });
         self.push(Output::Linger);
         let uptime_ms = match &self.life {
@@ -246,7 +253,7 @@ impl Link<'_> {
         match self.head.attached() {
             Attached::Yes => return false,
             Attached::Again => {
-                self.attachment = Attachment::Reopening;
+                self.attachment = Attachment::Reopening { stale: None };
                 return false;
             }
             Attached::No => {}
@@ -263,6 +270,41 @@ impl Link<'_> {
         true
     }
 
+    /// A newcomer stands at the door: a server that hangs, or whose code has changed, is not handed over to it.
+    pub(super) fn newcomer(&mut self, now: Moment, changed: Option<String>) {
+        let Attachment::Away(away) = &mut self.attachment else {
+            return;
+        };
+        if let Some(path) = changed {
+            away.fitness = Fitness::Stale(Renewing::Changed { path });
+            return;
+        }
+        let until = now.after_ms(ANSWERS_MS);
+        away.fitness = Fitness::Asked { until };
+        self.probe(Purpose::Fitness);
+    }
+
+    /// The server that is kept has answered.
+    pub(super) fn fit(&mut self) {
+        if let Attachment::Away(away) = &mut self.attachment
+            && let Fitness::Asked { .. } = away.fitness
+        {
+            away.fitness = Fitness::Answers;
+        }
+    }
+
+    /// Whether a newcomer may be taken in now: with the server that is kept, or (`false`) with the next generation.
+    pub fn judged(&self) -> Option<bool> {
+        let Attachment::Away(away) = &self.attachment else {
+            return None;
+        };
+        match away.fitness {
+            Fitness::Unasked | Fitness::Asked { .. } => None,
+            Fitness::Answers => Some(true),
+            Fitness::Stale(_) => Some(false),
+        }
+    }
+
     /// A client is there again. In the modern era it just goes on; in the other one it has to open first.
     pub(super) fn reattached(&mut self, now: Moment) {
         let attachment = core::mem::replace(&mut self.attachment, Attachment::Held);
@@ -270,24 +312,43 @@ impl Link<'_> {
             self.attachment = attachment;
             return;
         };
-        if self.head.modern == 0 {
-            self.attachment = Attachment::Reopening;
-            self.head.set_attached(Attached::Again);
-        } else {
-            self.head.set_attached(Attached::Yes);
-        }
+        let stale = match away.fitness {
+            Fitness::Stale(why) => Some(why),
+            Fitness::Unasked | Fitness::Asked { .. } | Fitness::Answers => None,
+        };
         if let Life::Up(up) = &mut self.life {
             up.used = now;
         }
         self.tell(What::Reattached(Reattached {
             after_ms: now.ms_since(away.since),
             dropped: away.dropped,
+            replaced: stale.clone(),
         }));
+        if self.head.modern == 0 {
+            self.attachment = Attachment::Reopening { stale };
+            self.head.set_attached(Attached::Again);
+            return;
+        }
+        self.head.set_attached(Attached::Yes);
+        if let Some(why) = stale {
+            self.replace(now, why);
+        }
+    }
+
+    /// The generation that is up goes at once, and the next one follows.
+    fn replace(&mut self, now: Moment, why: Renewing) {
+        let generation = self.head.generation;
+        self.tell(What::Renewal(Renewal {
+            generation,
+            why: why.clone(),
+            in_flight: 0,
+        }));
+        self.swap(now, Cause::Renewal(why), Then::Respawn { at: now });
     }
 
     /// The client that came back opens the session: `None` if that is to go to the server as any other opening.
     pub(super) fn reopen(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Option<Route> {
-        let (Attachment::Reopening, Id::Token(id)) = (&self.attachment, frame.id) else {
+        let (Attachment::Reopening { .. }, Id::Token(id)) = (&self.attachment, frame.id) else {
             return None;
         };
         let full = self.inflight.room() == 0 && self.inflight.get(id).is_none();
@@ -309,8 +370,11 @@ impl Link<'_> {
             | Tracked::Listen
             | Tracked::Task => return None,
         }
-        self.attachment = Attachment::Held;
+        let attachment = core::mem::replace(&mut self.attachment, Attachment::Held);
         self.head.set_attached(Attached::Yes);
+        if let Attachment::Reopening { stale: Some(why) } = attachment {
+            return Some(self.open_anew(now, frame, line, why));
+        }
         let before = self.opening.get(..self.head.opening_len as usize);
         let agrees = envelope::same_opening(before.unwrap_or_default(), line);
         let told = self.keepsakes.get(Kept::Greeting, b"");
@@ -322,7 +386,7 @@ impl Link<'_> {
                 self.on_way.greeting_of_ours = true;
                 Some(Route::Instead)
             }
-            Some(_) | None => Some(self.open_anew(now, frame, line)),
+            Some(_) | None => Some(self.open_anew(now, frame, line, Renewing::Reopened)),
         }
     }
 
@@ -333,8 +397,8 @@ impl Link<'_> {
         self.push(Output::ToClient(answer));
     }
 
-    /// It opens in another way than before: that takes a server that has not been opened yet.
-    fn open_anew(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
+    /// It opens in another way than before, or the server is not fit: that takes a server that has not been opened yet.
+    fn open_anew(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8], why: Renewing) -> Route {
         self.head.greeted = 0;
         self.head.served = 0;
         self.head.initialized = 0;
@@ -344,13 +408,7 @@ impl Link<'_> {
         self.keepsakes.clear(Kind::Level);
         self.remember_opening(line);
         let route = self.hold_back(now, frame, line);
-        let (generation, why) = (self.head.generation, Renewing::Reopened);
-        self.tell(What::Renewal(Renewal {
-            generation,
-            why: why.clone(),
-            in_flight: 0,
-        }));
-        self.swap(now, Cause::Renewal(why), Then::Respawn { at: now });
+        self.replace(now, why);
         route
     }
 
@@ -399,6 +457,16 @@ impl Link<'_> {
         }
         if let Attachment::Away(away) = &mut self.attachment {
             away.dropped = away.dropped.saturating_add(1);
+        }
+    }
+}
+
+impl Away {
+    /// When there is something to do.
+    fn wake_at(&self) -> Moment {
+        match self.fitness {
+            Fitness::Asked { until } => until.min(self.until),
+            Fitness::Unasked | Fitness::Answers | Fitness::Stale(_) => self.until,
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum Purpose {
     List { which: Which, page: usize },
     /// Is it there?
     Probe { n: u64 },
+    /// Can a newcomer go on with it?
+    Fitness,
 }
 
 /// The ones that are unanswered.
@@ -71,7 +73,7 @@ impl Own {
         let mut all = self.unanswered.values();
         all.any(|purpose| match purpose {
             Purpose::Opening | Purpose::Replay | Purpose::List { .. } => true,
-            Purpose::Probe { .. } | Purpose::Undo => false,
+            Purpose::Probe { .. } | Purpose::Fitness | Purpose::Undo => false,
         })
     }
 }

@@ -419,8 +419,9 @@ impl Link<'_> {
     }
 
     /// Asks an idle server whether it is there.
-    pub(super) fn probe(&mut self, n: u64) {
-        let id = self.own.open(Purpose::Probe { n });
+    /// Asks the server something that any living one answers at once.
+    pub(super) fn probe(&mut self, purpose: Purpose) {
+        let id = self.own.open(purpose);
         let meta = self.modern_meta();
         let method = if meta.is_some() {
             "server/discover"

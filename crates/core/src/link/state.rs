@@ -131,7 +131,10 @@ pub(super) enum Attachment {
     /// Nobody's: the server, which is up and serving, is kept.
     Away(Away),
     /// Those of a client that came back and has not opened yet.
-    Reopening,
+    Reopening {
+        /// Why the server that was kept is replaced as soon as the client opens, if it is.
+        stale: Option<Renewing>,
+    },
     /// Nobody's, and nobody is waited for: the link ends.
     Parted,
 }
@@ -144,6 +147,20 @@ pub(super) struct Away {
     pub until: Moment,
     /// Answers that nobody got.
     pub dropped: u32,
+    pub fitness: Fitness,
+}
+
+/// Whether the server that is kept is one that a newcomer can go on with.
+#[derive(Debug)]
+pub(super) enum Fitness {
+    /// No newcomer has come yet.
+    Unasked,
+    /// The server was asked a question that every server answers at once.
+    Asked { until: Moment },
+    /// It has answered.
+    Answers,
+    /// It hangs, or is not what would be started now: the newcomer gets the next generation.
+    Stale(Renewing),
 }
 
 /// A generation on its way down, while the link goes on.

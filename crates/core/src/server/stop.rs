@@ -26,6 +26,8 @@ pub enum Standing {
     Owing,
     /// The server is up.
     Up,
+    /// The server is up, but reads nothing: an EOF would only cost time.
+    Hung,
     /// The server process has left; something of its tree may be there.
     Left,
 }
@@ -70,7 +72,7 @@ impl Ladder {
         let step = match standing {
             Standing::Owing => None,
             Standing::Up => Some(ladder.eof(now)),
-            Standing::Left => Some(ladder.term(now)),
+            Standing::Hung | Standing::Left => Some(ladder.term(now)),
         };
         (ladder, step)
     }

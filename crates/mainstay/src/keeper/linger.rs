@@ -16,9 +16,9 @@ use mainstay_os::channel::{Channel, Word};
 use mainstay_os::door::{Door, Said, Visit};
 use mainstay_os::{census, identity, role};
 
-use super::Keeper;
 use super::port::{Port, Way};
 use super::watch::Watched;
+use super::{Keeper, code};
 use crate::profile::Owner;
 use crate::registry::ask::same_user;
 use crate::warm::{self, ANSWER_BYTES, Hello, PACKET_BYTES, Request};
@@ -26,7 +26,13 @@ use crate::warm::{self, ANSWER_BYTES, Hello, PACKET_BYTES, Request};
 /// An open door, and who stands in it.
 pub struct Host {
     door: Watched<Door>,
-    guests: Vec<Watched<Visit>>,
+    guests: Vec<Guest>,
+}
+
+struct Guest {
+    visit: Watched<Visit>,
+    /// What it has handed over, while the server is asked whether it is fit.
+    waits: Option<(Vec<u8>, Vec<OwnedFd>)>,
 }
 
 /// What a guest wants.
@@ -35,6 +41,7 @@ enum Wish {
     /// It has left, or makes no sense.
     Leave,
     Answer(Vec<u8>),
+    /// It hands over what it has read and its pipes.
     Take(Vec<u8>, Vec<OwnedFd>),
 }
 
@@ -104,8 +111,8 @@ impl Keeper<'_> {
                     let welcome = same_user(&visit)
                         && host.guests.len() < DOOR_PEERS
                         && visit.say(&hello.packet(), &[self.region.as_fd()]).is_ok();
-                    if let (true, Ok(guest)) = (welcome, Watched::new(visit)) {
-                        host.guests.push(guest);
+                    if let (true, Ok(visit)) = (welcome, Watched::new(visit)) {
+                        host.guests.push(Guest { visit, waits: None });
                     }
                 }
                 Ok(None) | Err(_) => host.door.clear(),
@@ -117,23 +124,31 @@ impl Keeper<'_> {
             .as_mut()
             .and_then(|host| host.guests.get_mut(index))
         {
-            let wish = wish(guest);
-            let said = match wish {
-                Wish::Nothing => {
-                    index += 1;
-                    continue;
-                }
+            let said = match wish(&mut guest.visit) {
+                Wish::Nothing => match (self.link.judged(), guest.waits.take()) {
+                    (Some(fit), Some((read, lent))) => {
+                        if self.take_in(index, &read, lent, fit).is_some() {
+                            self.linger_over();
+                            return true;
+                        }
+                        false
+                    }
+                    (_, waits) => {
+                        guest.waits = waits;
+                        index += 1;
+                        continue;
+                    }
+                },
                 Wish::Leave => false,
                 Wish::Answer(line) => {
                     let answer = self.discovered(&line);
                     self.reply(index, &answer)
                 }
                 Wish::Take(read, lent) => {
-                    if self.take_in(index, &read, lent).is_some() {
-                        self.linger_over();
-                        return true;
-                    }
-                    false
+                    guest.waits = Some((read, lent));
+                    let changed = self.changed_code();
+                    self.handle(Input::Newcomer { changed });
+                    true
                 }
             };
             any = true;
@@ -159,19 +174,28 @@ impl Keeper<'_> {
 
     fn reply(&self, index: usize, packet: &[u8]) -> bool {
         let guest = self.host.as_ref().and_then(|host| host.guests.get(index));
-        guest.is_some_and(|guest| guest.get().say(packet, &[]).is_ok())
+        guest.is_some_and(|guest| guest.visit.get().say(packet, &[]).is_ok())
     }
 
-    /// A newcomer hands its pipes over. None: it is not to be, and it still has them.
-    fn take_in(&mut self, index: usize, read: &[u8], lent: Vec<OwnedFd>) -> Option<()> {
+    /// A file of the server's code that is not what the server was started from.
+    fn changed_code(&self) -> Option<String> {
+        let server = self.server.as_ref()?;
+        let members = server.tree.members();
+        let changed = code::changed(members.iter().map(|member| member.pid), server.started);
+        changed.map(|path| path.display().to_string())
+    }
+
+    /// A newcomer hands its pipes over, for a server that is fit or for the next generation. None: it is not to be, and it still
+    /// has them.
+    fn take_in(&mut self, index: usize, read: &[u8], lent: Vec<OwnedFd>, fit: bool) -> Option<()> {
         let [stdin, stdout, stderr, channel] = <[OwnedFd; 4]>::try_from(lent).ok()?;
         let guest = self.host.as_ref()?.guests.get(index)?;
-        let (pid, _) = guest.get().peer().ok()?;
+        let (pid, _) = guest.visit.get().peer().ok()?;
         let shim = identity::of(pid).ok()?;
-        // Whoever has given up waiting has closed; and a server that reads nothing is nothing to come back to.
-        let waits = guest.get().hear(&mut [0; 1], &mut Vec::new()) == Said::Nothing;
+        // A newcomer that has given up waiting has closed; and what a fit server has not read yet would mix with what comes.
+        let waits = guest.visit.get().hear(&mut [0; 1], &mut Vec::new()) == Said::Nothing;
         let reads = self.up.flushed() && self.to_server.is_empty();
-        if !waits || !reads || !self.link.away() {
+        if !waits || (fit && !reads) || !self.link.away() {
             return None;
         }
         let client_in = Port::of_client(stdin.as_fd(), Way::In).ok()?;

@@ -7,6 +7,7 @@
 //! and for a witness's word, which is bounded; it ends with code 0 only after the record says that all is done.
 
 mod attribute;
+mod code;
 pub mod control;
 mod data;
 mod end;

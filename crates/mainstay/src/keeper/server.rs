@@ -12,12 +12,13 @@ use mainstay_core::limits;
 use mainstay_core::link::Holders;
 use mainstay_core::tier::{Tier, WhyNot};
 use mainstay_os::spawn::{self, OOM_RAISE, SpawnError, Stage};
-use mainstay_os::tier;
 use mainstay_os::tree::Tree;
+use mainstay_os::{clock, tier};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::code;
 use super::plan::Plan;
 use super::port::{Port, Way};
 use super::watch::Watched;
@@ -31,6 +32,8 @@ const READ_BYTES: usize = 64 * 1024;
 pub struct Running {
     /// The server process.
     pub who: Identity,
+    /// When it was started, by the clock that stamps files.
+    pub started: code::Stamp,
     /// Its tree.
     pub tree: Tree,
     /// Its pidfd, until it has ended; none if it cannot be watched, and then its witness's end must do.
@@ -99,6 +102,7 @@ pub fn start(plan: &Plan, argv: &[OsString], keeper: Identity) -> Result<(Runnin
         ),
         (stdin.0, stdout.1, stderr.1),
     );
+    let started = clock::wall();
     let spawned = spawn::spawn(spawn::Plan {
         argv: &argv,
         env: &env,
@@ -117,6 +121,7 @@ pub fn start(plan: &Plan, argv: &[OsString], keeper: Identity) -> Result<(Runnin
     let life = spawned.tree.pidfd().and_then(|fd| fd.try_clone().ok());
     let running = Running {
         who: spawned.who,
+        started,
         life: life.and_then(|fd| Watched::new(fd).ok()),
         tree: spawned.tree,
         tier: spawned.tier,

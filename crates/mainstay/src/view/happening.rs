@@ -179,9 +179,13 @@ fn told(what: &What) -> Told {
         }
         What::Reattached(back) => {
             let (after, dropped) = (fine(back.after_ms), dropped(back.dropped));
+            let fresh = match &back.replaced {
+                Some(why) => format!("; it gets a fresh server: {why}"),
+                None => String::new(),
+            };
             (
                 Tone::Good,
-                format!("the client came back after {after}{dropped}"),
+                format!("the client came back after {after}{dropped}{fresh}"),
             )
         }
         What::LingerEnded(ended) => {

@@ -276,6 +276,7 @@ impl Watch {
             | Input::Renew(_)
             | Input::Measured { .. }
             | Input::Check
+            | Input::Newcomer { .. }
             | Input::Reattached
             | Input::Tick => {}
         }

@@ -459,3 +459,73 @@ fn long_lines_are_told_apart_too() {
     world.link.gathered_from_server(now, &scanner.frame());
     assert_eq!(world.drain(), ["result for 3", "result for 2"]);
 }
+
+/// The question that a newcomer leads to, and its answer.
+fn question(told: &[String]) -> String {
+    let asked = told.iter().find_map(|told| told.strip_prefix("to server "));
+    let asked: serde_json::Value = serde_json::from_str(asked.unwrap()).unwrap();
+    assert_eq!(asked["method"], "ping");
+    answer(&asked["id"].to_string())
+}
+
+#[test]
+fn a_server_that_answers_is_handed_over() {
+    let mut world = kept();
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.drain();
+    assert_eq!(world.link.judged(), None);
+    world.input(Input::Newcomer { changed: None });
+    assert_eq!(world.link.judged(), None);
+    let answer = question(&world.drain());
+    world.server(&answer);
+    assert_eq!(world.link.judged(), Some(true));
+    world.input(Input::Reattached);
+    assert_eq!(world.drain(), ["tell reattached"]);
+    assert_eq!(world.client(INITIALIZE), Route::Instead);
+    assert_eq!(world.drain(), ["result for 1"]);
+}
+
+#[test]
+fn one_that_does_not_answer_in_time_is_replaced_without_an_eof() {
+    let mut world = kept();
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Newcomer { changed: None });
+    let late = question(&world.drain());
+    assert_eq!((world.wait(), world.ms), (Reason::Linger, 1_000));
+    assert_eq!(world.link.judged(), Some(false));
+    world.server(&late);
+    assert_eq!(world.link.judged(), Some(false));
+    world.input(Input::Reattached);
+    assert_eq!(world.drain(), ["tell reattached"]);
+    world.client(INITIALIZE);
+    assert_eq!(world.drain(), ["tell renewal", "terminate"]);
+}
+
+#[test]
+fn one_whose_code_has_changed_is_replaced_without_a_question() {
+    let mut world = kept();
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.drain();
+    let changed = Some("server.py".into());
+    world.input(Input::Newcomer { changed });
+    assert_eq!(world.link.judged(), Some(false));
+    world.input(Input::Reattached);
+    assert_eq!(world.drain(), ["tell reattached"]);
+    world.client(INITIALIZE);
+    assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
+}
+
+/// A newcomer that gives up does not decide for the next one.
+#[test]
+fn each_newcomer_has_the_server_asked() {
+    let mut world = kept();
+    world.input(Input::Stop(Cause::ShimKilled));
+    let changed = Some("server.py".into());
+    world.input(Input::Newcomer { changed });
+    world.drain();
+    world.input(Input::Newcomer { changed: None });
+    assert_eq!(world.link.judged(), None);
+    let answer = question(&world.drain());
+    world.server(&answer);
+    assert_eq!(world.link.judged(), Some(true));
+}

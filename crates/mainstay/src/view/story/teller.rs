@@ -76,12 +76,20 @@ impl Teller<'_> {
             if let What::Reattached(back) = &event.what {
                 let after = fine(back.after_ms);
                 let client = one_line(client, 40);
+                let went_on = match &back.replaced {
+                    Some(why) => format!("got a fresh server: {why}"),
+                    None => "went on with the same server".into(),
+                };
                 return Some(format!(
-                    "Kept warm for {ms}; {client} came back after {after} and went on with the same server."
+                    "Kept warm for {ms}; {client} came back after {after} and {went_on}."
                 ));
             }
             if let What::LingerEnded(ended) = &event.what {
-                return Some(format!("Kept warm for {}; {}.", fine(ended.after_ms), ended.why));
+                return Some(format!(
+                    "Kept warm for {}; {}.",
+                    fine(ended.after_ms),
+                    ended.why
+                ));
             }
             None
         });
