@@ -1,7 +1,8 @@
 //! What we build on: licences, sources, versions, a sentence for each, and that our own crates point one way.
 //!
 //! Versions and sources come from every lock file that is committed, for every platform; licences from what cargo has
-//! downloaded for this one, so of the workspace only. No network, so nothing about advisories.
+//! downloaded for this one, so of the workspace only. No network, so advisories are looked up by hand; that this was done for
+//! every version is checked here.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -32,6 +33,9 @@ const TWICE: [Twice; 2] = [
         "ring asks for 0.52, and is built for no Windows here",
     ),
 ];
+
+/// Every version that was looked up in the advisory database.
+const REVIEWED: &str = "crates/testkit/tests/reviewed-versions.txt";
 
 /// The workspace's own lock file.
 const OURS: &str = "Cargo.lock";
@@ -96,6 +100,32 @@ fn everything_comes_from_the_registry_and_once() {
         let known: Vec<_> = twice.iter().map(|(name, _)| *name).collect();
         assert_eq!(found, known, "two versions of one crate in {lock}");
     }
+}
+
+/// A new version, or another package under an old one, has to be looked up before it is built.
+#[test]
+fn every_version_was_looked_up_in_the_advisory_database() {
+    let reviewed = fs::read_to_string(root().join(REVIEWED)).unwrap();
+    let reviewed: BTreeSet<String> = reviewed
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(ToOwned::to_owned)
+        .collect();
+    let used: BTreeSet<String> = LOCKS
+        .iter()
+        .flat_map(|(lock, _)| locked(lock))
+        .filter(|package| !package.own())
+        .map(|package| {
+            let checksum = package.checksum.unwrap_or_default();
+            format!("{} {} {checksum}", package.name, package.version)
+        })
+        .collect();
+    let missing: Vec<_> = used.difference(&reviewed).collect();
+    let gone: Vec<_> = reviewed.difference(&used).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "look them up as SECURITY.md says, then correct {REVIEWED}\nnot looked up: {missing:#?}\nnot used any more: {gone:#?}"
+    );
 }
 
 #[test]
@@ -243,6 +273,7 @@ struct Locked {
     name: String,
     version: String,
     source: Option<String>,
+    checksum: Option<String>,
     uses: BTreeSet<String>,
 }
 
@@ -273,6 +304,7 @@ fn locked(lock: &str) -> Vec<Locked> {
                 name: field("name").unwrap(),
                 version: field("version").unwrap(),
                 source: field("source"),
+                checksum: field("checksum"),
                 uses: uses.collect(),
             }
         })

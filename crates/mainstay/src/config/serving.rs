@@ -33,7 +33,7 @@ pub struct Serving {
     pub token_file: Option<PathBuf>,
     /// Names that `Host` may have, beside the loopback ones.
     pub hosts: Vec<String>,
-    /// Sites that may ask, beside those on this machine.
+    /// Sites whose pages may ask, beside our own address.
     pub origins: Vec<String>,
     /// Users who may come in without a token, beside ourselves and root.
     pub users: Vec<User>,
