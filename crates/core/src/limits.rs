@@ -383,8 +383,12 @@ pub const WHOLE_LINE_BYTES: usize = 64 * 1024;
 pub const HELD_LINE_BYTES: usize = 16 * 1024 * 1024;
 /// In-flight requests that are tracked; more give back-pressure.
 pub const IN_FLIGHT_MAX: usize = 65_536;
-/// The longest id token that is tracked.
+/// The longest id token that has its place in the table of requests in flight.
 pub const ID_BYTES: usize = 104;
+/// The longest id of a request that is taken; one with a longer id is answered with an error at once.
+pub const LONG_ID_BYTES: usize = 4_096;
+/// All ids above [`ID_BYTES`] of requests in flight together.
+pub const LONG_IDS_BYTES: usize = 64 * 1024;
 /// How long the next generation waits after the first, second … death in a row.
 pub const BACKOFF_MS: [u64; 6] = [0, 250, 500, 1_000, 2_000, 4_000];
 /// A generation that lived this long, or has served, has shown that it can: the waiting begins anew, the budget does not.

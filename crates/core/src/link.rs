@@ -16,6 +16,7 @@ mod heard;
 mod io;
 mod life;
 mod linger;
+mod long;
 mod own;
 mod recall;
 mod replay;
@@ -36,6 +37,7 @@ use crate::message::again::Again;
 use crate::message::asked::Asked;
 use crate::message::inflight::{Inflight, Slot, Token, Tracked};
 use crate::message::lists::{Lists, Which};
+use crate::message::long_ids::LongIds;
 use crate::message::orphans::Orphans;
 use crate::message::remembered::Remembered;
 use crate::message::tasks::Tasks;
@@ -83,6 +85,8 @@ pub struct Link<'a> {
     own: Own,
     /// What the server works on for clients that are gone.
     orphans: Orphans,
+    /// The client's ids that are too long for the table.
+    long_ids: LongIds,
     /// The server has heard the `notifications/initialized` that this client is about to send.
     initialized_before: bool,
     /// Client messages that wait within us, in order.
@@ -140,14 +144,16 @@ impl<'a> Link<'a> {
             board,
             keepsakes,
         } = record;
+        let keepsakes = Keepsakes::over(board, keepsakes);
         Self {
             own: Own::of(about.link),
+            long_ids: LongIds::of(about.link, &keepsakes),
             about,
             policy,
             head,
             opening,
             inflight: Inflight::new(slots),
-            keepsakes: Keepsakes::over(board, keepsakes),
+            keepsakes,
             life: Life::Absent { trial: None },
             attachment: Attachment::Held,
             outputs: VecDeque::new(),
@@ -488,7 +494,12 @@ impl<'a> Link<'a> {
         self.push(Output::Tell(what));
     }
 
-    fn push(&mut self, output: Output) {
+    fn push(&mut self, mut output: Output) {
+        if let Output::ToClient(line) = &output
+            && let Some(own) = self.lengthened(line)
+        {
+            output = Output::ToClient(own);
+        }
         self.outputs.push_back(output);
     }
 }

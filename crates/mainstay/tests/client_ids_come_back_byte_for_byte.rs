@@ -3,8 +3,9 @@
 
 mod scene;
 
+use mainstay_testkit::killers;
 use scene::Scene;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const TOKENS: [&str; 8] = [
     "1.0",
@@ -16,6 +17,22 @@ const TOKENS: [&str; 8] = [
     "\"\"",
     "9007199254740993.0",
 ];
+
+/// Those, and some that are too long for the table of requests in flight.
+fn tokens() -> Vec<String> {
+    let mut all: Vec<String> = TOKENS.iter().map(ToString::to_string).collect();
+    all.extend(long_tokens());
+    all
+}
+
+fn long_tokens() -> [String; 4] {
+    [
+        format!("\"{}\"", "x".repeat(103)),
+        "7".repeat(120),
+        format!("\"{}\"", "\\u00e4\\/".repeat(40)),
+        format!("\"{}\"", "y".repeat(4_094)),
+    ]
+}
 
 fn ask(scene: &Scene, token: &str, rest: &str) {
     let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{token},{rest}}}\n");
@@ -32,12 +49,12 @@ fn from_us_at_a_death() {
     let mut scene = Scene::open(&["--restart-budget", "100"], &[]);
     let call = r#""method":"tools/call","params":{"name":"add"}"#;
     scene.mute();
-    for token in TOKENS {
-        ask(&scene, token, call);
+    for token in tokens() {
+        ask(&scene, &token, call);
     }
     scene.sync();
     scene.kill(1);
-    for token in TOKENS {
+    for token in tokens() {
         let line = answer(&mut scene);
         let start = format!("{{\"jsonrpc\":\"2.0\",\"id\":{token},\"result\":");
         assert!(line.starts_with(&start), "{token}: {line}");
@@ -49,10 +66,11 @@ fn from_us_at_a_death() {
 #[test]
 fn from_the_next_generation() {
     // What the unruly server itself writes as it read it.
-    const KEPT: [&str; 4] = ["1.0", "\"1\"", "1152921504606846976", "\"\""];
+    let kept = ["1.0", "\"1\"", "1152921504606846976", "\"\""].map(String::from);
+    let kept = [&kept[..], &long_tokens()].concat();
     let mut scene = Scene::open(&[], &[]);
     scene.mute();
-    for token in KEPT {
+    for token in &kept {
         ask(
             &scene,
             token,
@@ -61,12 +79,68 @@ fn from_the_next_generation() {
     }
     scene.sync();
     scene.kill(1);
-    let mut seen: Vec<String> = KEPT.iter().map(|_| answer(&mut scene)).collect();
-    for token in KEPT {
+    let mut seen: Vec<String> = kept.iter().map(|_| answer(&mut scene)).collect();
+    for token in kept {
         let id = format!("\"id\":{token},");
         let at = seen.iter().position(|line| line.contains(&id));
         let line = seen.remove(at.unwrap_or_else(|| panic!("{token}: {seen:?}")));
         assert!(line.contains("generation 2"), "{line}");
     }
+    assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+#[test]
+fn from_the_server_however_long_they_are() {
+    let mut scene = Scene::open(&[], &[]);
+    let call = r#""method":"tools/call","params":{"name":"look","arguments":{},"_meta":{"progressToken":1}}"#;
+    for token in long_tokens() {
+        ask(&scene, &token, call);
+        let line = answer(&mut scene);
+        assert!(line.contains(&format!("\"id\":{token}")), "{line}");
+        assert!(line.contains("generation"), "{line}");
+    }
+    // An id that no client has is refused at once, under this id.
+    let absurd = format!("\"{}\"", "z".repeat(5_000));
+    ask(&scene, &absurd, call);
+    let line = answer(&mut scene);
+    assert!(
+        line.contains(&absurd) && line.contains("too long"),
+        "{line}"
+    );
+    // What is asked again under an id that was used is another request.
+    let token = &long_tokens()[0];
+    scene.mute();
+    ask(&scene, token, call);
+    let cancel = format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{token}}}}}"#
+    );
+    scene
+        .client
+        .wire
+        .send_bytes(format!("{cancel}\n").as_bytes())
+        .unwrap();
+    scene.sync();
+    scene.kill(1);
+    assert_eq!(scene.call("look", &json!({}))["generation"], 2);
+    assert_eq!(scene.finish(), [json!(null); 0], "it was cancelled");
+}
+
+#[test]
+fn from_the_successor_of_a_killed_keeper() {
+    let mut scene = Scene::open(&[], &[]);
+    let call = r#""method":"tools/call","params":{"name":"add"}"#;
+    scene.mute();
+    for token in long_tokens() {
+        ask(&scene, &token, call);
+    }
+    scene.sync();
+    killers::at_once(&[scene.stage.card().keeper.unwrap()]);
+    for token in long_tokens() {
+        let line = answer(&mut scene);
+        assert!(line.contains(&format!("\"id\":{token},")), "{line}");
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert!(answer["result"]["isError"] == true, "{answer}");
+    }
+    assert_eq!(scene.call("look", &json!({}))["generation"], 2);
     assert_eq!(scene.finish(), [json!(null); 0]);
 }

@@ -157,11 +157,11 @@ fn name_at(packet: &[u8], at: usize) -> Option<(String, usize)> {
         if !name.is_empty() {
             name.push('.');
         }
-        name.extend(
-            label
-                .iter()
-                .map(|byte| char::from(byte.to_ascii_lowercase())),
-        );
+        name.extend(label.iter().map(|byte| match byte {
+            // A dot inside of a label separates nothing: such a name is nobody's that we ask for.
+            b'.' => char::REPLACEMENT_CHARACTER,
+            byte => char::from(byte.to_ascii_lowercase()),
+        }));
         here += 1 + length;
     }
     None
@@ -195,6 +195,15 @@ mod tests {
         bytes.extend_from_slice(&[0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
         bytes.extend_from_slice(data);
         bytes
+    }
+
+    #[test]
+    fn a_dot_inside_of_a_label_separates_nothing() {
+        let mut foreign = vec![9];
+        foreign.extend_from_slice(b"a.example\0\0\x01\0\x01\0\0\0\x3c\0\x04\x01\x02\x03\x04");
+        let packet = reply([0x81, 0x80], &[&foreign]);
+        let none = Answer::Addresses(Vec::new());
+        assert_eq!(answer(&packet, 7, "a.example", Kind::A), none);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct Seen {
 pub fn look(line: &[u8]) -> Seen {
     let mut scanner = Scanner::new();
     scanner.feed(line);
-    let Some(frame) = scanner.finish() else {
+    let Some(frame) = scanner.finish().map(|frame| frame.completed(line)) else {
         return Seen {
             kind: Kind::Blank,
             id: None,

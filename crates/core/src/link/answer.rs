@@ -98,7 +98,7 @@ impl Link<'_> {
             return Route::Hold;
         }
         self.inflight.answered_by_us(id);
-        self.outputs.push_back(Output::ToClient(answer));
+        self.push(Output::ToClient(answer));
         Route::Instead
     }
 
@@ -281,6 +281,14 @@ impl Link<'_> {
             if frame.kind == Kind::Batch {
                 batch::each_member(&lines[..used], |member| self.take_no_note(&member));
             }
+            for label in self.labels_in(&lines[..used]) {
+                self.take_no_note(&Frame {
+                    kind: Kind::Request,
+                    id: Id::Token(&label),
+                    method: None,
+                    bytes: 0,
+                });
+            }
             lines = &lines[used..];
         }
         if let Some(frame) = scanner.known() {
@@ -372,6 +380,7 @@ impl Link<'_> {
     /// All lines of the server have reached the client: what they answered is closed for good.
     pub fn delivered(&mut self) {
         self.inflight.delivered();
+        self.forget_long_ids();
         if core::mem::take(&mut self.on_way.greeting) {
             self.head.greeted = 1;
         }

@@ -147,7 +147,7 @@ impl Link<'_> {
     /// Whether a batch of the server's holds what the client must not see: an orphan's answer, one to a request that we have
     /// answered ourselves, one to a request of our own; or a question, which is known by itself and may need a label.
     pub(super) fn told_one_by_one(&self, line: &[u8]) -> bool {
-        let mut apart = !self.orphans.is_empty();
+        let mut apart = !self.orphans.is_empty() || !self.long_ids.is_empty();
         if !apart {
             batch::each_member(line, |member| {
                 apart |= member.kind == Kind::Request;

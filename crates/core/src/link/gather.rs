@@ -61,6 +61,7 @@ impl Link<'_> {
                     } else if labelled && answer
                         || request && !self.orphans.is_empty()
                         || is_batch(frame)
+                        || has_long_id(frame)
                     {
                         self.gather_from_client()
                     } else {
@@ -84,7 +85,9 @@ impl Link<'_> {
                 Route::Hold
             }
             Life::Abandoned(_) if self.inflight.room() == 0 && is_request(frame) => Route::Hold,
-            Life::Abandoned(_) | Life::Closing(_) if is_batch(frame) => self.gather_from_client(),
+            Life::Abandoned(_) | Life::Closing(_) if is_batch(frame) || has_long_id(frame) => {
+                self.gather_from_client()
+            }
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => Route::Drop,
         }
     }
@@ -109,7 +112,11 @@ impl Link<'_> {
         }
         match frame {
             Some(frame) if matches!(frame.kind, Kind::Response | Kind::Error) => match frame.id {
-                Id::Token(id) if self.own.is(id) || self.orphans.own(id).is_some() => {
+                Id::Token(id)
+                    if self.own.is(id)
+                        || self.orphans.own(id).is_some()
+                        || self.long_ids.id_of(id).is_some() =>
+                {
                     self.gather_from_server()
                 }
                 Id::Token(_) if !self.orphans.is_empty() => Route::Drop,
@@ -179,7 +186,11 @@ impl Link<'_> {
         }
         match self.client_line(now, frame, &line) {
             Route::Forward => self.push(Output::ToServer(line)),
-            Route::Hold => self.hold_gathered(now, frame, line),
+            Route::Hold => {
+                if let Some(line) = self.short_to_hold(frame, line) {
+                    self.hold_gathered(now, frame, line);
+                }
+            }
             Route::Drop | Route::Instead | Route::Gather => {}
         }
     }
@@ -285,6 +296,7 @@ impl Link<'_> {
             || self.instant_id.is_some()
             || self.inflight.settled() > 0
             || !self.orphans.is_empty()
+            || !self.long_ids.is_empty()
             || self
                 .inflight
                 .iter()
@@ -301,6 +313,10 @@ fn is_request(frame: Option<&Frame<'_>>) -> bool {
 
 fn is_batch(frame: Option<&Frame<'_>>) -> bool {
     frame.is_some_and(|frame| frame.kind == Kind::Batch)
+}
+
+fn has_long_id(frame: Option<&Frame<'_>>) -> bool {
+    frame.is_some_and(|frame| (frame.kind, frame.id) == (Kind::Request, Id::TooLong))
 }
 
 fn is_answer(frame: Option<&Frame<'_>>) -> bool {

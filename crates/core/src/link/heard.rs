@@ -72,7 +72,11 @@ impl Link<'_> {
         self.drained_if_answered(now);
         self.give_way_if_drained(now);
         self.busy_or_idle(now);
-        route
+        if route == Route::Forward {
+            self.forwarded(frame, line)
+        } else {
+            route
+        }
     }
 
     /// The server wrote something, be it a part of a line: it is there.

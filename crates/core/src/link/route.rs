@@ -15,12 +15,8 @@ use alloc::vec::Vec;
 pub(super) const HELD: u32 = u32::MAX;
 
 impl Link<'_> {
-    /// Routes a whole line from the client.
-    pub fn client_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
-        if self.away() {
-            // Of somebody who is not there any more.
-            return Route::Drop;
-        }
+    /// Routes a whole line from the client, whose ids have their place in the table.
+    pub(super) fn routed(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         match &self.life {
             Life::Up(up) => match &up.stage {
                 Stage::Serving if up.giving_way.is_some() && frame.kind == Kind::Request => {

@@ -153,6 +153,23 @@ pub fn with_subscription(line: &[u8], new_id_token: &[u8]) -> Option<Vec<u8>> {
     splice(line, subscription(line)?, new_id_token)
 }
 
+/// The subscription that a result ends.
+pub fn ended_subscription(line: &[u8]) -> Option<&[u8]> {
+    let result = Members::of_line(line)?.object("result")?;
+    Some(
+        result
+            .object("_meta")?
+            .get(SUBSCRIPTION_KEY)?
+            .get()
+            .as_bytes(),
+    )
+}
+
+/// A result that ends another subscription.
+pub fn with_ended_subscription(line: &[u8], new_id_token: &[u8]) -> Option<Vec<u8>> {
+    splice(line, ended_subscription(line)?, new_id_token)
+}
+
 /// The filter that an acknowledgement grants, raw.
 pub fn granted(line: &[u8]) -> Option<&[u8]> {
     let params = Members::of_line(line)?.object("params")?;

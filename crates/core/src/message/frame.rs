@@ -100,7 +100,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The same for a line that lies there whole: the id of a long one is found wherever it stands.
+    /// The same for a line that lies there whole: its id is found wherever it stands, and however long it is.
     #[must_use]
     pub fn completed(self, line: &'a [u8]) -> Self {
         let kind = match self.kind {
@@ -109,29 +109,25 @@ impl<'a> Frame<'a> {
             Kind::Error => Kind::Error,
             Kind::Batch | Kind::Blank | Kind::Junk => return self,
         };
-        if self.id != Id::Absent || (line.len() as u64) < LONG_BYTES {
-            return self;
+        match self.id {
+            Id::TooLong => {}
+            Id::Absent if line.len() as u64 >= LONG_BYTES => {}
+            Id::Absent | Id::Null | Id::Token(_) => return self,
         }
         let members = Members::of_line(line).map_or(Vec::new(), |Members(all)| all);
         let mut ids = members.iter().filter(|(key, _)| key == "id");
         match ids.next().map(|(_, id)| id.get().as_bytes()) {
             None => self,
-            Some(token) => Self {
+            Some(b"null") => Self {
                 kind,
-                id: Id::of(token),
+                id: Id::Null,
                 ..self
             },
-        }
-    }
-}
-
-impl<'a> Id<'a> {
-    /// The id that is written like this.
-    fn of(token: &'a [u8]) -> Self {
-        match token {
-            b"null" => Self::Null,
-            token if token.len() > ID_BYTES => Self::TooLong,
-            token => Self::Token(token),
+            Some(token) => Self {
+                kind,
+                id: Id::Token(token),
+                ..self
+            },
         }
     }
 }

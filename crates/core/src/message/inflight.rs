@@ -310,6 +310,11 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             .map(|(_, _, entry)| entry)
     }
 
+    /// Whether it has a request with this id, waiting or not.
+    pub fn knows(&self, id: &[u8]) -> bool {
+        self.slot_of(id).is_some()
+    }
+
     /// The one that waits longest.
     pub fn oldest(&self) -> Option<(&[u8], Entry)> {
         self.iter().next()

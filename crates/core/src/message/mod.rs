@@ -14,6 +14,7 @@ pub mod envelope;
 pub mod frame;
 pub mod inflight;
 pub mod lists;
+pub(crate) mod long_ids;
 #[cfg(any(test, feature = "oracle"))]
 #[doc(hidden)]
 pub mod oracle;

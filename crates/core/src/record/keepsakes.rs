@@ -31,11 +31,13 @@ pub enum Kind {
     Asked = 6,
     /// What the client last saw of a list.
     Seen = 7,
+    /// A long id of a request in flight, by the label that the server knows.
+    LongId = 8,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Greeting,
         Self::Level,
         Self::Subscription,
@@ -43,6 +45,7 @@ impl Kind {
         Self::Acknowledged,
         Self::Asked,
         Self::Seen,
+        Self::LongId,
     ];
 }
 

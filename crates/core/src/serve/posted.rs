@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use serde::de::IgnoredAny;
 
 use super::headers::named_by;
-use crate::limits::ID_BYTES;
+use crate::limits::LONG_ID_BYTES;
 use crate::message::envelope::{Members, PROTOCOL_VERSION_KEY, repeats_a_key};
 
 /// The key in `_meta` that says what the client can do.
@@ -44,6 +44,8 @@ pub enum Unread {
     NoMessage,
     /// Readers disagree about what it says.
     Ambiguous,
+    /// Its id is longer than [`LONG_ID_BYTES`].
+    LongId,
 }
 
 /// One message.
@@ -76,18 +78,19 @@ impl<'a> Posted<'a> {
         let id = message.get("id").map(|id| id.get().as_bytes());
         let whole = |id: &'a [u8]| {
             let sort = matches!(id.first(), Some(b'"' | b'-' | b'0'..=b'9'));
-            (sort && id.len() <= ID_BYTES).then_some(id)
+            match sort {
+                true if id.len() > LONG_ID_BYTES => Err(Unread::LongId),
+                true => Ok(id),
+                false => Err(Unread::NoMessage),
+            }
         };
         let answers = message.get("result").is_some() || message.get("error").is_some();
         let (kind, method) = match (message.text("method"), id) {
             (Some(method), None) => (Kind::Notification, method),
-            (Some(method), Some(id)) => {
-                (Kind::Request(whole(id).ok_or(Unread::NoMessage)?), method)
+            (Some(method), Some(id)) => (Kind::Request(whole(id)?), method),
+            (None, Some(id)) if answers && message.get("method").is_none() => {
+                (Kind::Answer(whole(id)?), Cow::Borrowed(""))
             }
-            (None, Some(id)) if answers && message.get("method").is_none() => (
-                Kind::Answer(whole(id).ok_or(Unread::NoMessage)?),
-                Cow::Borrowed(""),
-            ),
             (None, Some(_) | None) => return Err(Unread::NoMessage),
         };
         let params = message.object("params");
@@ -171,6 +174,11 @@ fn param_keys(method: &str) -> &'static [&'static str] {
             Some(_) | None => &[],
         },
     }
+}
+
+/// The id of a message that could not be read for its length.
+pub fn id_of(body: &[u8]) -> Option<&[u8]> {
+    Some(Members::of_line(body)?.get("id")?.get().as_bytes())
 }
 
 /// A body as a line: what would end the line is white space between two tokens, and becomes a blank. In a text it is a

@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode};
 use mainstay_core::http::headers::VERSION;
-use mainstay_core::limits::ID_BYTES;
+use mainstay_core::limits::LONG_ID_BYTES;
 use mainstay_core::serve::door::Refused;
 use mainstay_core::serve::posted::{self, Kind, LEGACY, Posted, Unread};
 use mainstay_core::serve::words::Code;
@@ -200,7 +200,10 @@ async fn post(
     let body = read.await.unwrap_or_else(|_| Err(too_slow()))?;
     let line = posted::line(&body).map_err(unread)?;
     drop(body);
-    let posted = Posted::read(&line).map_err(unread)?;
+    let posted = Posted::read(&line).map_err(|why| {
+        let id = posted::id_of(&line).filter(|_| why == Unread::LongId);
+        unread(why).of(id)
+    })?;
     let id = match posted.kind {
         Kind::Request(id) => Some(id),
         Kind::Notification | Kind::Answer(_) => None,
@@ -237,7 +240,10 @@ fn unread(why: Unread) -> Refusal {
         }
         Unread::Batch => bad("batches are not taken: post each message for itself"),
         Unread::NoMessage => bad(&format!(
-            "the body is no JSON-RPC message (an id is a number or a text of at most {ID_BYTES} bytes)"
+            "the body is no JSON-RPC message (an id is a number or a text of at most {LONG_ID_BYTES} bytes)"
+        )),
+        Unread::LongId => bad(&format!(
+            "the id is longer than {LONG_ID_BYTES} bytes; use a shorter one"
         )),
         Unread::Ambiguous => bad(
             "the body has a key twice in one object, or a key of the protocol in another spelling such as \"ID\"; programs disagree about which one counts, so it was not passed on. Send each key once, spelled as in the protocol",

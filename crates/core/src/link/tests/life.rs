@@ -709,6 +709,25 @@ fn what_the_dead_server_had_not_read_is_asked_for_the_first_time() {
 }
 
 #[test]
+fn what_was_not_read_goes_before_what_was_held_back() {
+    let policy = Policy {
+        retry: Retry::Never,
+        ..safe()
+    };
+    let mut world = World::met(Limits::default(), policy);
+    assert_eq!(world.client(&call(2, "x")), Route::Forward);
+    world.input(Input::Renew(Renewing::Asked));
+    assert_eq!(world.client(&call(3, "x")), Route::Drop, "it is held back");
+    world.drain();
+    world.link.unread(format!("{}\n", call(2, "x")).as_bytes());
+    world.dies_and_returns("1");
+    let sent = world.drain();
+    let calls: Vec<&String> = sent.iter().filter(|line| line.contains("call")).collect();
+    let expected = [2, 3].map(|id| format!("to server {}", call(id, "x")));
+    assert_eq!(calls, [&expected[0], &expected[1]], "in the client's order");
+}
+
+#[test]
 fn changed_lists_are_announced_if_the_user_wants_it() {
     let policy = Policy {
         advertise: true,
