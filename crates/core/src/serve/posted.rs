@@ -184,10 +184,7 @@ pub fn id_of(body: &[u8]) -> Option<&[u8]> {
 /// A body as a line: what would end the line is white space between two tokens, and becomes a blank. In a text it is a
 /// mistake, so such a body is checked first.
 pub fn line(body: &[u8]) -> Result<Vec<u8>, Unread> {
-    let body = body
-        .strip_prefix(b"\xEF\xBB\xBF")
-        .unwrap_or(body)
-        .trim_ascii();
+    let body = trimmed(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body));
     let mut line = Vec::with_capacity(body.len() + 1);
     line.extend_from_slice(body);
     if memchr::memchr2(b'\n', b'\r', &line).is_some() {
@@ -200,6 +197,15 @@ pub fn line(body: &[u8]) -> Result<Vec<u8>, Unread> {
     }
     line.push(b'\n');
     Ok(line)
+}
+
+/// Without what JSON calls white space: a form feed is none.
+fn trimmed(body: &[u8]) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let end = body.iter().rposition(|byte| !blank(byte));
+    let body = &body[..end.map_or(0, |last| last + 1)];
+    let start = body.iter().position(|byte| !blank(byte));
+    &body[start.unwrap_or(0)..]
 }
 
 #[cfg(test)]
@@ -280,6 +286,8 @@ mod tests {
     fn a_line_end_in_a_text_is_no_white_space() {
         assert_eq!(line(b"{\"a\":\"\n\"}"), Err(Unread::NotJson));
         assert_eq!(line(b"\xEF\xBB\xBF{\r\n}\n"), Ok(b"{  }\n".to_vec()));
+        assert_eq!(line(b" 1\x0c"), Ok(b"1\x0c\n".to_vec()));
+        assert_eq!(line(b" \n"), Ok(b"\n".to_vec()));
     }
 
     proptest! {
