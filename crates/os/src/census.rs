@@ -242,10 +242,15 @@ pub fn variable(pid: i32, name: &str) -> Option<String> {
 /// The same, or why it cannot be read.
 pub(crate) fn read_variable(pid: i32, name: &str) -> io::Result<Option<String>> {
     let environ = made_up::bytes(format!("/proc/{pid}/environ"))?;
-    Ok(environ.split(|&b| b == 0).find_map(|entry| {
+    Ok(value_in(&environ, name))
+}
+
+/// The value of exactly this variable.
+fn value_in(environ: &[u8], name: &str) -> Option<String> {
+    environ.split(|&b| b == 0).find_map(|entry| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         String::from_utf8(value.to_vec()).ok()
-    }))
+    })
 }
 
 /// A process's arguments.
@@ -333,6 +338,20 @@ mod tests {
     fn a_torn_line_is_no_process() {
         for line in [&b""[..], b"42", b"42 (x", b"42 (x) S", b"42 (x) S 1 2 3"] {
             assert_eq!(Stat::parse(line), None);
+        }
+    }
+
+    #[test]
+    fn a_variable_is_known_by_its_whole_name() {
+        for (environ, value) in [
+            (&b"TAG=1\0"[..], Some("1")),
+            (b"TAGS=1\0", None),
+            (b"TAG_OLD=1\0TAG=2\0", Some("2")),
+            (b"MY_TAG=1\0TAG=\0", Some("")),
+            (b"TAG\0", None),
+            (b"", None),
+        ] {
+            assert_eq!(value_in(environ, "TAG").as_deref(), value);
         }
     }
 

@@ -110,6 +110,34 @@ fn a_tagged_process_whose_owner_is_dead_is_ended() {
 }
 
 #[test]
+fn below_a_stray_what_a_living_owner_claims_is_spared() {
+    secluded("below_a_stray_what_a_living_owner_claims_is_spared", || {
+        let orphaned = orphaned();
+        // A client that was left behind, and the server that it has started through another keeper, which lives.
+        let script = format!(
+            "{TAG_VARIABLE}={} /bin/sh -c 'echo up; sleep 600; :' & wait",
+            tag()
+        );
+        let stray = marked(Some(&orphaned.to_string()), &script);
+        let members = stray.spawned.tree.members();
+        let root = stray.spawned.who;
+        let claimed: Vec<Identity> = members.iter().map(|stat| stat.who()).collect();
+        let claimed: Vec<Identity> = claimed.into_iter().filter(|who| *who != root).collect();
+        assert!(!claimed.is_empty());
+        let found = find(&[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(pids(&found[0].members), [root.pid]);
+        let outcome = sweep::end(&found[0], 5_000);
+        assert_eq!(
+            (pids(&outcome.ended), outcome.left.len()),
+            (vec![root.pid], 0)
+        );
+        assert!(claimed.iter().all(|who| identity::alive(*who)));
+        bury(stray);
+    });
+}
+
+#[test]
 fn more_strays_than_descriptors_are_ended_to_the_last() {
     secluded("more_strays_than_descriptors_are_ended_to_the_last", || {
         let tag = orphaned();
