@@ -511,6 +511,9 @@ pub struct Differs {
 pub struct Abandoned {
     /// Deaths within the window.
     pub deaths: u32,
+    /// Starts that failed within the window.
+    #[serde(default)]
+    pub failed_starts: u32,
     /// The window.
     pub window_ms: u64,
     /// How the last one came about.

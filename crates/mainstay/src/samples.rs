@@ -209,6 +209,7 @@ pub fn all() -> Vec<What> {
         }),
         What::Abandoned(Abandoned {
             deaths: 5,
+            failed_starts: 0,
             window_ms: 60_000,
             last: "exit code 1".into(),
             changed: None,

@@ -5,6 +5,11 @@
 
 mod scene;
 
+use std::fs;
+use std::path::PathBuf;
+
+use mainstay_testkit::built;
+use mainstay_testkit::stage::{Source, Stage, run};
 use mainstay_testkit::wait::until;
 use mainstay_testkit::wire::trouble;
 use scene::Scene;
@@ -55,4 +60,64 @@ fn by_a_slow_probe() {
     scene.replayed(6);
     assert_eq!(scene.call("look", &json!({}))["generation"], 6);
     assert_eq!(scene.finish(), [json!(null); 0]);
+}
+
+/// A server whose program can be taken away, and where that is.
+fn removable(options: &[&str]) -> (Scene, PathBuf) {
+    let stage = Stage::new();
+    let program = stage.path("server");
+    stage.program(&program, Source::Copy(built::unruly()));
+    let mut words = stage.unruly::<&str>(&[]);
+    words[0] = program.clone().into();
+    let options = [&["--name", "unruly"], options].concat();
+    let argv = run(scene::mainstay(), &options, words);
+    let mut scene = Scene::on(stage, &argv);
+    scene.client.wire.initialize().unwrap();
+    (scene, program)
+}
+
+/// Calls until a server answers.
+fn back(scene: &mut Scene) {
+    until("the server is back", || {
+        scene.call("pid", &json!({})).get("pid").map(|_| ())
+    });
+}
+
+#[test]
+fn when_its_file_was_missing_for_a_moment() {
+    let (mut scene, program) = removable(&[]);
+    let away = scene.stage.path("away");
+    fs::rename(&program, &away).unwrap();
+    scene.kill(1);
+    scene.stage.event("start_failed");
+    fs::rename(&away, &program).unwrap();
+    back(&mut scene);
+    assert_eq!(scene.stage.events("exit").len(), 1);
+    scene.finish();
+}
+
+#[test]
+fn when_its_file_was_missing_for_longer_and_what_is_told_until_then() {
+    let (mut scene, program) = removable(&["--restart-budget", "3"]);
+    let away = scene.stage.path("away");
+    fs::rename(&program, &away).unwrap();
+    scene.kill(1);
+    let abandoned = scene.stage.event("abandoned");
+    assert_eq!(abandoned["deaths"], 1, "{abandoned}");
+    assert_eq!(abandoned["failed_starts"], 2, "{abandoned}");
+    // Not after the minute for which a server is left alone that dies again and again.
+    assert_eq!(abandoned["probe_ms"], 500, "{abandoned}");
+    let answer = scene.call("pid", &json!({}));
+    let told = trouble(&answer);
+    assert!(
+        told.contains("it ended once and could not be started"),
+        "{told}"
+    );
+    assert!(
+        told.contains("not found") || told.contains("no such file"),
+        "{told}"
+    );
+    fs::rename(&away, &program).unwrap();
+    back(&mut scene);
+    scene.finish();
 }

@@ -16,7 +16,7 @@ use crate::event::{
 use crate::limits::{OPENING_TRIES, OPENING_WAIT_MS};
 use crate::message::inflight::{Entry, Tracked};
 use crate::message::settle;
-use crate::server::backoff::Next;
+use crate::server::backoff::{Losses, Next};
 use crate::server::health::Do;
 use crate::server::stop::{Ladder, Standing, Step};
 use crate::verdict::sent_by_somebody;
@@ -76,7 +76,10 @@ impl Link<'_> {
             None => status.to_string(),
         };
         let then = match trial {
-            Some(trial) => Then::Abandon(self.given_up(now, trial.deaths + 1, last, tail.clone())),
+            Some(trial) => {
+                let losses = trial.losses.with_death();
+                Then::Abandon(self.given_up(now, losses, last, tail.clone()))
+            }
             None => self.after_death(now, now.ms_since(since), last, tail.clone()),
         };
         let in_flight = self.in_flight();
@@ -98,14 +101,14 @@ impl Link<'_> {
         }
         if self.changed.is_some() {
             // It would not start the next time either: whoever has changed it is told at once.
-            return Then::Abandon(self.given_up(now, 1, last, tail));
+            return Then::Abandon(self.given_up(now, Losses::default().with_death(), last, tail));
         }
         let served = self.served_by == self.head.generation;
         match self.budget.died(now, up_ms, served) {
             Next::At(at) => Then::Respawn { at },
             Next::GiveUp => {
-                let deaths = self.budget.deaths();
-                Then::Abandon(self.given_up(now, deaths, last, tail))
+                let losses = self.budget.losses();
+                Then::Abandon(self.given_up(now, losses, last, tail))
             }
         }
     }
@@ -122,32 +125,44 @@ impl Link<'_> {
             | Life::Closing(_)
             | Life::Finished => return,
         };
-        let then = match trial {
-            Some(trial) => {
-                Then::Abandon(self.given_up(now, trial.deaths + 1, problem.into(), Vec::new()))
+        // What was missing for a moment is there again soon: then it is not waited for as long as for a server that dies.
+        let (losses, last_ms) = match trial {
+            Some(trial) => (trial.losses.with_failed_start(), Some(trial.probe_ms)),
+            // It would not start the next time either: the change is told at once.
+            None if self.changed.is_some() => {
+                let losses = Losses::default().with_failed_start();
+                let given_up = self.given_up(now, losses, problem.into(), Vec::new());
+                return self.proceed(now, Then::Abandon(given_up));
             }
-            None => self.after_death(now, 0, problem.into(), Vec::new()),
+            None => match self.budget.not_started(now) {
+                Next::At(at) => return self.proceed(now, Then::Respawn { at }),
+                Next::GiveUp => (self.budget.losses(), None),
+            },
         };
-        self.proceed(now, then);
+        let mut given_up = self.given_up(now, losses, problem.into(), Vec::new());
+        let wait_ms = self.budget.try_again_ms(last_ms, given_up.probe_ms);
+        given_up.try_after(now, wait_ms);
+        self.proceed(now, Then::Abandon(given_up));
     }
 
     fn given_up(
         &self,
         now: Moment,
-        deaths: u32,
+        losses: Losses,
         last: String,
         stderr_tail: Vec<String>,
     ) -> GivenUp {
-        let probe_ms = self.limits.restart_probe_ms;
-        GivenUp {
-            deaths,
+        let mut given_up = GivenUp {
+            losses,
             window_ms: self.limits.restart_window_ms,
             last,
             stderr_tail,
             changed: self.changed.clone(),
-            probe_ms,
-            probe_at: (probe_ms > 0).then(|| now.after_ms(probe_ms)),
-        }
+            probe_ms: 0,
+            probe_at: None,
+        };
+        given_up.try_after(now, self.limits.restart_probe_ms);
+        given_up
     }
 
     /// The process that a swap waits for is gone.
@@ -231,8 +246,8 @@ impl Link<'_> {
             // Not even the kill ended it, so how it ended is not known.
             Then::Mourn { trial } => {
                 let last = "it closed its end and could not be ended".to_string();
-                let deaths = trial.map_or(1, |trial| trial.deaths + 1);
-                let given_up = self.given_up(now, deaths, last, Vec::new());
+                let losses = trial.map_or(Losses::default(), |trial| trial.losses);
+                let given_up = self.given_up(now, losses.with_death(), last, Vec::new());
                 self.proceed(now, Then::Abandon(given_up));
             }
             Then::Respawn { at } if now >= at => self.spawn(None),
@@ -245,7 +260,8 @@ impl Link<'_> {
                 // Not before: a server on its way down may still answer.
                 self.settle_abandoned(&given_up);
                 self.tell(What::Abandoned(Abandoned {
-                    deaths: given_up.deaths,
+                    deaths: given_up.losses.deaths,
+                    failed_starts: given_up.losses.failed_starts,
                     window_ms: given_up.window_ms,
                     last: given_up.last.clone(),
                     changed: given_up.changed.clone(),

@@ -9,6 +9,7 @@ use crate::clock::Moment;
 use crate::event::{Cause, Renewing, Status};
 use crate::message::frame::Kind;
 use crate::message::settle::Why;
+use crate::server::backoff::Losses;
 use crate::server::health::Health;
 use crate::server::stop::Ladder;
 
@@ -191,7 +192,7 @@ pub(super) enum Then {
 /// Why a server was given up, for whoever asks.
 #[derive(Clone, Debug)]
 pub(super) struct GivenUp {
-    pub deaths: u32,
+    pub losses: Losses,
     pub window_ms: u64,
     pub last: String,
     pub stderr_tail: Vec<String>,
@@ -351,11 +352,17 @@ impl Because {
 }
 
 impl GivenUp {
+    /// It is tried again after so long; 0: never.
+    pub fn try_after(&mut self, now: Moment, ms: u64) {
+        self.probe_ms = ms;
+        self.probe_at = (ms > 0).then(|| now.after_ms(ms));
+    }
+
     /// The same, for the answer to a request that a server may have begun with, or to one that none has seen.
     pub fn why<'b>(&'b self, name: &'b str, sent: bool) -> Why<'b> {
         Why::Abandoned {
             name,
-            deaths: self.deaths,
+            losses: self.losses,
             window_ms: self.window_ms,
             last: &self.last,
             stderr_tail: &self.stderr_tail,

@@ -1,7 +1,8 @@
-//! How soon after a death the next generation is started, and when it is time to give up.
+//! How soon after a death or a failed start the next generation is started, and when it is time to give up.
 //!
-//! The first death costs no waiting; deaths in a row wait longer each time. A server that has served for a whole window
-//! begins anew. It knows nothing of why a server died.
+//! The first death costs no waiting; deaths and failed starts in a row wait longer each time. A server that has served for a
+//! whole window begins anew. After giving up because of failed starts the waiting goes on doubling: what is missing for a
+//! moment (a file that is being replaced) must not cost a minute. It knows nothing of why a server died.
 
 use alloc::collections::VecDeque;
 
@@ -17,13 +18,44 @@ pub enum Next {
     GiveUp,
 }
 
-/// The deaths of one link's server.
+/// The deaths and the failed starts of one link's server.
 #[derive(Clone, Debug)]
 pub struct Budget {
     most: usize,
     window_ms: u64,
-    deaths: VecDeque<Moment>,
+    losses: VecDeque<(Moment, Loss)>,
     in_a_row: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    Death,
+    FailedStart,
+}
+
+/// What has happened within the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Generations that ended.
+    pub deaths: u32,
+    /// Starts that failed.
+    pub failed_starts: u32,
+}
+
+impl Losses {
+    /// And one more death.
+    #[must_use]
+    pub fn with_death(mut self) -> Self {
+        self.deaths += 1;
+        self
+    }
+
+    /// And one more failed start.
+    #[must_use]
+    pub fn with_failed_start(mut self) -> Self {
+        self.failed_starts += 1;
+        self
+    }
 }
 
 impl Budget {
@@ -32,36 +64,65 @@ impl Budget {
         Self {
             most: limits.restart_budget as usize,
             window_ms: limits.restart_window_ms,
-            deaths: VecDeque::new(),
+            losses: VecDeque::new(),
             in_a_row: 0,
         }
     }
 
     /// A generation died after it had been up for so long, and had served the client or not.
     pub fn died(&mut self, now: Moment, up_ms: u64, served: bool) -> Next {
-        self.deaths
-            .retain(|&death| now.ms_since(death) < self.window_ms);
-        self.deaths.push_back(now);
-        self.in_a_row = if served || up_ms >= STEADY_MS {
-            1
-        } else {
-            self.in_a_row + 1
-        };
-        if self.deaths.len() >= self.most {
-            return Next::GiveUp;
+        if served || up_ms >= STEADY_MS {
+            self.in_a_row = 0;
         }
-        let step = self.in_a_row.min(BACKOFF_MS.len()) - 1;
-        Next::At(now.after_ms(BACKOFF_MS[step]))
+        self.lost(now, Loss::Death)
     }
 
-    /// Deaths within the window, as far as it was looked at.
-    pub fn deaths(&self) -> u32 {
-        self.deaths.len() as u32
+    /// The next generation could not be started.
+    pub fn not_started(&mut self, now: Moment) -> Next {
+        self.lost(now, Loss::FailedStart)
+    }
+
+    fn lost(&mut self, now: Moment, loss: Loss) -> Next {
+        self.losses
+            .retain(|&(then, _)| now.ms_since(then) < self.window_ms);
+        self.losses.push_back((now, loss));
+        self.in_a_row += 1;
+        if self.losses.len() >= self.most {
+            return Next::GiveUp;
+        }
+        Next::At(now.after_ms(self.wait_ms()))
+    }
+
+    /// How long the next start waits.
+    fn wait_ms(&self) -> u64 {
+        let step = self.in_a_row.clamp(1, BACKOFF_MS.len()) - 1;
+        BACKOFF_MS[step]
+    }
+
+    /// After giving up because a start failed: when it is tried again, `probe_ms` at the latest. `last_ms` is how long the
+    /// last wait was, if there was one.
+    pub fn try_again_ms(&self, last_ms: Option<u64>, probe_ms: u64) -> u64 {
+        let next = last_ms.map_or(self.wait_ms(), |ms| ms.saturating_mul(2));
+        next.max(BACKOFF_MS[1]).min(probe_ms)
+    }
+
+    /// What has happened within the window, as far as it was looked at.
+    pub fn losses(&self) -> Losses {
+        let count = |wanted| {
+            self.losses
+                .iter()
+                .filter(|(_, loss)| *loss == wanted)
+                .count() as u32
+        };
+        Losses {
+            deaths: count(Loss::Death),
+            failed_starts: count(Loss::FailedStart),
+        }
     }
 
     /// Somebody has mended it: all is forgiven.
     pub fn forgive(&mut self) {
-        self.deaths.clear();
+        self.losses.clear();
         self.in_a_row = 0;
     }
 }
@@ -69,6 +130,7 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn at(ms: u64) -> Moment {
         Moment(0).after_ms(ms)
@@ -123,13 +185,41 @@ mod tests {
     }
 
     #[test]
+    fn failed_starts_wait_longer_each_time_whatever_the_dead_server_had_done() {
+        let mut budget = budget(5);
+        assert_eq!(budget.died(at(0), 9_000, true), Next::At(at(0)));
+        for wait in [250, 500, 1_000] {
+            assert_eq!(budget.not_started(at(0)), Next::At(at(wait)));
+        }
+        assert_eq!(budget.not_started(at(0)), Next::GiveUp);
+        let losses = budget.losses();
+        assert_eq!((losses.deaths, losses.failed_starts), (1, 4));
+    }
+
+    #[test]
+    fn after_failed_starts_the_waiting_doubles_up_to_the_probe() {
+        let mut budget = budget(5);
+        for _ in 0..5 {
+            budget.not_started(at(0));
+        }
+        let mut waits = Vec::new();
+        let mut last = None;
+        for _ in 0..7 {
+            last = Some(budget.try_again_ms(last, 60_000));
+            waits.extend(last);
+        }
+        assert_eq!(waits, [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+        assert_eq!(budget.try_again_ms(None, 500), 500);
+    }
+
+    #[test]
     fn old_deaths_are_forgotten() {
         let mut budget = budget(2);
         for minute in 0..10 {
             let now = at(minute * 60_000);
             assert_eq!(budget.died(now, 59_000, false), Next::At(now));
         }
-        assert_eq!(budget.deaths(), 1);
+        assert_eq!(budget.losses().deaths, 1);
     }
 
     #[test]

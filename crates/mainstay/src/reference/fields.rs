@@ -207,9 +207,10 @@ pub const FIELDS: &[(&str, &[(&str, &str)])] = &[
         &[("generation", "which"), ("what", "in what")],
     ),
     (
-        "abandoned: the server died too often; requests are answered with an explanation, and it is tried again now and then",
+        "abandoned: the server died or could not be started too often; requests are answered with an explanation, and it is tried again now and then",
         &[
             ("deaths", "deaths within the window"),
+            ("failed_starts", "starts that failed within the window"),
             ("window_ms", "the window"),
             ("last", "how the last one came about"),
             (

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use super::{Why, last};
 use crate::limits::HELD_LINE_BYTES;
 use crate::message::slot::Tracked;
+use crate::server::backoff::Losses;
 
 /// Characters of each line of stderr that are quoted.
 pub(super) const QUOTED_CHARS: usize = 300;
@@ -62,7 +63,7 @@ impl Why<'_> {
             ),
             Self::Abandoned {
                 name,
-                deaths,
+                losses,
                 window_ms,
                 last,
                 stderr_tail,
@@ -72,6 +73,9 @@ impl Why<'_> {
             } => {
                 let again = match probe_ms {
                     0 => "it is not tried again by itself".to_string(),
+                    ms if losses.failed_starts > 0 && changed.is_none() => {
+                        format!("it is tried again after {}", time(ms))
+                    }
                     ms => format!("it is tried again every {}", time(ms)),
                 };
                 let quoted = quoted(stderr_tail);
@@ -91,13 +95,10 @@ impl Why<'_> {
                         met("anybody")
                     );
                 }
-                let times = match deaths {
-                    1 => "once".to_string(),
-                    deaths => format!("{deaths} times"),
-                };
                 format!(
-                    "MCP server '{name}' is not running: it ended {times} within {}, last: {last}; {}; {again}; mend it, then \
+                    "MCP server '{name}' is not running: it {} within {}, last: {last}; {}; {again}; mend it, then \
                      `mainstay restart {name}` starts it at once; `mainstay why {name}` tells the whole story{quoted}",
+                    lost(losses),
                     time(window_ms),
                     met("it")
                 )
@@ -181,5 +182,25 @@ fn time(ms: u64) -> String {
         format!("{} s", ms / 1_000)
     } else {
         format!("{ms} ms")
+    }
+}
+
+/// How a server was lost again and again.
+fn lost(
+    Losses {
+        deaths,
+        failed_starts,
+    }: Losses,
+) -> String {
+    let times = |count: u32| match count {
+        1 => "once".to_string(),
+        count => format!("{count} times"),
+    };
+    let ended = format!("ended {}", times(deaths));
+    let not_started = format!("could not be started {}", times(failed_starts));
+    match (deaths, failed_starts) {
+        (_, 0) => ended,
+        (0, _) => not_started,
+        (_, _) => format!("{ended} and {not_started}"),
     }
 }

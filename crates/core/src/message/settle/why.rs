@@ -3,6 +3,7 @@
 use alloc::string::String;
 
 use crate::event::{Renewing, Status};
+use crate::server::backoff::Losses;
 
 /// Why the server's own answer will not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +32,12 @@ pub enum Why<'a> {
         /// How often it was started before it was given up; 0 or 1 if that says nothing.
         tries: u32,
     },
-    /// The server has died too often.
+    /// The server has died, or could not be started, too often.
     Abandoned {
         /// The server's name.
         name: &'a str,
-        /// Deaths within the window.
-        deaths: u32,
+        /// What happened within the window.
+        losses: Losses,
         /// The window.
         window_ms: u64,
         /// How the last one came about.

@@ -165,6 +165,9 @@ pub fn replayed(replayed: &Replayed) -> String {
 pub fn abandoned(abandoned: &Abandoned) -> String {
     let again = match abandoned.probe_ms {
         0 => String::new(),
+        ms if abandoned.failed_starts > 0 && abandoned.changed.is_none() => {
+            format!(", tried again after {}", fine(ms))
+        }
         ms => format!(", tried again every {}", fine(ms)),
     };
     let last = one_line(&abandoned.last, DETAIL_CHARS);
@@ -173,11 +176,14 @@ pub fn abandoned(abandoned: &Abandoned) -> String {
             "{} has changed and does not start: {last}; waits for the next change{again}",
             one_line(path, DETAIL_CHARS)
         ),
-        None => format!(
-            "{} within {}, last: {last}{again}",
-            count(abandoned.deaths, "death"),
-            fine(abandoned.window_ms)
-        ),
+        None => {
+            let deaths = (abandoned.deaths, "death");
+            let failed = (abandoned.failed_starts, "failed start");
+            let all = [deaths, failed].into_iter().filter(|(n, _)| *n > 0);
+            let all: Vec<String> = all.map(|(n, what)| count(n, what)).collect();
+            let (all, window) = (all.join(" and "), fine(abandoned.window_ms));
+            format!("{all} within {window}, last: {last}{again}")
+        }
     }
 }
 
