@@ -120,6 +120,18 @@ impl Tag {
         format!("mainstay-{}", self.to_string().replace(':', "-"))
     }
 
+    /// The tag as one number, from which it cannot be read back: for a place that holds no text.
+    pub fn mark(&self) -> u64 {
+        // FNV-1a.
+        let hash = self
+            .to_string()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        MARK | (hash & (MARK - 1))
+    }
+
     /// Reads a leaf's name, with or without a `.scope` ending.
     pub fn from_leaf(name: &str) -> Option<Self> {
         let name = name.strip_suffix(".scope").unwrap_or(name);
@@ -128,6 +140,13 @@ impl Tag {
             .parse()
             .ok()
     }
+}
+
+const MARK: u64 = 1 << 62;
+
+/// Whether a number may be the mark of a tag.
+pub fn is_mark(number: u64) -> bool {
+    number >> 62 == 1
 }
 
 impl fmt::Display for Tag {

@@ -1,11 +1,14 @@
 //! SIGKILL to guard and keeper at once: the shim's next guard ends the old tree, daemons too, before the next generation is
 //! there.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use mainstay_os::identity;
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Launch;
 use mainstay_testkit::killers;
 use mainstay_testkit::stage::{Stage, run};
+use mainstay_testkit::wait::until;
 use serde_json::json;
 
 /// A shim lights a few more pairs than that anew before it gives up.
@@ -45,6 +48,43 @@ fn however_often() {
                 .collect();
             assert!(left.is_empty(), "of the old tree still alive: {left:?}");
         }
+        client.finish();
+    }
+}
+
+/// Double-forked, in a session of its own, with an empty environment, and made in the moment before the kill, so that no one
+/// has written down that it is there: no parent, no variable and no list tells whose it is.
+#[test]
+fn a_daemon_without_environment_neither() {
+    for victims in ["guard and keeper", "shim, guard and keeper"] {
+        let stage = Stage::new();
+        let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
+        let options = ["--tier", "subreaper", "--linger", "0s"];
+        let argv = run(mainstay, &options, stage.unruly::<&str>(&[]));
+        let mut client = Launch::new(&stage, &argv).start();
+        client.wire.initialize().unwrap();
+        let card = stage.card();
+        let kind = json!({"kind": "daemon_clean_env"});
+        client.wire.call("spawn", &kind).unwrap();
+        let ours = [card.shim, card.guard, card.keeper].map(Option::unwrap);
+        let known = [&ours[..], &[card.server.unwrap()]].concat();
+        let daemons = until("the daemon has its name", || {
+            let found = stage.census.members_beside(&known);
+            (found.len() == 1).then_some(found)
+        });
+        if victims == "guard and keeper" {
+            killers::at_once(&ours[1..]);
+            client.wire.call("pid", &json!({})).unwrap();
+        } else {
+            killers::at_once(&ours);
+            // The next start of any server ends what was left.
+            let mut next = Launch::new(&stage, &argv).start();
+            next.wire.initialize().unwrap();
+            next.finish();
+        }
+        until(&format!("the daemon ends ({victims} were killed)"), || {
+            (!identity::alive(daemons[0].who())).then_some(())
+        });
         client.finish();
     }
 }

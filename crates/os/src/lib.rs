@@ -32,6 +32,7 @@ pub mod holder;
 pub mod identity;
 mod lend;
 mod made_up;
+mod mark;
 pub mod measure;
 pub mod memory;
 pub mod notice;

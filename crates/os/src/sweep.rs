@@ -1,7 +1,7 @@
 //! What dead owners left behind: finding it by name, and ending it.
 //!
-//! A stray is proven by a tag, in the name of a leaf or in a process's environment, or by an identity that a card
-//! recorded; whoever is below a proven process is proven with it. It counts only if the tag's realm is ours (same
+//! A stray is proven by a tag, in the name of a leaf or in a process's environment, by the mark of a tag that a card
+//! recorded, if it has no tag in its environment, or by an identity that a card recorded; whoever is below a proven process is proven with it. It counts only if the tag's realm is ours (same
 //! boot, same namespaces of pids and of times) and its owner, pid *and* start time, is dead. Nobody else is ever touched: unsure means
 //! spare. We ourselves and whoever we descend from are spared too, whatever their environment says.
 //!
@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use crate::identity::{self, Handle};
 use crate::tier::cgroup::{self, Leaf};
 use crate::tree::HELD_MAX;
-use crate::{census, clock, made_up};
+use crate::{census, clock, made_up, mark};
 
 /// What one dead owner left behind.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ pub fn find(
         }
     }
     // What cannot be looked at now is found by the next sweep.
-    tagged(&mut |pid, tag| {
+    tagged(recorded, &mut |pid, tag| {
         if orphaned(tag) {
             entry(&mut found, tag, "tag").tagged.push(pid);
         }
@@ -324,8 +324,8 @@ fn strike_tagged(
             // It was on the list and is gone; it may have had a child that is not.
             None => whole = false,
             Some(owner) if owner != uid || spared.contains(&pid) => {}
-            Some(_) if tag_of(pid)?.as_ref() == Some(tag) => {
-                let bears = || Ok(tag_of(pid)?.as_ref() == Some(tag));
+            Some(_) if bears(pid, tag)? => {
+                let bears = || bears(pid, tag);
                 let who = made_up::seen(identity::of(pid))?;
                 let held = who.map(|who| held(who, bears)).transpose()?.flatten();
                 let Some((seen, handle)) = held else {
@@ -409,7 +409,7 @@ fn look(
     }
     for &pid in tagged {
         if let Some(who) = made_up::seen(identity::of(pid))? {
-            add(who, &|| Ok(tag_of(pid)?.as_ref() == Some(tag)))?;
+            add(who, &|| bears(pid, tag))?;
         }
     }
     for &who in named {
@@ -445,18 +445,29 @@ fn below(pid: i32, spared: &BTreeSet<i32>, members: &mut BTreeMap<i32, Seen>) ->
     Ok(())
 }
 
-/// Tells of each process of our own user whose environment bears a tag. In stages: whose it is costs little, its
-/// environment more.
-fn tagged(tell: &mut dyn FnMut(i32, &Tag)) -> io::Result<()> {
+/// Tells of each process of our own user that bears a tag in its environment, or else the mark of a recorded one. In stages:
+/// whose it is costs little, its environment more.
+fn tagged(recorded: &[(Tag, Vec<Identity>)], tell: &mut dyn FnMut(i32, &Tag)) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
     for pid in census::pids()? {
-        if census::uid(pid) == Some(uid)
-            && let Some(tag) = tag_of(pid)?
-        {
+        if census::uid(pid) != Some(uid) {
+            continue;
+        }
+        if let Some(tag) = tag_of(pid)? {
             tell(pid, &tag);
+        } else if let Some((tag, _)) = recorded.iter().find(|(tag, _)| mark::is(pid, tag)) {
+            tell(pid, tag);
         }
     }
     Ok(())
+}
+
+/// Whether a process belongs to a tag: by its environment, or by its mark if that says nothing.
+fn bears(pid: i32, tag: &Tag) -> io::Result<bool> {
+    Ok(match tag_of(pid)? {
+        Some(found) => found == *tag,
+        None => mark::is(pid, tag),
+    })
 }
 
 fn tag_of(pid: i32) -> io::Result<Option<Tag>> {

@@ -9,9 +9,10 @@ use std::ffi::CString;
 use common::{Running, SHAPES, Server, few_descriptors, secluded, tag};
 use mainstay_core::event::Seen;
 use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
-use mainstay_os::identity;
+use mainstay_os::identity::{self, Handle};
 use mainstay_os::sweep::{self, Found, Stray};
 use mainstay_os::tier::Leaf;
+use rustix::process::Signal;
 
 /// Somebody who has ended, and whose pid is free. To be called first: it ends everybody below us.
 fn dead() -> Identity {
@@ -107,6 +108,42 @@ fn a_tagged_process_whose_owner_is_dead_is_ended() {
         assert!(find(&[]).is_empty());
         bury(stray);
     });
+}
+
+/// Orphaned, and with an empty environment: only the limit that it has inherited says whose it is.
+#[test]
+fn a_daemon_that_has_lost_its_environment_is_known_by_its_mark() {
+    secluded(
+        "a_daemon_that_has_lost_its_environment_is_known_by_its_mark",
+        || {
+            let tag = orphaned();
+            let script = "(env -i setsid /bin/sh -c 'echo up; sleep 600; :' &); read nothing";
+            let stray = marked(Some(&tag.to_string()), script);
+            let root = stray.spawned.who;
+            let is_root = |stat: &mainstay_os::census::Stat| stat.who() == root;
+            let handle = Handle::open(root).unwrap();
+            handle.signal(Signal::KILL).unwrap();
+            assert!(handle.wait_ended(5_000));
+            let daemons = stray.spawned.tree.members();
+            assert!(!daemons.is_empty() && !daemons.iter().any(is_root));
+            // The mark of a tag that is not known to be dead says nothing.
+            assert!(find(&[]).is_empty());
+            let other = Tag {
+                link: LinkId(7),
+                ..tag.clone()
+            };
+            assert!(look(&[(other, Vec::new())]).strays.is_empty());
+            let found = find(&[(tag.clone(), Vec::new())]);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].members.len(), daemons.len());
+            let outcome = sweep::end(&found[0], 5_000);
+            assert_eq!(
+                (outcome.ended.len(), outcome.left.len()),
+                (daemons.len(), 0)
+            );
+            bury(stray);
+        },
+    );
 }
 
 #[test]

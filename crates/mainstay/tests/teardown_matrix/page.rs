@@ -22,6 +22,9 @@ cell with real processes and compares. Rows: what ends the session. Columns: the
 - **next start**: who can outlive all of us is ended by the next `mainstay run` of anything by the same user.
 - **next start, or not**: a fork-and-exit chain is found by its environment only, and may be faster than that.
 
+Not played here: a server that works against us. A process that has emptied its environment, reset the limit that marks it, and left its
+cgroup is not found if guard and keeper are killed at once just after that (`subreaper`, `cgroup`); see [SECURITY.md](../SECURITY.md).
+
 Where a ladder was gone, one event has told it, with its cause and nobody left. Each tier is played with the shipped program, `subreaper`, `cgroup` and `pidns`
 as whoever runs the test, `scope` by a user without any rights next to a private systemd user manager (for which the test needs root, systemd and a
 cgroup2). A tier that the machine affords must open; one that could not be played is named on stderr, and its table is an earlier run's.

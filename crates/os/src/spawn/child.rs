@@ -11,8 +11,10 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use mainstay_core::ids::{TAG_VARIABLE, Tag};
+
 use super::{Plan, SpawnError, Stage};
-use crate::{made_up, turn};
+use crate::{made_up, mark, turn};
 
 /// Where a command without a slash is looked for if the environment has no PATH (as execvp does).
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
@@ -30,6 +32,7 @@ pub struct Image {
     cwd: Option<CString>,
     stdio: [RawFd; 3],
     oom_score_adj: Vec<u8>,
+    mark: Option<u64>,
 }
 
 impl Image {
@@ -67,6 +70,7 @@ impl Image {
                 plan.stderr.as_raw_fd(),
             ],
             oom_score_adj: oom_score_adj(plan.oom_score_adj_raise),
+            mark: mark_of(plan.env),
         })
     }
 }
@@ -183,6 +187,9 @@ fn prepare(
         turn::as_usual();
         default_signals();
         raise_oom_score(&image.oom_score_adj);
+        if let Some(mark) = image.mark {
+            mark::put(mark);
+        }
 
         // First everything above 2, so that putting one in place cannot overwrite another.
         let report = above_stdio(report)?;
@@ -361,6 +368,16 @@ fn candidates(program: &[u8], env: &[CString], own: Option<&[u8]>) -> Vec<CStrin
             CString::new(whole).ok()
         })
         .collect()
+}
+
+/// The mark of the tag in this environment.
+fn mark_of(env: &[CString]) -> Option<u64> {
+    let tag = env.iter().rev().find_map(|entry| {
+        let value = entry.to_bytes().strip_prefix(TAG_VARIABLE.as_bytes());
+        value?.strip_prefix(b"=")
+    });
+    let tag: Tag = std::str::from_utf8(tag?).ok()?.parse().ok()?;
+    Some(tag.mark())
 }
 
 fn oom_score_adj(raise: i32) -> Vec<u8> {
