@@ -21,6 +21,10 @@ pub use why::Why;
 
 /// Lines of stderr that are quoted.
 const QUOTED_LINES: usize = 5;
+/// How many of them may stand before a usage text.
+const QUOTED_CAUSE_LINES: usize = 3;
+/// How a usage text begins.
+const USAGE: &[u8] = b"usage";
 
 /// The answer to a request, as a line.
 pub fn answer(id_token: &[u8], method: Tracked, modern: bool, why: &Why<'_>) -> Vec<u8> {
@@ -43,8 +47,31 @@ pub fn failure(
     }
 }
 
-fn last(stderr_tail: &[String]) -> &[String] {
-    &stderr_tail[stderr_tail.len().saturating_sub(QUOTED_LINES)..]
+/// The lines of stderr that tell most: the last ones. Where a usage text fills them, the lines before it, because a program
+/// that is started with wrong arguments says what is wrong before it prints how it is used.
+pub fn telling(stderr_tail: &[String]) -> Vec<&str> {
+    let last = stderr_tail.len().saturating_sub(QUOTED_LINES);
+    let is_usage = |line: &String| {
+        let word = line.trim_start().as_bytes().get(..USAGE.len());
+        word.is_some_and(|word| word.eq_ignore_ascii_case(USAGE))
+    };
+    let usage = stderr_tail.iter().position(is_usage);
+    let Some(usage) = usage.filter(|&at| at <= last && last > 0) else {
+        return stderr_tail[last..].iter().map(String::as_str).collect();
+    };
+    let (before, after) = stderr_tail.split_at(usage);
+    let mut cause: Vec<&str> = before
+        .iter()
+        .rev()
+        .map(String::as_str)
+        .filter(|line| !line.trim().is_empty())
+        .take(QUOTED_CAUSE_LINES)
+        .collect();
+    cause.reverse();
+    let rest = QUOTED_LINES - cause.len();
+    let skipped = after.len().saturating_sub(rest);
+    cause.extend(after[skipped..].iter().map(String::as_str));
+    cause
 }
 
 #[cfg(test)]

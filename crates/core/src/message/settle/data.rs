@@ -1,10 +1,10 @@
 //! The `data` of an error: the same for programs.
 
-use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use super::{Why, last};
+use super::{Why, telling};
 use crate::event::Status;
 use crate::message::slot::Tracked;
 
@@ -19,8 +19,8 @@ pub struct Data<'a> {
     restarted: bool,
     retried: bool,
     safe_to_retry: bool,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    stderr: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stderr: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -58,7 +58,7 @@ impl Why<'_> {
             restarted,
             retried: false,
             safe_to_retry: unsent || method.is_repeatable(),
-            stderr: &[],
+            stderr: Vec::new(),
         };
         if let Self::ServerExit {
             status, poisoned, ..
@@ -71,7 +71,7 @@ impl Why<'_> {
             data.retried = poisoned;
         }
         if let Self::ServerExit { stderr_tail, .. } | Self::Abandoned { stderr_tail, .. } = *self {
-            data.stderr = last(stderr_tail);
+            data.stderr = telling(stderr_tail);
         }
         data
     }

@@ -63,7 +63,7 @@ fn anything_else_gets_an_error_with_data() {
         told("1.0", Tracked::List, false, &why),
         concat!(
             r#"{"jsonrpc":"2.0","id":1.0,"error":{"code":-32603,"message":"MCP server 'files' ended (exit code 1) while handling a list request; "#,
-            r"it is not started again; the request can be repeated; `mainstay why files` tells the whole story; its last words on stderr:\n",
+            r"it is not started again; connect again to repeat the request; `mainstay why files` tells the whole story; its last words on stderr:\n",
             r#"line \"3\"\nline \"4\"\nline \"5\"\nline \"6\"\nline \"7\"","data":{"proxy":"mainstay","reason":"server_exit","exit":{"code":1},"#,
             r#""restarted":false,"retried":false,"safeToRetry":true,"stderr":["line \"3\"","line \"4\"","line \"5\"","line \"6\"","line \"7\""]}}}"#,
             "\n"
@@ -167,4 +167,35 @@ fn names_and_last_words_are_quoted_safely_and_in_measure() {
     let line = told("1", Tracked::ToolsCall, false, &why);
     assert_eq!(line.matches('\n').count(), 1);
     assert_eq!(line.matches('é').count(), QUOTED_CHARS);
+}
+
+#[test]
+fn the_cause_before_a_usage_text_is_quoted() {
+    let lines = |text: &str| text.lines().map(String::from).collect::<Vec<String>>();
+    let said = lines(
+        "starting\nflag provided but not defined: -x\n\nUsage of server:\n  -a\n  -b\n  -c\n  -d\n  -e",
+    );
+    assert_eq!(
+        telling(&said),
+        [
+            "starting",
+            "flag provided but not defined: -x",
+            "  -c",
+            "  -d",
+            "  -e"
+        ]
+    );
+    // Here the usage text just fills the lines that are quoted.
+    let said = lines("error: no key\nUSAGE: server\n1\n2\n3\n4");
+    assert_eq!(telling(&said), ["error: no key", "1", "2", "3", "4"]);
+    // The usage text comes first: the cause is at the end.
+    let said = lines("usage: server [-h]\n1\n2\n3\n4\nserver: error: no key");
+    assert_eq!(
+        telling(&said),
+        ["1", "2", "3", "4", "server: error: no key"]
+    );
+    // All of it fits.
+    let said = lines("error: no key\nusage: server");
+    assert_eq!(telling(&said), ["error: no key", "usage: server"]);
+    assert!(telling(&[]).is_empty());
 }

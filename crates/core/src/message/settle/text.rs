@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{Why, last};
+use super::{Why, telling};
 use crate::limits::HELD_LINE_BYTES;
 use crate::message::slot::Tracked;
 use crate::server::backoff::Losses;
@@ -43,7 +43,11 @@ impl Why<'_> {
                     (false, _) if tries > 1 => &given_up,
                     (false, _) => "it is not started again",
                 };
-                let effect = effect(method);
+                let effect = if restarted {
+                    effect(method)
+                } else {
+                    effect_of_the_end(method)
+                };
                 let story = format!("`mainstay why {name}` tells the whole story");
                 let quoted = quoted(stderr_tail);
                 format!(
@@ -124,9 +128,8 @@ impl Why<'_> {
                 format!("MCP server '{name}' cannot go on with this session: {what}; connect again")
             }
             Self::Asked { name } => format!(
-                "MCP server '{name}' was ended by `mainstay stop` and has not answered {word}; it was not started again: connect again if \
-                 it is needed; {}",
-                effect(method)
+                "MCP server '{name}' was ended by `mainstay stop` and has not answered {word}; it was not started again; {}",
+                effect_of_the_end(method)
             ),
             Self::LeaseEnded { name, what } => format!(
                 "MCP server '{name}' was ended because {what}; {word} was not answered; {}",
@@ -148,9 +151,18 @@ pub fn effect(method: Tracked) -> &'static str {
     }
 }
 
+/// The same where no server follows: only a new connection starts one.
+fn effect_of_the_end(method: Tracked) -> &'static str {
+    if method.is_repeatable() {
+        "connect again to repeat the request"
+    } else {
+        "the request may or may not have taken effect, so check before you connect again and repeat it"
+    }
+}
+
 fn quoted(stderr_tail: &[String]) -> String {
     let mut text = String::new();
-    for line in last(stderr_tail) {
+    for line in telling(stderr_tail) {
         text.push_str(if text.is_empty() {
             "; its last words on stderr:\n"
         } else {

@@ -4,13 +4,11 @@ use mainstay_core::event::{
     Abandoned, Detached, Exit, Lost, Renewal, Renewing, Replayed, Seen, Start, StartFailed, Sweep,
     Teardown,
 };
+use mainstay_core::message::settle;
 
 use super::{DETAIL_CHARS, Told, detail, seen, unanswered};
 use crate::view::measure::{count, fine, one_line};
 use crate::view::paint::Tone;
-
-/// Lines of stderr that are shown below an exit.
-const STDERR_LINES: usize = 5;
 
 pub fn start(start: &Start) -> Told {
     let mut text = format!(
@@ -53,12 +51,8 @@ pub fn exit(exit: &Exit) -> Told {
     }
     let memory = exit.out_of_memory.iter();
     let memory = memory.map(|whose| detail("cause", &whose.to_string()));
-    let skip = exit.stderr_tail.len().saturating_sub(STDERR_LINES);
-    let details = exit
-        .stderr_tail
-        .iter()
-        .skip(skip)
-        .map(|line| detail("stderr", line));
+    let details = settle::telling(&exit.stderr_tail).into_iter();
+    let details = details.map(|line| detail("stderr", line));
     let details = memory.chain(details).collect();
     (Tone::Bad, text, details)
 }
