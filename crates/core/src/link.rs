@@ -65,7 +65,7 @@ pub struct Link<'a> {
     attachment: Attachment,
     outputs: VecDeque<Output>,
     on_way: OnWay,
-    junk: u64,
+    junk: heard::JunkCount,
     budget: Budget,
     /// Generations that died before the client had any answer.
     tries: u32,
@@ -107,6 +107,11 @@ pub struct Link<'a> {
     remembered: Remembered,
     /// The client's `initialize` that the record has answered, until the generation that was asked does, or is gone.
     instant_id: Option<Token>,
+    /// Requests that the record has answered while a server was up, with the list that was asked for (none:
+    /// `server/discover`), until that server answers them or is gone.
+    recalled: Vec<(Token, Option<Which>)>,
+    /// The generation for which the client has waited in vain: the record answers at once. 0 is none.
+    waited_for: u32,
     /// The client was shown lists that no server of this session has shown.
     lists_from_record: bool,
     /// Lists that a server has called changed while it was being told what it must know.
@@ -158,7 +163,7 @@ impl<'a> Link<'a> {
             attachment: Attachment::Held,
             outputs: VecDeque::new(),
             on_way: OnWay::default(),
-            junk: 0,
+            junk: heard::JunkCount::default(),
             budget: Budget::new(&limits),
             tries: 0,
             served_by: 0,
@@ -179,6 +184,8 @@ impl<'a> Link<'a> {
             changed: None,
             remembered,
             instant_id: None,
+            recalled: Vec::new(),
+            waited_for: 0,
             lists_from_record: false,
             changed_in_replay: Vec::new(),
             discover_killed: false,
@@ -307,9 +314,9 @@ impl<'a> Link<'a> {
         self.remembered.written();
     }
 
-    /// What this session has learned about the configuration, if it is new.
-    pub fn remembered(&self) -> Option<&Remembered> {
-        self.remembered.changed().then_some(&self.remembered)
+    /// What is known about the configuration.
+    pub fn remembered(&self) -> &Remembered {
+        &self.remembered
     }
 
     /// Whether nobody serves, and the next generation comes when its time has come.

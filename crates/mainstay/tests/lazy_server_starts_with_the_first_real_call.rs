@@ -101,6 +101,35 @@ fn in_the_modern_era_too() {
 }
 
 #[test]
+fn a_client_that_asks_for_the_modern_era_first_starts_none_either() {
+    let stage = Stage::new();
+    let options = ["--lazy"];
+    let legacy = ["--legacy"];
+    for (session, started) in [(1, 1), (2, 1), (3, 1)] {
+        let mut client = start(&stage, &options, &legacy);
+        let ask = modern(json!({}));
+        let refused = client.wire.request("server/discover", &ask).unwrap();
+        assert_eq!(
+            refused["error"],
+            json!({"code": -32601, "message": "no server/discover here"}),
+            "session {session}"
+        );
+        client.wire.initialize().unwrap();
+        client.wire.request("tools/list", &json!({})).unwrap();
+        assert_eq!(starts(&stage), started, "session {session}");
+        end(client);
+    }
+    let asked = methods(&stage);
+    let asked = asked.iter().filter(|method| *method == "server/discover");
+    assert_eq!(
+        asked.count(),
+        1,
+        "it was asked once, and that is remembered"
+    );
+    stage.census.assert_empty();
+}
+
+#[test]
 fn a_client_that_never_calls_never_starts_it() {
     let stage = Stage::new();
     learn(&stage, &["--lazy"], &[]);

@@ -118,6 +118,65 @@ fn discover_and_list_of_the_modern_era() {
 }
 
 #[test]
+fn a_refused_discover_before_the_opening() {
+    let stage = Stage::new();
+    let flags = ["--gate", "gate", "--legacy"];
+    touch(&stage, "gate");
+    let mut client = start(&stage, &[], &flags);
+    let ask = modern(json!({}));
+    let refused = client.wire.request("server/discover", &ask).unwrap();
+    client.wire.initialize().unwrap();
+    let listed = client.wire.request("tools/list", &json!({})).unwrap();
+    end(client);
+    std::fs::remove_file(stage.path("gate")).unwrap();
+
+    let mut client = start(&stage, &[], &flags);
+    let again = client.wire.request("server/discover", &ask).unwrap();
+    assert_eq!(again["error"], refused["error"]);
+    client.wire.initialize().unwrap();
+    let again = client.wire.request("tools/list", &json!({})).unwrap();
+    assert_eq!(again["result"], listed["result"]);
+    touch(&stage, "gate");
+    // The server itself is not asked: for some servers the question is the choice of an era.
+    let server = pid(&mut client);
+    let notes = notes(&stage);
+    let heard = notes.iter().filter(|note| note["pid"] == server);
+    let first = heard
+        .filter_map(|note| note["heard"]["method"].as_str())
+        .next();
+    assert_eq!(first, Some("initialize"));
+    end(client);
+    stage.census.assert_empty();
+}
+
+#[test]
+fn a_list_that_the_server_answers_late_is_what_the_next_session_is_shown() {
+    let stage = Stage::new();
+    let ask = modern(json!({}));
+    touch(&stage, "gate");
+    let mut client = start(&stage, &[], &GATED);
+    client.wire.request("tools/list", &ask).unwrap();
+    end(client);
+    let shown = |names: &str, listed: &serde_json::Value| {
+        let tools = listed["result"]["tools"].as_array().unwrap().iter();
+        let tools: Vec<_> = tools.filter_map(|tool| tool["name"].as_str()).collect();
+        assert_eq!(tools.join(" "), names);
+    };
+    std::fs::write(stage.path("tools"), "pid block").unwrap();
+    for names in ["pid", "pid block"] {
+        std::fs::remove_file(stage.path("gate")).unwrap();
+        let mut client = start(&stage, &[], &GATED);
+        shown(names, &client.wire.request("tools/list", &ask).unwrap());
+        let call = modern(json!({"name": "pid"}));
+        let call = client.wire.ask("tools/call", &call).unwrap();
+        touch(&stage, "gate");
+        client.wire.answer(call).unwrap();
+        end(client);
+    }
+    stage.census.assert_empty();
+}
+
+#[test]
 fn a_call_before_the_clients_end_is_answered_by_the_server() {
     let stage = Stage::new();
     touch(&stage, "gate");

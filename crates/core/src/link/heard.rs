@@ -89,16 +89,15 @@ impl Link<'_> {
 
     /// Counts a line from the server that was no message.
     pub fn junk(&mut self, line: &[u8]) {
-        self.junk += 1;
-        // Once per power of ten: a server that logs to stdout must not fill the event files.
-        if power_of_ten(self.junk) {
-            let sample = String::from_utf8_lossy(&line[..line.len().min(120)])
-                .trim_end()
-                .to_string();
-            self.tell(What::Junk(Junk {
-                lines: self.junk,
-                sample,
-            }));
+        if let Some(junk) = self.junk.count(line) {
+            self.tell(What::Junk(junk));
+        }
+    }
+
+    /// A generation ends: the lines since the last event are told, so that the sum is right.
+    pub(super) fn tell_rest_of_junk(&mut self) {
+        if let Some(junk) = self.junk.rest() {
+            self.tell(What::Junk(junk));
         }
     }
 
@@ -301,6 +300,7 @@ impl Link<'_> {
             return Route::Instead;
         }
         if self.inflight.swallow(id) {
+            self.recalled_answered(id, frame, line);
             return Route::Drop;
         }
         if self.policy.advertise
@@ -325,8 +325,12 @@ impl Link<'_> {
         };
         self.on_way.answer = true;
         self.served_by = self.head.generation;
-        if frame.kind == Kind::Response {
-            self.learn(id, entry.method, line);
+        match (frame.kind, entry.method) {
+            (Kind::Response, method) => self.learn(id, method, line),
+            (_, Tracked::Discover) => self.learn_discover(line),
+            // What a server that knows no `server/discover` must know.
+            (_, Tracked::Initialize) => self.remembered.forget_refusal(),
+            _ => {}
         }
         if entry.method == Tracked::Listen {
             self.stop_listening(id);
@@ -431,6 +435,41 @@ fn read_whole<'a>(frame: &Frame<'a>, line: &'a [u8]) -> Option<Frame<'a>> {
         ) => None,
     }
 }
+
+/// Lines on stdout that are no messages.
+#[derive(Debug, Default)]
+pub(super) struct JunkCount {
+    lines: u64,
+    told: u64,
+    /// The beginning of the first one.
+    sample: String,
+}
+
+impl JunkCount {
+    /// One more. Told once per power of ten: a server that logs to stdout must not fill the event files.
+    fn count(&mut self, line: &[u8]) -> Option<Junk> {
+        if self.lines == 0 {
+            let sample = String::from_utf8_lossy(&line[..line.len().min(SAMPLE_BYTES)]);
+            self.sample = sample.trim_end().to_string();
+        }
+        self.lines += 1;
+        if power_of_ten(self.lines) {
+            self.rest()
+        } else {
+            None
+        }
+    }
+
+    /// The sum, if it was not told yet.
+    fn rest(&mut self) -> Option<Junk> {
+        let sample = self.sample.clone();
+        let lines = self.lines;
+        (core::mem::replace(&mut self.told, lines) < lines).then_some(Junk { lines, sample })
+    }
+}
+
+/// Bytes of a line that are shown.
+const SAMPLE_BYTES: usize = 120;
 
 fn power_of_ten(mut n: u64) -> bool {
     while n >= 10 && n.is_multiple_of(10) {

@@ -226,6 +226,7 @@ impl Link<'_> {
         kept: u32,
     ) {
         self.code = exited.status.exit_code();
+        self.tell_rest_of_junk();
         self.tell(What::Exit(Exit {
             generation: self.head.generation,
             pid: exited.pid,

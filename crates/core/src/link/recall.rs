@@ -13,7 +13,7 @@ use crate::message::frame::{Frame, Id, Kind};
 use crate::message::inflight::{Opened, Token, Tracked};
 use crate::message::lists::{self, Which};
 use crate::message::remembered::{self, Learned};
-use crate::message::settle;
+use crate::message::{settle, token};
 
 impl Link<'_> {
     /// When the opening request is answered from the record, if it can be.
@@ -24,8 +24,24 @@ impl Link<'_> {
         {
             return None;
         }
-        let (_, entry) = self.recallable()?;
-        Some(entry.after_ms(self.limits.instant_opening_ms))
+        let (_, asked) = self.recallable()?;
+        if self.waited_for == self.head.generation {
+            return Some(asked);
+        }
+        Some(asked.after_ms(self.limits.instant_opening_ms))
+    }
+
+    /// The answer to a `server/discover` of which it is known that the server refuses it or dies of it. It is given at
+    /// once and the server is not asked, because some servers take the question for the choice of an era.
+    pub(super) fn recalled_refusal(&self, id: &[u8], method: &str) -> Option<Vec<u8>> {
+        if self.opened() {
+            return None;
+        }
+        if self.remembered.is_legacy() {
+            return Some(settle::method_not_found(id, method));
+        }
+        let error = self.remembered.refusal()?;
+        (self.limits.instant_opening_ms > 0).then(|| remembered::refusal(id, error))
     }
 
     /// The oldest request in flight that the record can answer, and when it was asked. What waits within us is no server's
@@ -114,10 +130,13 @@ impl Link<'_> {
             {
                 self.lists.client_saw(which, false, &line);
             }
-            // The server's own answer is swallowed when it comes.
+            // The server's own answer does not reach the client, but is compared with this one when it comes.
+            let asked = self.again.line(&id).and_then(Which::asked);
+            self.recalled.push((id, asked));
             self.inflight.settle(&id);
             self.again.forget(&id);
         }
+        self.waited_for = self.head.generation;
         self.push(Output::ToClient(line));
         self.tell(What::Instant(Instant {
             method: entry.method.word().into(),
@@ -158,10 +177,12 @@ impl Link<'_> {
                 self.recalled_opening()
                     .map(|result| self.answer_from(id, result))
             }
-            Tracked::Discover if !self.opened() => self
-                .remembered
-                .discover()
-                .map(|result| remembered::answer(id, result)),
+            Tracked::Discover if !self.opened() => {
+                let result = self.remembered.discover();
+                result
+                    .map(|result| remembered::answer(id, result))
+                    .or_else(|| self.recalled_refusal(id, method))
+            }
             Tracked::List => self
                 .recalled_list(line)
                 .map(|(_, result)| remembered::answer(id, result)),
@@ -271,6 +292,7 @@ impl Link<'_> {
             if let Some(digest) = self.params_digest() {
                 self.remembered.forget_opening(digest);
             }
+            self.remembered.forget_refusal();
             if matches!(self.life, Life::Up(_)) {
                 // One refusal may be a moment's trouble. The client has its answer, so it is the next one's turn, as after
                 // any opening of ours that is refused; what waits goes there.
@@ -342,6 +364,13 @@ impl Link<'_> {
             self.keepsakes
                 .put(Kept::Seen, which.method().as_bytes(), &digest);
         }
+        if !further {
+            self.learn_first_page(which, line);
+        }
+    }
+
+    /// Remembers what the server says of a list now, whether the client has seen it or not.
+    pub(super) fn learn_first_page(&mut self, which: Which, line: &[u8]) {
         let digest = if self.head.modern != 0 {
             None
         } else {
@@ -350,18 +379,34 @@ impl Link<'_> {
             };
             Some(digest)
         };
-        if let (false, Some(result)) = (further, remembered::result_of(line)) {
+        if let Some(result) = remembered::result_of(line) {
             self.remembered.learn_list(digest, which, result);
         }
     }
 
-    /// A late answer of the server's to what the record has answered already.
+    /// The server's own answer to a `server/discover`.
     pub(super) fn learn_discover(&mut self, line: &[u8]) {
         if let Some(result) = remembered::result_of(line) {
             let learned = self.remembered.learn_discover(result);
             if learned == Learned::Other {
                 self.differs("its discovery is not what was remembered".into());
             }
+        } else if let Some(error) = remembered::error_of(line) {
+            self.remembered.learn_refusal(error);
+        }
+    }
+
+    /// The server itself answers what the record has answered already. It is up, so the next question may wait for it.
+    pub(super) fn recalled_answered(&mut self, id: &[u8], frame: &Frame<'_>, line: &[u8]) {
+        let mut recalled = self.recalled.iter();
+        let Some(at) = recalled.position(|(own, _)| token::same(own, id)) else {
+            return;
+        };
+        self.waited_for = 0;
+        match self.recalled.swap_remove(at) {
+            (_, None) => self.learn_discover(line),
+            (_, Some(which)) if frame.kind == Kind::Response => self.list_checked(which, 0, line),
+            (_, Some(_)) => {}
         }
     }
 }

@@ -42,6 +42,7 @@ impl Link<'_> {
         self.orphans.forget();
         // Nor will it answer the client's opening under the client's id: this one is asked under ours.
         self.instant_id = None;
+        self.recalled.clear();
         let on_trial = trial.is_some();
         self.life = Life::Up(Up {
             since: now,
@@ -303,7 +304,9 @@ impl Link<'_> {
     fn check_lists(&mut self) {
         self.tell_changed_meanwhile();
         for which in self.lists.to_check() {
-            if (self.head.generation > 1 || self.lists_from_record) && self.may_tell(which) {
+            // A list from the record is asked for even if the client cannot be told of a change: the next session must not
+            // be shown the same wrong list.
+            if self.lists_from_record || self.head.generation > 1 && self.may_tell(which) {
                 self.ask_list(which, 0, None);
             }
         }
@@ -331,6 +334,9 @@ impl Link<'_> {
 
     /// A page of a list that we asked for.
     pub(super) fn list_checked(&mut self, which: Which, page: usize, line: &[u8]) {
+        if page == 0 {
+            self.learn_first_page(which, line);
+        }
         match self.lists.check(which, page, line) {
             Check::Same => {}
             Check::More { cursor } => self.ask_list(which, page + 1, Some(&cursor)),

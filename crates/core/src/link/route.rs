@@ -3,11 +3,12 @@
 use super::state::{Because, Closing, Life, Silence, Stage};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
+use crate::event::{Instant, What};
 use crate::message::asked::Answered;
 use crate::message::envelope::{self, Era, cancelled_id};
 use crate::message::frame::{Frame, Id, Kind, Scanner};
 use crate::message::inflight::{Opened, Tracked};
-use crate::message::{batch, settle, token};
+use crate::message::{batch, token};
 use crate::policy::Retry;
 use alloc::vec::Vec;
 
@@ -180,14 +181,19 @@ impl Link<'_> {
         }
         let method = frame.method.as_deref().unwrap_or_default();
         let tracked = Tracked::of(method);
-        if tracked == Tracked::Discover && !self.opened() && self.remembered.is_legacy() {
-            // An earlier session has seen that the server dies of it.
+        if tracked == Tracked::Discover
+            && let Some(answer) = self.recalled_refusal(id, method)
+        {
             let generation = self.head.generation;
             if self.inflight.open(id, tracked, generation, now) == Opened::Full {
                 return Route::Hold;
             }
             self.inflight.answered_by_us(id);
-            self.push(Output::ToClient(settle::method_not_found(id, method)));
+            self.push(Output::ToClient(answer));
+            self.tell(What::Instant(Instant {
+                method: method.into(),
+                ms: 0,
+            }));
             return Route::Instead;
         }
         if !self.open(now, id, tracked) {

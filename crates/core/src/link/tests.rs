@@ -465,7 +465,7 @@ fn a_server_that_dies_of_the_probe_is_a_legacy_one_and_gets_the_opening_too() {
     world.drain();
     assert_eq!(world.client(INITIALIZE), Route::Forward);
     assert_eq!(world.server(&greeting("1", "1")), Route::Forward);
-    assert!(world.link.remembered().unwrap().is_legacy());
+    assert!(world.link.remembered().is_legacy());
 }
 
 #[test]
@@ -510,14 +510,27 @@ fn a_request_to_a_server_that_is_leaving_waits_for_its_status() {
 }
 
 #[test]
-fn junk_is_dropped_and_told_once_per_power_of_ten() {
+fn junk_is_dropped_and_told_once_per_power_of_ten_and_at_the_end() {
     let mut world = World::up();
-    for _ in 0..25 {
-        assert_eq!(world.server("Server listening on stdio"), Route::Drop);
+    let mut told = Vec::new();
+    let mut look = |world: &mut World| {
+        while let Some(output) = world.link.next() {
+            if let Output::Tell(What::Junk(junk)) = output {
+                told.push((junk.lines, junk.sample));
+            }
+        }
+    };
+    assert_eq!(world.server("Server listening on stdio"), Route::Drop);
+    for _ in 0..24 {
+        assert_eq!(world.server("a line of its log"), Route::Drop);
     }
     assert_eq!(world.server(""), Route::Drop);
-    assert_eq!(world.drain(), ["tell junk", "tell junk"]);
     assert_eq!(world.client("not json either"), Route::Forward);
+    look(&mut world);
+    world.exits(CRASH, true);
+    look(&mut world);
+    let first = "Server listening on stdio";
+    assert_eq!(told, [1, 10, 25].map(|lines| (lines, first.to_string())));
 }
 
 #[test]

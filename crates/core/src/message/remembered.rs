@@ -19,12 +19,54 @@ use crate::limits::{RECORD_BYTES, RECORD_OPENINGS};
 /// What an earlier session of the same configuration saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
-    discover: Option<Vec<u8>>,
-    legacy: bool,
+    discovery: Discovery,
     /// The oldest first.
     openings: Vec<Opening>,
     modern_lists: Lists,
     changed: bool,
+    heard: Option<Heard>,
+}
+
+/// What became of `server/discover`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Discovery {
+    #[default]
+    Unknown,
+    /// The `DiscoverResult`.
+    Answered(Vec<u8>),
+    /// The error object of a server that knows no such method.
+    Refused(Vec<u8>),
+    /// The server died of it.
+    Fatal,
+}
+
+/// Which parts the server itself has said in this session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Heard {
+    /// The opening that they belong to; none in the modern era.
+    params_digest: Option<u64>,
+    /// In the order of [`Answers::parts`].
+    parts: [bool; PARTS],
+}
+
+/// An opening and the four lists.
+pub const PARTS: usize = 5;
+
+/// What the server itself has said in one session, as digests, so that two sessions can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// The opening that they belong to; none in the modern era.
+    pub params_digest: Option<u64>,
+    /// The answer to the opening, then the lists. None: the server has not said it, or not whole.
+    pub parts: [Option<u64>; PARTS],
+}
+
+impl Answers {
+    /// False if the two sessions got different answers to the same question.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let mut both = self.parts.iter().zip(&other.parts);
+        both.all(|(one, other)| one.is_none() || other.is_none() || one == other)
+    }
 }
 
 /// One legacy opening: the server's answer to `initialize` with certain params, and the lists that followed.
@@ -55,12 +97,20 @@ pub enum Learned {
 impl Remembered {
     /// The `DiscoverResult`.
     pub fn discover(&self) -> Option<&[u8]> {
-        self.discover.as_deref()
+        self.discovery.result()
+    }
+
+    /// The error object with which the server refused `server/discover`.
+    pub fn refusal(&self) -> Option<&[u8]> {
+        match &self.discovery {
+            Discovery::Refused(error) => Some(error),
+            Discovery::Unknown | Discovery::Answered(_) | Discovery::Fatal => None,
+        }
     }
 
     /// Whether the server died of `server/discover`, so that it must be spared that question.
     pub fn is_legacy(&self) -> bool {
-        self.legacy
+        matches!(self.discovery, Discovery::Fatal)
     }
 
     /// The openings, the oldest first.
@@ -101,6 +151,13 @@ impl Remembered {
         };
         let known = at.map(|_| core::mem::take(&mut opening.result));
         let learned = compare(known.as_deref(), result);
+        self.hear(Some(digest), OPENING);
+        if learned == Learned::Other
+            && known.as_deref().map(server_info) != Some(server_info(result))
+        {
+            // Another version of the server may know the modern era.
+            self.forget_refusal();
+        }
         let result = match (known, learned) {
             (Some(known), Learned::Same) => known,
             (_, Learned::New | Learned::Other | Learned::Same) => result.to_vec(),
@@ -125,6 +182,7 @@ impl Remembered {
             return Learned::New;
         };
         let known = place.take();
+        self.hear(digest, 1 + list as usize);
         let learned = compare(known.as_deref(), result);
         let result = match (known, learned) {
             (Some(known), Learned::Same) => Some(known),
@@ -143,24 +201,44 @@ impl Remembered {
 
     /// The server's answer to `server/discover`: it survives the question.
     pub fn learn_discover(&mut self, result: &[u8]) -> Learned {
-        self.changed |= core::mem::take(&mut self.legacy);
-        let known = self.discover.take();
-        let learned = compare(known.as_deref(), result);
+        self.hear(None, OPENING);
+        let before = core::mem::take(&mut self.discovery);
+        let learned = compare(before.result(), result);
         if learned == Learned::Same {
-            self.discover = known;
+            self.discovery = before;
             return learned;
         }
         let keep = is_result(result) && self.make_room(result.len(), None);
-        self.changed |= keep || known.is_some();
-        self.discover = keep.then(|| result.to_vec());
+        self.changed |= keep || before != Discovery::Unknown;
+        if keep {
+            self.discovery = Discovery::Answered(result.to_vec());
+        }
         learned
+    }
+
+    /// The server refused `server/discover` with this error object. Only an error that says that it does not know the
+    /// question is remembered: any other one may be of the moment.
+    pub fn learn_refusal(&mut self, error: &[u8]) {
+        let known = is_result(error) && is_unknown_method(error);
+        let before = core::mem::take(&mut self.discovery);
+        if known && self.make_room(error.len(), None) {
+            self.discovery = Discovery::Refused(error.to_vec());
+        }
+        self.changed |= self.discovery != before;
     }
 
     /// The server died of `server/discover`.
     pub fn learn_legacy(&mut self) {
-        let modern = self.discover.take().is_some();
-        self.changed |= modern || !self.legacy;
-        self.legacy = true;
+        self.changed |= self.discovery != Discovery::Fatal;
+        self.discovery = Discovery::Fatal;
+    }
+
+    /// That the server refuses `server/discover`, or dies of it, may not be true any more: the next session asks it.
+    pub fn forget_refusal(&mut self) {
+        if let Discovery::Refused(_) | Discovery::Fatal = self.discovery {
+            self.discovery = Discovery::Unknown;
+            self.changed = true;
+        }
     }
 
     /// Forgets an opening with its lists: what it says turned out to be wrong.
@@ -181,6 +259,51 @@ impl Remembered {
         self.changed = false;
     }
 
+    /// It comes from the disk: no server of this session has said any of it.
+    #[must_use]
+    pub fn from_disk(mut self) -> Self {
+        self.changed = false;
+        self.heard = None;
+        self
+    }
+
+    /// What the server itself has said in this session; none if it has said nothing that could be compared.
+    pub fn answers(&self) -> Option<Answers> {
+        let Heard {
+            params_digest,
+            parts,
+        } = self.heard?;
+        let opening = match params_digest {
+            Some(digest) => self
+                .opening(digest)
+                .map(|opening| opening.result.as_slice()),
+            None => self.discover(),
+        };
+        let lists = Which::ALL.map(|list| self.list(params_digest, list));
+        let mut all = core::iter::once(opening).chain(lists);
+        let parts = parts.map(|heard| {
+            let said = all.next().flatten().filter(|_| heard)?;
+            digest_of_value(said)
+        });
+        parts.iter().any(Option::is_some).then_some(Answers {
+            params_digest,
+            parts,
+        })
+    }
+
+    /// The server itself has said this part, for the client that opened like this.
+    fn hear(&mut self, params_digest: Option<u64>, part: usize) {
+        let heard = self
+            .heard
+            .filter(|heard| heard.params_digest == params_digest);
+        let mut parts = heard.map_or([false; PARTS], |heard| heard.parts);
+        parts[part] = true;
+        self.heard = Some(Heard {
+            params_digest,
+            parts,
+        });
+    }
+
     /// Bytes of all results.
     pub fn bytes(&self) -> usize {
         let openings: usize = self.openings.iter().map(Opening::bytes).sum();
@@ -188,7 +311,7 @@ impl Remembered {
     }
 
     fn bytes_but_openings(&self) -> usize {
-        self.discover.as_ref().map_or(0, Vec::len) + size(&self.modern_lists)
+        self.discovery.bytes() + size(&self.modern_lists)
     }
 
     fn place(&mut self, digest: Option<u64>, list: Which) -> Option<&mut Option<Vec<u8>>> {
@@ -221,6 +344,22 @@ impl Remembered {
             self.changed = true;
         }
         true
+    }
+}
+
+impl Discovery {
+    fn result(&self) -> Option<&[u8]> {
+        match self {
+            Self::Answered(result) => Some(result),
+            Self::Unknown | Self::Refused(_) | Self::Fatal => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Answered(bytes) | Self::Refused(bytes) => bytes.len(),
+            Self::Unknown | Self::Fatal => 0,
+        }
     }
 }
 
@@ -259,6 +398,21 @@ pub fn result_of(line: &[u8]) -> Option<&[u8]> {
     Some(message.get("result")?.get().as_bytes())
 }
 
+/// The raw error object of a response line; none for a result or anything else.
+pub fn error_of(line: &[u8]) -> Option<&[u8]> {
+    let message = Members::of_line(line)?;
+    if message.get("method").is_some() || message.get("result").is_some() {
+        return None;
+    }
+    Some(message.get("error")?.get().as_bytes())
+}
+
+/// A remembered error object as the answer to a request, as a line.
+pub fn refusal(id_token: &[u8], error: &[u8]) -> Vec<u8> {
+    let head = br#"{"jsonrpc":"2.0","id":"#;
+    [head, id_token, br#","error":"#, error, b"}\n"].concat()
+}
+
 /// A result as the answer to a request, as a line. The id is written as the client wrote it. How long a modern result
 /// stays fresh (`ttlMs`) is told as "no longer": it is of an earlier time, and the truth may be on its way.
 pub fn answer(id_token: &[u8], result: &[u8]) -> Vec<u8> {
@@ -291,6 +445,31 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
         (Some(one), Some(other)) => one == other,
         (Some(_) | None, None) | (None, Some(_)) => false,
     }
+}
+
+/// The place of the opening among [`Answers::parts`].
+const OPENING: usize = 0;
+
+/// Codes with which servers of the legacy era say that they do not know `server/discover`: no such method, such params
+/// or such a request, not before `initialize` (two ways).
+const UNKNOWN_METHOD: [&str; 5] = ["-32601", "-32602", "-32600", "-32002", "0"];
+
+fn is_unknown_method(error: &[u8]) -> bool {
+    let error = Members::of_line(error);
+    let code = error.as_ref().and_then(|error| error.get("code"));
+    code.is_some_and(|code| UNKNOWN_METHOD.contains(&code.get()))
+}
+
+/// What a server calls itself in an `InitializeResult`.
+fn server_info(result: &[u8]) -> Option<Value> {
+    let info = Members::of_line(result)?.get("serverInfo")?;
+    serde_json::from_str(info.get()).ok()
+}
+
+fn digest_of_value(bytes: &[u8]) -> Option<u64> {
+    let mut digest = Digest::new();
+    digest.value(&serde_json::from_slice(bytes).ok()?);
+    Some(digest.0)
 }
 
 fn compare(known: Option<&[u8]>, result: &[u8]) -> Learned {

@@ -134,7 +134,8 @@ impl Keeper<'_> {
 
     /// Writes down what this session has learned, if that is new.
     pub(super) fn remember(&mut self) {
-        if let (Some(record), Some(remembered)) = (&self.upkeep.record, self.link.remembered()) {
+        let remembered = self.link.remembered();
+        if let (Some(record), true) = (&self.upkeep.record, remembered.changed()) {
             // Best effort: the next session asks the server.
             drop(record.save(remembered));
             self.link.remembered_written();

@@ -19,6 +19,9 @@ struct Shape<'a> {
     legacy: bool,
     #[serde(borrow)]
     discover: Option<&'a RawValue>,
+    /// The error object that answered it.
+    #[serde(borrow, default)]
+    refused: Option<&'a RawValue>,
     #[serde(borrow)]
     openings: Vec<Opening<'a>>,
     #[serde(borrow)]
@@ -71,6 +74,7 @@ pub fn written(server: &str, remembered: &Remembered) -> io::Result<Vec<u8>> {
         server: server.into(),
         legacy: remembered.is_legacy(),
         discover: raw(remembered.discover())?,
+        refused: raw(remembered.refusal())?,
         openings: openings.collect::<io::Result<_>>()?,
         modern: named(|list| remembered.list(None, list))?,
     };
@@ -104,6 +108,8 @@ pub fn understand(bytes: &[u8]) -> Option<(String, Remembered)> {
         remembered.learn_legacy();
     } else if let Some(discover) = shape.discover {
         remembered.learn_discover(discover.get().as_bytes());
+    } else if let Some(error) = shape.refused {
+        remembered.learn_refusal(error.get().as_bytes());
     }
     for (list, result) in shape.modern.each() {
         remembered.learn_list(None, list, result);
@@ -115,8 +121,7 @@ pub fn understand(bytes: &[u8]) -> Option<(String, Remembered)> {
             remembered.learn_list(Some(digest), list, result);
         }
     }
-    remembered.written();
-    Some((shape.server.into_owned(), remembered))
+    Some((shape.server.into_owned(), remembered.from_disk()))
 }
 
 /// The server's name alone.

@@ -33,8 +33,7 @@ fn sample() -> Remembered {
     remembered.learn_opening(7, br#"{"protocolVersion":"2025-11-25"}"#);
     remembered.learn_list(Some(7), Which::Templates, br#"{"resourceTemplates":[]}"#);
     remembered.learn_list(None, Which::Prompts, br#"{"prompts":[]}"#);
-    remembered.written();
-    remembered
+    remembered.from_disk()
 }
 
 fn names(directory: &Path) -> Vec<OsString> {

@@ -114,7 +114,7 @@ def result_of(method, params):
     if method == "initialize":
         version = text_of("version", params["protocolVersion"])
         return {"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": INFO}
-    if method == "server/discover" and modern:
+    if method == "server/discover" and modern and "--legacy" not in FLAGS:
         return {**complete, "supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES, "serverInfo": INFO}
     if method == "tools/list":
         return {**complete, "tools": tools()}

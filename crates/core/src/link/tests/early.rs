@@ -6,7 +6,7 @@ use super::*;
 fn instant() -> World {
     let mut learned = World::met(Limits::default(), Policy::default());
     learned.drain();
-    let remembered = learned.link.remembered().unwrap().clone();
+    let remembered = learned.link.remembered().clone();
     let mut world = World::up();
     world.link.recall(remembered);
     world.client(INITIALIZE);
@@ -193,4 +193,205 @@ fn that_the_client_knows_of_the_opening_is_noted_and_not_held() {
     let initialized = format!("to server {INITIALIZED}");
     let times = told.iter().filter(|line| **line == initialized).count();
     assert_eq!(times, 1, "{told:?}");
+}
+
+const REFUSED: &str =
+    r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"Method not found"}}"#;
+
+/// A link of a configuration whose server has refused `server/discover` with this line.
+fn refused(policy: Policy, line: &str) -> World {
+    let mut learned = World::up();
+    learned.client(&ask(0, "server/discover"));
+    assert_eq!(learned.server(line), Route::Forward);
+    learned.client(INITIALIZE);
+    learned.server(&greeting("1", "1"));
+    let remembered = learned.link.remembered().clone();
+    let mut world = World::with(Limits::default(), policy, memory(), None);
+    world.link.recall(remembered.from_disk());
+    world.drain();
+    world
+}
+
+#[test]
+fn a_remembered_refusal_of_discover_is_given_at_once_and_not_asked_for() {
+    let mut world = refused(Policy::default(), REFUSED);
+    world.input(Input::Started);
+    world.drain();
+    assert_eq!(world.client(&ask(7, "server/discover")), Route::Instead);
+    let Some(Output::ToClient(line)) = world.link.next() else {
+        panic!("no answer")
+    };
+    let expected = REFUSED.replace("\"id\":0", "\"id\":7") + "\n";
+    assert_eq!(String::from_utf8(line).unwrap(), expected);
+    assert_eq!(world.drain(), ["tell instant"]);
+    world.link.written();
+    // The opening that follows is the server's first line.
+    assert_eq!(world.client(INITIALIZE), Route::Forward);
+    assert_eq!(world.wait(), Reason::Instant);
+}
+
+#[test]
+fn a_remembered_refusal_of_discover_starts_no_lazy_server() {
+    let lazy = Policy {
+        lazy: true,
+        ..Policy::default()
+    };
+    let mut world = refused(lazy, REFUSED);
+    assert_eq!(world.client(&ask(7, "server/discover")), Route::Instead);
+    assert_eq!(world.drain(), ["error for 7", "tell instant"]);
+    assert_eq!(world.client(INITIALIZE), Route::Instead);
+    assert_eq!(world.drain(), ["result for 1", "tell instant"]);
+}
+
+#[test]
+fn a_refusal_of_the_moment_or_of_a_modern_server_is_not_remembered() {
+    for code in ["-32603", "-32000", "-32022", "-32020", "1"] {
+        let mut world = refused(Policy::default(), &REFUSED.replace("-32601", code));
+        world.input(Input::Started);
+        world.drain();
+        assert_eq!(
+            world.client(&ask(7, "server/discover")),
+            Route::Forward,
+            "{code}"
+        );
+    }
+}
+
+#[test]
+fn a_server_of_another_version_is_asked_again_in_the_next_session() {
+    let info = |version: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"1","capabilities":{{}},"serverInfo":{{"name":"s","version":"{version}"}}}}}}"#
+        )
+    };
+    let mut world = World::up();
+    world.client(&ask(0, "server/discover"));
+    world.server(REFUSED);
+    world.client(INITIALIZE);
+    world.server(&info("1.0"));
+    for (version, asked) in [("1.0", false), ("2.0", true)] {
+        let remembered = world.link.remembered().clone();
+        world = World::up();
+        world.link.recall(remembered.from_disk());
+        assert_eq!(world.client(&ask(0, "server/discover")), Route::Instead);
+        world.client(INITIALIZE);
+        world.server(&info(version));
+        let known = world.link.remembered().refusal().is_some();
+        assert_eq!(known, !asked, "{version}");
+        world.link.remembered.learn_legacy();
+        world
+            .link
+            .remembered
+            .learn_refusal(br#"{"code":-32601,"message":"Method not found"}"#);
+    }
+}
+
+#[test]
+fn an_opening_that_is_refused_takes_the_refusal_of_discover_back() {
+    let mut world = refused(Policy::default(), REFUSED);
+    world.input(Input::Started);
+    world.client(&ask(7, "server/discover"));
+    world.client(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"9"}}"#,
+    );
+    world.server(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"modern only"}}"#);
+    assert!(world.link.remembered().refusal().is_none());
+}
+
+/// A request of the modern era.
+fn modern(id: u32, method: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}}}}"#
+    )
+}
+
+fn list(id: u32, tool: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":[{{"name":"{tool}"}}]}}}}"#)
+}
+
+/// A link of the modern era that has a record and a server that is up and says nothing.
+fn slow() -> World {
+    let mut learned = World::up();
+    learned.client(&modern(1, "tools/list"));
+    learned.server(&list(1, "old"));
+    learned.client(&modern(2, "prompts/list"));
+    learned.server(r#"{"jsonrpc":"2.0","id":2,"result":{"prompts":[]}}"#);
+    let remembered = learned.link.remembered().clone();
+    let mut world = World::up();
+    world.link.recall(remembered.from_disk());
+    world
+}
+
+#[test]
+fn in_the_modern_era_the_client_waits_once_for_a_slow_server() {
+    let mut world = slow();
+    assert_eq!(world.client(&modern(1, "tools/list")), Route::Forward);
+    assert_eq!(world.wait(), Reason::Instant);
+    assert_eq!(world.ms, Limits::default().instant_opening_ms);
+    assert_eq!(world.drain(), ["result for 1", "tell instant"]);
+    world.ms += 5;
+    let asked = world.ms;
+    assert_eq!(world.client(&modern(2, "prompts/list")), Route::Forward);
+    assert_eq!(world.wait(), Reason::Instant);
+    assert_eq!(world.ms, asked, "at once");
+    assert_eq!(world.drain(), ["result for 2", "tell instant"]);
+    // The server speaks: from now on the client waits for it again.
+    assert_eq!(world.server(&list(1, "old")), Route::Drop);
+    world.ms += 5;
+    let asked = world.ms;
+    world.client(&modern(3, "prompts/list"));
+    assert_eq!(world.wait(), Reason::Instant);
+    assert_eq!(world.ms, asked + Limits::default().instant_opening_ms);
+}
+
+#[test]
+fn a_late_list_of_the_modern_era_corrects_the_record() {
+    let mut world = slow();
+    world.client(&modern(1, "tools/list"));
+    world.wait();
+    world.drain();
+    world.link.written();
+    assert_eq!(world.server(&list(1, "new")), Route::Drop);
+    let known = world.link.remembered().list(None, Which::Tools);
+    assert_eq!(known, Some(br#"{"tools":[{"name":"new"}]}"#.as_slice()));
+    let answers = world.link.remembered().answers().unwrap();
+    assert_eq!(answers.params_digest, None);
+    assert!(answers.parts[1].is_some() && answers.parts[2].is_none());
+}
+
+#[test]
+fn a_list_from_the_record_is_checked_although_the_client_cannot_be_told() {
+    let plain =
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1","capabilities":{"tools":{}}}}"#;
+    let mut learned = World::up();
+    learned.client(INITIALIZE);
+    learned.server(plain);
+    learned.client(&ask(2, "tools/list"));
+    learned.server(&list(2, "old"));
+    let remembered = learned.link.remembered().clone();
+    let mut world = World::up();
+    world.link.recall(remembered.from_disk());
+    world.client(INITIALIZE);
+    world.wait();
+    world.link.written();
+    assert_eq!(world.client(&ask(2, "tools/list")), Route::Instead);
+    world.link.written();
+    world.drain();
+    world.server(plain);
+    let asked = world.drain();
+    assert!(
+        asked.iter().any(|line| line.contains("tools/list")),
+        "{asked:?}"
+    );
+    let id = r#""id":"ms:own:00000007:1""#;
+    world.server(&list(0, "new").replace("\"id\":0", id));
+    let told = world.drain();
+    assert!(
+        !told.iter().any(|line| line.contains("list_changed")),
+        "{told:?}"
+    );
+    let remembered = world.link.remembered();
+    let digest = remembered.openings()[0].params_digest;
+    let known = remembered.list(Some(digest), Which::Tools);
+    assert_eq!(known, Some(br#"{"tools":[{"name":"new"}]}"#.as_slice()));
 }

@@ -18,7 +18,7 @@ fn what_the_record_could_answer_waits() {
     let mut first = World::met(Limits::default(), Policy::default());
     first.client(&ask(2, "tools/list"));
     first.server(r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"}]}}"#);
-    let remembered = first.link.remembered().unwrap().clone();
+    let remembered = first.link.remembered().clone();
 
     let mut world = World::up();
     world.link.recall(remembered);
@@ -43,7 +43,7 @@ fn so_does_a_question_that_the_server_would_die_of() {
     first.input(Input::Started);
     first.client(INITIALIZE);
     first.server(&greeting("1", "1"));
-    let remembered = first.link.remembered().unwrap().clone();
+    let remembered = first.link.remembered().clone();
 
     let mut world = World::up();
     world.link.recall(remembered);
@@ -54,7 +54,7 @@ fn so_does_a_question_that_the_server_would_die_of() {
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":100}}"#,
     );
     assert_eq!(world.client(&discover), Route::Instead);
-    assert_eq!(world.drain(), ["error for 2"]);
+    assert_eq!(world.drain(), ["error for 2", "tell instant"]);
 }
 
 #[test]

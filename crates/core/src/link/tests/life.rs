@@ -575,7 +575,7 @@ fn a_slow_server_is_opened_from_the_record_and_compared_later() {
     let mut first = World::met(Limits::default(), safe());
     first.client(&ask(2, "tools/list"));
     first.server(r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"}]}}"#);
-    let remembered = first.link.remembered().unwrap().clone();
+    let remembered = first.link.remembered().clone();
 
     let mut world = World::up();
     world.link.recall(remembered);
@@ -601,7 +601,7 @@ fn a_slow_server_is_opened_from_the_record_and_compared_later() {
 fn what_was_asked_ahead_of_a_server_that_differs_has_one_answer() {
     let first = World::met(Limits::default(), safe());
     let mut world = World::up();
-    world.link.recall(first.link.remembered().unwrap().clone());
+    world.link.recall(first.link.remembered().clone());
     world.client(INITIALIZE);
     world.client(&call(2, "x"));
     assert_eq!(world.wait(), Reason::Instant);
@@ -623,7 +623,7 @@ fn a_request_that_the_record_answered_is_not_sent_again() {
     first.server(r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#);
 
     let mut world = World::up();
-    world.link.recall(first.link.remembered().unwrap().clone());
+    world.link.recall(first.link.remembered().clone());
     world.client(&list);
     assert_eq!(world.wait(), Reason::Instant);
     assert_eq!(world.drain(), ["result for 1", "tell instant"]);
@@ -638,7 +638,7 @@ fn a_request_that_the_record_answered_is_not_sent_again() {
 fn a_server_whose_opening_the_record_answered_is_one() {
     let remembered = {
         let first = World::met(Limits::default(), safe());
-        first.link.remembered().unwrap().clone()
+        first.link.remembered().clone()
     };
     let lazy = Policy {
         lazy: true,
@@ -661,7 +661,7 @@ fn the_record_leaves_alone_what_no_server_was_asked() {
     let mut first = World::up();
     first.client(&ask(1, "server/discover"));
     first.server(&answer("1"));
-    let remembered = first.link.remembered().unwrap().clone();
+    let remembered = first.link.remembered().clone();
 
     let mut world = World::up();
     world.link.recall(remembered);

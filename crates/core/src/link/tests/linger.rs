@@ -393,7 +393,7 @@ fn a_listening_that_the_server_ends_is_over() {
 
 #[test]
 fn the_opening_that_the_record_answered_is_forgotten_with_who_was_asked() {
-    let remembered = kept().link.remembered().unwrap().clone();
+    let remembered = kept().link.remembered().clone();
     let mut world = World::up();
     world.link.recall(remembered);
     world.client(INITIALIZE);

@@ -304,3 +304,81 @@ fn one_that_dies_of_discover_is_legacy_until_it_answers() {
     assert!(!remembered.is_legacy() && remembered.changed());
     assert_eq!(text(remembered.discover()), Some("{}"));
 }
+
+const UNKNOWN: &[u8] = br#"{"code":-32601,"message":"Method not found"}"#;
+
+#[test]
+fn a_refusal_is_kept_raw_until_the_server_answers() {
+    let mut remembered = Remembered::default();
+    remembered.learn_refusal(UNKNOWN);
+    assert_eq!(remembered.refusal(), Some(UNKNOWN));
+    assert!(remembered.changed() && !remembered.is_legacy());
+    remembered.written();
+    remembered.learn_refusal(UNKNOWN);
+    assert!(!remembered.changed());
+    assert_eq!(remembered.learn_discover(b"{}"), Learned::New);
+    assert!(remembered.changed() && remembered.refusal().is_none());
+    // A server that answered once and now fails for another reason is asked again.
+    remembered.written();
+    remembered.learn_refusal(br#"{"code":-32603,"message":"no network"}"#);
+    assert!(remembered.changed() && remembered.refusal().is_none());
+    assert_eq!(remembered.discover(), None);
+    for line in [
+        &b"{\"code\":-32601,\n\"message\":\"\"}"[..],
+        b"-32601",
+        b"",
+        b"[-32601]",
+    ] {
+        remembered.learn_refusal(line);
+        assert_eq!(remembered.refusal(), None);
+    }
+    remembered.learn_legacy();
+    remembered.forget_refusal();
+    assert!(!remembered.is_legacy());
+}
+
+#[test]
+fn a_refusal_is_told_under_the_clients_id() {
+    assert_eq!(
+        refusal(b"\"probe-1\"", UNKNOWN),
+        br#"{"jsonrpc":"2.0","id":"probe-1","error":{"code":-32601,"message":"Method not found"}}
+"#
+    );
+    let line = refusal(b"7", UNKNOWN);
+    assert_eq!(error_of(&line), Some(UNKNOWN));
+    assert_eq!(result_of(&line), None);
+    assert_eq!(error_of(br#"{"id":7,"result":{},"error":{}}"#), None);
+}
+
+#[test]
+fn answers_are_what_the_server_itself_said_in_this_session() {
+    let mut first = Remembered::default();
+    assert_eq!(first.answers(), None);
+    first.learn_opening(7, br#"{"a":1,"b":2}"#);
+    first.learn_list(Some(7), Which::Tools, br#"{"tools":[]}"#);
+    let said = first.answers().unwrap();
+    assert_eq!(said.params_digest, Some(7));
+    assert_eq!(
+        said.parts.map(|part| part.is_some()),
+        [true, true, false, false, false]
+    );
+    // What comes from the disk was said by no server of this session.
+    let mut second = first.clone().from_disk();
+    assert_eq!(second.answers(), None);
+    second.learn_opening(7, br#"{"b":2, "a":1}"#);
+    let again = second.answers().unwrap();
+    assert_eq!(
+        again.parts[0], said.parts[0],
+        "another order of members is the same"
+    );
+    assert_eq!(again.parts[1], None);
+    assert!(again.agrees(&said) && said.agrees(&again));
+    second.learn_list(Some(7), Which::Tools, br#"{"tools":[{"name":"x"}]}"#);
+    assert!(!second.answers().unwrap().agrees(&said));
+    // A list in pages is not kept, so it cannot be compared.
+    second.learn_list(Some(7), Which::Tools, br#"{"tools":[],"nextCursor":"n"}"#);
+    assert_eq!(second.answers().unwrap().parts[1], None);
+    // Another client of the same link begins anew.
+    second.learn_opening(8, br#"{"a":1}"#);
+    assert_eq!(second.answers().unwrap().params_digest, Some(8));
+}
