@@ -5,38 +5,50 @@
 //! record answers (`core::link`) and of what is worth keeping (`core::message::remembered`).
 //!
 //! Invariants: files are 0600 in a directory that is 0700; a file is replaced whole, by rename, so that of two writers
-//! the last one wins and no reader sees half a file; environment and arguments are in the name of the file as a digest,
-//! and nowhere else.
+//! the last one wins and no reader sees half a file; environment and arguments are in the names of files as a digest; of
+//! single variables, [`openings`] says what is stored.
 
 mod key;
+mod openings;
 mod retain;
 pub(crate) mod sha256;
 mod shape;
 
+use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use mainstay_core::limits::RECORD_FILE_BYTES;
-use mainstay_core::message::remembered::Remembered;
+use mainstay_core::message::remembered::{Answers, Remembered};
 use mainstay_os::clock;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 
 use crate::paths::{DIRECTORY_MODE, FILE_MODE};
+use openings::Openings;
+use retain::Kind;
 
 pub use key::Configuration;
 
 /// Files that are still being written begin with this.
 const NEW: &str = ".new-";
-/// What comes after the key in a file's name.
+/// What comes after the key in the name of a record.
 const ENDING: &str = "json";
+/// The same for the last openings of a command.
+const ENDING_OF_OPENINGS: &str = "openings";
 
 /// Where the record of one configuration is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Recollection {
     server: String,
     path: PathBuf,
+    openings: PathBuf,
+    begun: key::Begun,
+    /// This session among the openings.
+    session: u64,
+    /// What of it has been noted there.
+    noted: Option<Answers>,
 }
 
 /// A record as a visitor sees it.
@@ -48,15 +60,27 @@ pub struct Kept {
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
+    /// Whether it is what was learned of the environment of a command, and no record.
+    pub is_openings: bool,
 }
 
 impl Recollection {
-    /// The record of a configuration, in the directory of all records. The server's name is for people only.
+    /// The record of a configuration, in the directory of all records. The server's name is for people, and tells servers
+    /// with the same command apart where it is learned which variables are volatile.
     pub fn of(directory: &Path, server: &str, configuration: &Configuration<'_>) -> Self {
-        let key = key::key(configuration);
+        let begun = key::Begun::of(configuration);
+        let command = directory.join(configuration.command(server));
+        let openings = command.with_extension(ENDING_OF_OPENINGS);
+        let known = read_openings(&openings);
+        let is_volatile = |name: &str| known.as_ref().is_some_and(|all| all.is_volatile(name));
+        let key = begun.key(configuration.env, is_volatile);
         Self {
             server: server.into(),
             path: directory.join(key).with_extension(ENDING),
+            openings,
+            begun,
+            session: random().unwrap_or_default(),
+            noted: None,
         }
     }
 
@@ -73,45 +97,50 @@ impl Recollection {
         let Some((_, remembered)) = shape::understand(&bytes) else {
             return Remembered::default();
         };
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_NOW,
-        };
-        // On a disk that cannot be written to, nothing is removed for its age either.
-        futimens(
-            &file,
-            &Timestamps {
-                last_access: now,
-                last_modification: now,
-            },
-        )
-        .ok();
+        used(&file);
         remembered
     }
 
-    /// Replaces the file, and lets go what is too old or too much beside it.
-    pub fn save(&self, remembered: &Remembered) -> io::Result<()> {
-        let directory = self.path.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new()
-            .recursive(true)
-            .mode(DIRECTORY_MODE)
-            .create(directory)?;
-        let bytes = shape::written(&self.server, remembered)?;
-        let mut random = [0u8; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-        let new = directory.join(format!("{NEW}{:016x}", u64::from_ne_bytes(random)));
-        let replaced = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(FILE_MODE)
-            .open(&new)
-            .and_then(|mut file| file.write_all(&bytes))
-            .and_then(|()| fs::rename(&new, &self.path));
-        if replaced.is_err() {
-            fs::remove_file(&new).ok();
+    /// Writes down what this session has learned, of the server and of its environment, if that is new, and lets go what is
+    /// too old or too much beside it.
+    pub fn save(&mut self, env: &[CString], remembered: &Remembered) -> io::Result<()> {
+        let answers = remembered.answers();
+        if !remembered.changed() && answers == self.noted {
+            return Ok(());
         }
-        retain::retain(directory, &self.path, clock::wall_ms());
+        let moved = match answers {
+            Some(answers) => self.note(env, answers)?,
+            None => false,
+        };
+        self.noted = answers;
+        if remembered.changed() || moved {
+            self.write(remembered)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, remembered: &Remembered) -> io::Result<()> {
+        let bytes = shape::written(&self.server, remembered)?;
+        let replaced = replace(&self.path, &bytes);
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        retain::retain(directory, &[&self.path, &self.openings], clock::wall_ms());
         replaced
+    }
+
+    /// Notes this opening beside the last ones of the command. Whether the record has another key with what that teaches.
+    fn note(&mut self, env: &[CString], answers: Answers) -> io::Result<bool> {
+        let mut openings = match read_openings(&self.openings) {
+            Some(openings) => openings,
+            None => Openings::new(random()?),
+        };
+        if openings.note(self.session, answers, env) {
+            replace(&self.openings, &openings.written(&self.server)?)?;
+        }
+        let key = self.begun.key(env, |name| openings.is_volatile(name));
+        let path = self.path.with_file_name(key).with_extension(ENDING);
+        let moved = path != self.path;
+        self.path = path;
+        Ok(moved)
     }
 }
 
@@ -119,9 +148,10 @@ impl Recollection {
 pub fn all(directory: &Path) -> io::Result<Vec<Kept>> {
     let mut found: Vec<Kept> = retain::files(directory)?
         .into_iter()
-        .filter(|file| !file.new)
+        .filter(|file| file.kind != Kind::New)
         .map(|file| Kept {
             server: read(&file.path).and_then(|(_, bytes)| shape::server(&bytes)),
+            is_openings: file.kind == Kind::Openings,
             path: file.path,
             bytes: file.bytes,
         })
@@ -134,7 +164,55 @@ pub fn all(directory: &Path) -> io::Result<Vec<Kept>> {
 pub fn extent(directory: &Path) -> io::Result<(usize, u64)> {
     let files = retain::files(directory)?;
     let bytes = files.iter().map(|file| file.bytes).sum();
-    Ok((files.iter().filter(|file| !file.new).count(), bytes))
+    let records = files.iter().filter(|file| file.kind == Kind::Record);
+    Ok((records.count(), bytes))
+}
+
+fn read_openings(path: &Path) -> Option<Openings> {
+    let (file, bytes) = read(path)?;
+    let openings = Openings::understand(&bytes)?;
+    used(&file);
+    Some(openings)
+}
+
+/// Puts a file in the place of another one, whole.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIRECTORY_MODE)
+        .create(directory)?;
+    let new = directory.join(format!("{NEW}{:016x}", random()?));
+    let replaced = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(&new)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&new, path));
+    if replaced.is_err() {
+        fs::remove_file(&new).ok();
+    }
+    replaced
+}
+
+fn random() -> io::Result<u64> {
+    let mut random = [0u8; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(random))
+}
+
+/// To read a file is to use it. On a disk that cannot be written to, nothing is removed for its age either.
+fn used(file: &File) {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let now = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    futimens(file, &now).ok();
 }
 
 /// A file that can be believed: ours, nobody else can write to it, of a sensible size. What a server is said to offer

@@ -35,11 +35,21 @@ fn session(
     flags: &[&str],
     variable: Option<(&str, &str)>,
 ) -> usize {
+    let variable = variable.map(|(name, value)| (name.to_string(), value.to_string()));
+    session_with(stage, options, flags, variable)
+}
+
+fn session_with(
+    stage: &Stage,
+    options: &[&str],
+    flags: &[&str],
+    variables: impl IntoIterator<Item = (String, String)>,
+) -> usize {
     let before = starts(stage);
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
     let argv = run(mainstay, options, server(stage, flags));
     let mut client = Launch::new(stage, &argv)
-        .with(|command| command.envs(variable))
+        .with(|command| command.envs(variables))
         .start();
     client.wire.initialize().unwrap();
     let needed = starts(stage) - before;
@@ -92,9 +102,38 @@ fn no_record_neither_writes_nor_reads() {
         1,
         "there is nothing to read"
     );
-    assert_eq!(kept(), 1);
+    assert_eq!(kept(), 2, "the record, and what its environment was");
     assert_eq!(session(&stage, &["--lazy"], &[], None), 0);
     assert_eq!(session(&stage, &without, &[], None), 1, "it is not read");
+}
+
+#[test]
+fn what_the_client_makes_anew_for_each_session_does_not_count() {
+    let stage = Stage::new();
+    let lazy = ["--lazy"];
+    let known = |n: usize| {
+        let variables = [
+            ("CLAUDE_CODE_MESSAGING_TOKEN", format!("token {n}")),
+            ("CLAUDE_CODE_MESSAGING_SOCKET", format!("/tmp/{n}.sock")),
+            ("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS", format!("id {n}")),
+            ("CLAUDE_CODE_ENTRYPOINT", format!("entry {n}")),
+        ];
+        variables.map(|(name, value)| (name.to_string(), value))
+    };
+    let starts: Vec<usize> = (0..3)
+        .map(|n| session_with(&stage, &lazy, &[], known(n)))
+        .collect();
+    assert_eq!(starts, [1, 0, 0], "the profile of the client knows");
+    let unknown = |n: usize| [("SOME_SESSION".to_string(), n.to_string())];
+    let starts: Vec<usize> = (0..6)
+        .map(|n| session_with(&stage, &lazy, &["--x"], unknown(n)))
+        .collect();
+    assert_eq!(starts, [1, 1, 1, 0, 0, 0], "three openings have shown it");
+    let credential = |n: usize| [("SOME_TOKEN".to_string(), n.to_string())];
+    let starts: Vec<usize> = (0..5)
+        .map(|n| session_with(&stage, &lazy, &["--y"], credential(n)))
+        .collect();
+    assert_eq!(starts, [1; 5], "that may be another account each time");
 }
 
 #[test]

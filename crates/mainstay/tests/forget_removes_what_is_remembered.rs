@@ -19,7 +19,7 @@ fn remember(home: &Home, server: &str, argument: &str) {
     let mut remembered = Remembered::default();
     remembered.learn_opening(1, br#"{"protocolVersion":"2025-11-25"}"#);
     Recollection::of(&home.paths().record(), server, &configuration)
-        .save(&remembered)
+        .save(&[], &remembered)
         .unwrap();
 }
 
@@ -44,7 +44,7 @@ fn by_name_and_all() {
     .unwrap();
     assert_eq!(
         doctor(&home),
-        "ok       record  4 configurations remembered with 1 KiB"
+        "ok       record  4 configurations remembered with 2 KiB"
     );
 
     let told = home.mainstay(&["forget", "ftech"]);
@@ -58,11 +58,17 @@ fn by_name_and_all() {
     let told = home.mainstay(&["forget", "fetch"]);
     assert_eq!(
         (told.stdout.as_str(), told.code),
-        ("forgot 2 records with 1 KiB\n", Some(0))
+        ("forgot 2 records with 2 KiB\n", Some(0))
     );
     assert_eq!(home.mainstay(&["forget", "fetch"]).code, Some(1));
     let told = home.mainstay(&["forget", "--all", "--json"]).json();
     assert_eq!(told["records"], 2);
+    let left = std::fs::read_dir(home.paths().record()).unwrap();
+    assert_eq!(
+        left.count(),
+        0,
+        "what was learned of environments is forgotten, too"
+    );
     let told = home.mainstay(&["forget", "--all"]);
     assert_eq!(
         (told.stdout.as_str(), told.code),

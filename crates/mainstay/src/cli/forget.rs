@@ -113,7 +113,7 @@ fn remove(chosen: &[Kept]) -> Result<Forgotten, Report> {
             }
             Ok(()) => {}
         }
-        forgotten.records += 1;
+        forgotten.records += usize::from(!kept.is_openings);
         forgotten.bytes += kept.bytes;
     }
     Ok(forgotten)

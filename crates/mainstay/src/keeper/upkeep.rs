@@ -134,10 +134,10 @@ impl Keeper<'_> {
 
     /// Writes down what this session has learned, if that is new.
     pub(super) fn remember(&mut self) {
-        let remembered = self.link.remembered();
-        if let (Some(record), true) = (&self.upkeep.record, remembered.changed()) {
+        if let Some(record) = &mut self.upkeep.record {
+            let env = self.plan.env_c(&self.plan.tag(self.me));
             // Best effort: the next session asks the server.
-            drop(record.save(remembered));
+            drop(record.save(&env, self.link.remembered()));
             self.link.remembered_written();
         }
     }

@@ -11,4 +11,12 @@ pub const PROFILE: Profile = Profile {
     linger_ms: 60_000,
     first_turn_ms: Some(2_000),
     connect_ms: 30_000,
+    session_variables: &[
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
+        "CLAUDE_CODE_MESSAGING_TOKEN",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_CODE_SSE_PORT",
+    ],
 };

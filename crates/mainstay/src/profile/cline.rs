@@ -12,4 +12,5 @@ pub const PROFILE: Profile = Profile {
     linger_ms: limits::LINGER_MS,
     first_turn_ms: None,
     connect_ms: 60_000,
+    session_variables: &[],
 };

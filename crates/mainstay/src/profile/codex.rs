@@ -13,4 +13,5 @@ pub const PROFILE: Profile = Profile {
     linger_ms: limits::LINGER_MS,
     first_turn_ms: Some(1_000),
     connect_ms: 30_000,
+    session_variables: &[],
 };

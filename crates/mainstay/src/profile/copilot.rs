@@ -13,4 +13,5 @@ pub const PROFILE: Profile = Profile {
     linger_ms: 0,
     first_turn_ms: None,
     connect_ms: 45_000,
+    session_variables: &["COPILOT_AGENT_SESSION_ID"],
 };

@@ -10,4 +10,5 @@ pub const PROFILE: Profile = Profile {
     linger_ms: 0,
     first_turn_ms: None,
     connect_ms: 10_000,
+    session_variables: &[],
 };

@@ -38,6 +38,8 @@ pub struct Profile {
     pub first_turn_ms: Option<u64>,
     /// After how long it gives a server up that does not open.
     pub connect_ms: u64,
+    /// Variables that it sets anew in each session. They say nothing about the server: the cache does not count them.
+    pub session_variables: &'static [&'static str],
 }
 
 /// How a client ends a session.
@@ -170,6 +172,13 @@ static PROFILES: [Profile; ALL.len()] = ALL;
 /// The profile of a process.
 pub fn known(signature: &Signature) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| (profile.is)(signature))
+}
+
+/// Whether some client sets this variable anew in each session. Of all clients, because one may be started by another.
+pub fn is_of_session(variable: &str) -> bool {
+    PROFILES
+        .iter()
+        .any(|profile| profile.session_variables.contains(&variable))
 }
 
 /// A client under its own name where the short name of its process does not tell it: `Gemini CLI` instead of `node`.

@@ -2,7 +2,8 @@
 //!
 //! Command, arguments, directory, environment, and which files are behind them. Of all this only a digest is ever stored:
 //! arguments and variables may be credentials. A missed match costs one slow start; a false one is corrected as soon as
-//! the server answers. So everything counts that is not known to be noise.
+//! the server answers. So everything counts that is not known to be noise: by these lists, by the profile of a client, or
+//! because the openings before have shown it.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -14,6 +15,7 @@ use mainstay_core::ids::TAG_VARIABLE;
 use mainstay_core::lease::LEASE_VARIABLE;
 
 use super::sha256::Sha256;
+use crate::profile;
 
 /// A server as it is started.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +29,18 @@ pub struct Configuration<'a> {
 }
 
 impl Configuration<'_> {
-    /// Its key.
+    /// Its key, where nothing is learned of its environment.
     pub fn key(&self) -> String {
-        key(self)
+        Begun::of(self).key(self.env, |_| false)
+    }
+
+    /// The key of all that is started by this command under this name, whatever its environment is.
+    pub fn command(&self, server: &str) -> String {
+        let mut digest = Fields(Sha256::new());
+        digest.field(b"mainstay openings 1");
+        digest.field(server.as_bytes());
+        digest.command(self);
+        digest.finish()
     }
 }
 
@@ -38,38 +49,58 @@ pub const KEY_DIGITS: usize = 32;
 /// Where a command without a slash is looked for without a PATH.
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
 
-/// The key of a configuration.
-pub fn key(configuration: &Configuration<'_>) -> String {
-    let Configuration { argv, cwd, env } = *configuration;
-    let mut digest = Fields(Sha256::new());
-    digest.field(b"mainstay record 1");
-    digest.count(argv.len());
-    for word in argv {
-        digest.field(word.as_bytes());
+/// A key without the environment: the command, the directory and the files as they were when the server was started.
+#[derive(Clone)]
+pub struct Begun(Fields);
+
+impl Begun {
+    /// That of a configuration.
+    pub fn of(configuration: &Configuration<'_>) -> Self {
+        let Configuration { argv, cwd, env } = *configuration;
+        let mut digest = Fields(Sha256::new());
+        digest.field(b"mainstay record 1");
+        digest.command(configuration);
+        let program = argv.first().and_then(|word| find(word, cwd, env));
+        digest.file(program.as_deref());
+        digest.file(script(argv, cwd).as_deref());
+        Self(digest)
     }
-    digest.field(cwd.as_os_str().as_bytes());
-    let program = argv.first().and_then(|word| find(word, cwd, env));
-    digest.file(program.as_deref());
-    digest.file(script(argv, cwd).as_deref());
-    let mut variables: Vec<&[u8]> = env
-        .iter()
-        .map(CString::as_bytes)
-        .filter(|entry| !is_noise(name(entry)))
-        .collect();
-    variables.sort_unstable();
-    digest.count(variables.len());
-    for entry in variables {
-        digest.field(entry);
+
+    /// The key with this environment, but for what is volatile in it.
+    pub fn key(&self, env: &[CString], is_volatile: impl Fn(&str) -> bool) -> String {
+        let counts = |entry: &&[u8]| {
+            let name = str::from_utf8(name(entry));
+            !name.is_ok_and(|name| is_noise(name) || is_volatile(name))
+        };
+        let mut variables: Vec<&[u8]> = env.iter().map(CString::as_bytes).filter(counts).collect();
+        variables.sort_unstable();
+        let mut digest = self.0.clone();
+        digest.count(variables.len());
+        for entry in variables {
+            digest.field(entry);
+        }
+        digest.finish()
     }
-    let Fields(sha) = digest;
-    let (key, _) = sha.finish();
-    format!("{key:0KEY_DIGITS$x}")
 }
 
 /// Each field with its length before it, so that no two configurations are written alike.
+#[derive(Clone)]
 struct Fields(Sha256);
 
 impl Fields {
+    fn finish(self) -> String {
+        let (key, _) = self.0.finish();
+        format!("{key:0KEY_DIGITS$x}")
+    }
+
+    fn command(&mut self, configuration: &Configuration<'_>) {
+        self.count(configuration.argv.len());
+        for word in configuration.argv {
+            self.field(word.as_bytes());
+        }
+        self.field(configuration.cwd.as_os_str().as_bytes());
+    }
+
     fn field(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
         self.0.add(bytes);
@@ -127,16 +158,16 @@ fn script(argv: &[OsString], cwd: &Path) -> Option<PathBuf> {
         .find(|file| fs::metadata(file).is_ok_and(|found| found.is_file()))
 }
 
-fn name(entry: &[u8]) -> &[u8] {
+/// The name of a variable that is written as `NAME=VALUE`.
+pub fn name(entry: &[u8]) -> &[u8] {
     entry.split(|&byte| byte == b'=').next().unwrap_or(entry)
 }
 
-/// Whether a variable says where and when somebody works, not what the server is.
-fn is_noise(name: &[u8]) -> bool {
-    let Ok(name) = str::from_utf8(name) else {
-        return false;
-    };
-    NOISE.contains(&name) || NOISE_PREFIXES.iter().any(|noise| name.starts_with(noise))
+/// Whether a variable says where, when and in which session the client works, not what the server is.
+pub fn is_noise(name: &str) -> bool {
+    NOISE.contains(&name)
+        || NOISE_PREFIXES.iter().any(|noise| name.starts_with(noise))
+        || profile::is_of_session(name)
 }
 
 /// Commands that run a file named by an argument, in order.
@@ -147,7 +178,7 @@ const INTERPRETERS: [&str; 28] = [
 ];
 
 /// Variables that do not count. PATH counts by what is found through it.
-const NOISE: [&str; 68] = [
+const NOISE: [&str; 62] = [
     TAG_VARIABLE,
     LEASE_VARIABLE,
     // Where we are.
@@ -207,13 +238,7 @@ const NOISE: [&str; 68] = [
     "SSH_CLIENT",
     "SSH_CONNECTION",
     "SSH_TTY",
-    // The client's session.
-    "CLAUDE_CODE_SESSION_ID",
-    "CLAUDE_CODE_SSE_PORT",
-    "COPILOT_AGENT_SESSION_ID",
-    "OPENCODE_PID",
-    "QWEN_CODE_LAUNCHER_PID",
-    "QWEN_CODE_SESSION_ID",
+    // A trace that the client is a part of.
     "TRACEPARENT",
     "TRACESTATE",
     // Launchers.

@@ -10,20 +10,47 @@ use std::path::{Path, PathBuf};
 use mainstay_core::limits::{RECORDS_KEPT, RECORDS_KEPT_BYTES, RECORDS_KEPT_DAYS};
 
 use super::key::KEY_DIGITS;
-use super::{ENDING, NEW};
+use super::{ENDING, ENDING_OF_OPENINGS, NEW};
 use crate::ledger::time::DAY_MS;
 use crate::paths::entries;
 
 /// After this time, one that is still being written is what a killed writer left.
 const WRITING_MS: u64 = 3_600_000;
 
+/// What a file of ours is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Still being written.
+    New,
+    /// The record of a configuration.
+    Record,
+    /// The last openings of a command.
+    Openings,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.as_encoded_bytes();
+        if name.starts_with(NEW.as_bytes()) {
+            return Some(Self::New);
+        }
+        let stem = path.file_stem()?.to_str()?;
+        let ours = stem.len() == KEY_DIGITS && stem.bytes().all(|b| b.is_ascii_hexdigit());
+        match path.extension()?.to_str()? {
+            ENDING if ours => Some(Self::Record),
+            ENDING_OF_OPENINGS if ours => Some(Self::Openings),
+            _ => None,
+        }
+    }
+}
+
 /// A file of ours in the directory of all records.
 #[derive(Debug)]
 pub struct Found {
     /// Where it is.
     pub path: PathBuf,
-    /// Whether it is still being written.
-    pub new: bool,
+    /// What it is.
+    pub kind: Kind,
     /// When it was last used, by the wall.
     pub used_ms: u64,
     /// Its size.
@@ -35,19 +62,15 @@ pub fn files(directory: &Path) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in entries(directory)? {
         let path = entry.path();
-        let new = entry
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(NEW.as_bytes());
         // One that went away while we looked is none.
         if let Ok(meta) = entry.metadata()
             && meta.is_file()
-            && (new || is_record(&path))
+            && let Some(kind) = Kind::of(&path)
         {
             let ms = meta.mtime().saturating_mul(1_000) + meta.mtime_nsec() / 1_000_000;
             found.push(Found {
                 path,
-                new,
+                kind,
                 used_ms: u64::try_from(ms).unwrap_or(0),
                 bytes: meta.len(),
             });
@@ -56,34 +79,33 @@ pub fn files(directory: &Path) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-fn is_record(path: &Path) -> bool {
-    let stem = path.file_stem().and_then(|stem| stem.to_str());
-    path.extension().is_some_and(|ending| ending == ENDING)
-        && stem.is_some_and(|stem| {
-            stem.len() == KEY_DIGITS && stem.bytes().all(|b| b.is_ascii_hexdigit())
-        })
-}
-
-/// Removes what is too old or too much, but never the record that was just written.
-pub fn retain(directory: &Path, but: &Path, wall_ms: u64) {
+/// Removes what is too old or too much, but never what is in use.
+pub fn retain(directory: &Path, but: &[&Path], wall_ms: u64) {
     prune(directory, but, wall_ms, RECORDS_KEPT, RECORDS_KEPT_BYTES);
 }
 
-fn prune(directory: &Path, but: &Path, wall_ms: u64, count: usize, bytes: u64) {
+fn prune(directory: &Path, but: &[&Path], wall_ms: u64, count: usize, bytes: u64) {
     let mut files = files(directory).unwrap_or_default();
-    // The one used last comes first, before all others the one in use.
-    files.sort_by_key(|file| (file.path != but, std::cmp::Reverse(file.used_ms)));
-    let (mut kept, mut kept_bytes) = (0, 0);
+    let in_use = |file: &Found| but.contains(&file.path.as_path());
+    // The one used last comes first, before all others those in use.
+    files.sort_by_key(|file| (!in_use(file), std::cmp::Reverse(file.used_ms)));
+    let (mut records, mut openings, mut kept_bytes) = (0, 0, 0);
     for file in files {
         let unused_ms = wall_ms.saturating_sub(file.used_ms);
-        let stays = if file.new {
-            unused_ms < WRITING_MS
-        } else {
-            kept += 1;
-            kept_bytes += file.bytes;
-            unused_ms < RECORDS_KEPT_DAYS * DAY_MS && kept <= count && kept_bytes <= bytes
+        let kept = match file.kind {
+            Kind::New => None,
+            Kind::Record => Some(&mut records),
+            Kind::Openings => Some(&mut openings),
         };
-        if !stays && file.path != but {
+        let stays = match kept {
+            None => unused_ms < WRITING_MS,
+            Some(kept) => {
+                *kept += 1;
+                kept_bytes += file.bytes;
+                unused_ms < RECORDS_KEPT_DAYS * DAY_MS && *kept <= count && kept_bytes <= bytes
+            }
+        };
+        if !stays && !in_use(&file) {
             // What cannot be removed is seen again at the next save.
             fs::remove_file(&file.path).ok();
         }
@@ -109,6 +131,10 @@ mod tests {
         format!("{number:032x}.json")
     }
 
+    fn openings(number: u64) -> String {
+        format!("{number:032x}.openings")
+    }
+
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap();
         let mut names: Vec<String> = entries
@@ -125,13 +151,16 @@ mod tests {
         for day in [1, 70, 71, 100, 200] {
             put(directory, &record(day), day);
         }
+        put(directory, &openings(70), 70);
+        put(directory, &openings(71), 71);
         for (name, day) in [(".new-a", 99), (".new-b", 100), ("notes.json", 1), ("x", 1)] {
             put(directory, name, day);
         }
         let ours = directory.join(record(1));
-        retain(directory, &ours, 100 * DAY_MS);
+        retain(directory, &[&ours], 100 * DAY_MS);
         let mut expected = [".new-b", "notes.json", "x"].map(String::from).to_vec();
         expected.extend([1, 71, 100, 200].map(record));
+        expected.push(openings(71));
         expected.sort();
         assert_eq!(names(directory), expected);
     }
@@ -144,12 +173,27 @@ mod tests {
             put(directory, &record(day), day);
         }
         let ours = directory.join(record(1));
-        prune(directory, &ours, 6 * DAY_MS, 4, 1_000);
+        prune(directory, &[&ours], 6 * DAY_MS, 4, 1_000);
         assert_eq!(names(directory), [1, 4, 5, 6].map(record));
-        prune(directory, &ours, 6 * DAY_MS, 4, 250);
+        prune(directory, &[&ours], 6 * DAY_MS, 4, 250);
         assert_eq!(names(directory), [1, 6].map(record));
-        prune(directory, &ours, 6 * DAY_MS, 0, 0);
+        prune(directory, &[&ours], 6 * DAY_MS, 0, 0);
         assert_eq!(names(directory), [record(1)]);
+    }
+
+    #[test]
+    fn openings_are_counted_for_themselves() {
+        let scratch = Scratch::new();
+        let directory = scratch.path();
+        for day in 1..=6 {
+            put(directory, &record(day), day);
+            put(directory, &openings(day), day);
+        }
+        prune(directory, &[], 6 * DAY_MS, 2, 1_000);
+        assert_eq!(
+            names(directory),
+            [record(5), openings(5), record(6), openings(6)]
+        );
     }
 
     #[test]
@@ -157,6 +201,6 @@ mod tests {
         let scratch = Scratch::new();
         let gone = scratch.path().join("gone");
         assert!(files(&gone).unwrap().is_empty());
-        retain(&gone, &gone, 0);
+        retain(&gone, &[&gone], 0);
     }
 }

@@ -7,6 +7,7 @@
 //! examples as tests do what a crate with eight others behind it would do.
 
 /// A digest in the making.
+#[derive(Clone)]
 pub struct Sha256 {
     state: [u32; 8],
     block: [u8; 64],

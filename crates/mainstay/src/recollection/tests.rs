@@ -9,16 +9,52 @@ use crate::scratch::Scratch;
 
 const SECRET: &str = "sk-very-secret";
 
-fn recollection(directory: &Path, token: &str) -> Recollection {
-    Recollection::of(
-        directory,
-        "demo",
-        &Configuration {
-            argv: &["server", "--key", SECRET].map(OsString::from),
-            cwd: Path::new("/"),
-            env: &[CString::new(format!("TOKEN={token}")).unwrap()],
-        },
-    )
+fn recollection(directory: &Path, token: &str) -> Session {
+    session(directory, &[&format!("TOKEN={token}")])
+}
+
+/// A session of one command with this environment.
+fn session(directory: &Path, env: &[&str]) -> Session {
+    let env: Vec<CString> = env.iter().map(|&one| CString::new(one).unwrap()).collect();
+    let configuration = Configuration {
+        argv: &["server", "--key", SECRET].map(OsString::from),
+        cwd: Path::new("/"),
+        env: &env,
+    };
+    Session {
+        record: Recollection::of(directory, "demo", &configuration),
+        env,
+    }
+}
+
+struct Session {
+    record: Recollection,
+    env: Vec<CString>,
+}
+
+impl Session {
+    fn path(&self) -> &Path {
+        self.record.path()
+    }
+
+    fn load(&self) -> Remembered {
+        self.record.load()
+    }
+
+    fn save(&self, remembered: &Remembered) -> io::Result<()> {
+        self.record.write(remembered)
+    }
+
+    /// Opens the server, which shows this tool, and ends. Whether the record had the tool already.
+    fn open(mut self, tool: &str) -> bool {
+        let list = format!(r#"{{"tools":[{{"name":"{tool}"}}]}}"#);
+        let mut remembered = self.load();
+        let knew = remembered.list(Some(7), Which::Tools) == Some(list.as_bytes());
+        remembered.learn_opening(7, br#"{"protocolVersion":"2025-11-25"}"#);
+        remembered.learn_list(Some(7), Which::Tools, list.as_bytes());
+        self.record.save(&self.env, &remembered).unwrap();
+        knew
+    }
 }
 
 fn sample() -> Remembered {
@@ -54,6 +90,10 @@ fn what_was_saved_is_loaded_to_the_byte() {
     legacy.learn_legacy();
     ours.save(&legacy).unwrap();
     assert!(ours.load().is_legacy());
+    let error = br#"{"code":-32601,"message":"Method not found"}"#;
+    legacy.learn_refusal(error);
+    ours.save(&legacy).unwrap();
+    assert_eq!(ours.load().refusal(), Some(error.as_slice()));
     let other = recollection(&directory, "other");
     assert_ne!(ours.path(), other.path());
     assert_eq!(other.load(), Remembered::default());
@@ -199,4 +239,143 @@ fn a_visitor_sees_names_and_sizes() {
     assert_eq!(servers, [None, Some("demo"), Some("demo")]);
     let sum: u64 = all.iter().map(|kept| kept.bytes).sum();
     assert_eq!(extent(directory).unwrap(), (3, sum + 1));
+}
+
+/// Three variables that are new in each session, as an unknown client would set them.
+fn of_unknown_client(n: u32) -> [String; 3] {
+    [
+        format!("ZED_SESSION={n}"),
+        format!("ZED_SOCKET=/tmp/{n}.sock"),
+        format!("ZED_PID={}", 1_000 + n),
+    ]
+}
+
+fn with<'a>(volatile: &'a [String], own: &[&'a str]) -> Vec<&'a str> {
+    volatile
+        .iter()
+        .map(String::as_str)
+        .chain(own.iter().copied())
+        .collect()
+}
+
+#[test]
+fn what_a_client_makes_anew_for_each_session_is_learned_not_to_count() {
+    let scratch = Scratch::new();
+    let knew: Vec<bool> = (0..8)
+        .map(|n| session(scratch.path(), &with(&of_unknown_client(n), &["HOME=/h"])).open("a"))
+        .collect();
+    assert_eq!(knew, [false, false, false, true, true, true, true, true]);
+    // Three records of the sessions that were needed to learn it (the third is already without), and the openings.
+    assert_eq!(names(scratch.path()).len(), 4);
+}
+
+#[test]
+fn what_a_known_client_makes_anew_does_not_count_from_the_second_session_on() {
+    let scratch = Scratch::new();
+    for (n, knows) in [(1, false), (2, true), (3, true)] {
+        let env = [
+            format!("CLAUDE_CODE_MESSAGING_TOKEN=secret-{n}"),
+            format!("CLAUDE_CODE_MESSAGING_SOCKET=/tmp/{n}.sock"),
+            format!("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS={n}"),
+            format!("CLAUDE_CODE_ENTRYPOINT=sdk-{n}"),
+        ];
+        let knew = session(scratch.path(), &with(&env, &[])).open("a");
+        assert_eq!(knew, knows, "session {n}");
+    }
+}
+
+#[test]
+fn a_variable_that_changes_what_the_server_shows_always_counts() {
+    let scratch = Scratch::new();
+    for round in 0..4 {
+        for (n, tool) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            let workspace = format!("WORKSPACE={tool}");
+            let volatile = of_unknown_client(round * 4 + n as u32);
+            let one = session(scratch.path(), &with(&volatile, &[&workspace]));
+            let shown = one.load().list(Some(7), Which::Tools).map(<[u8]>::to_vec);
+            let own = format!(r#"{{"tools":[{{"name":"{tool}"}}]}}"#);
+            assert!(shown.is_none_or(|shown| shown == own.as_bytes()), "{tool}");
+            one.open(tool);
+        }
+    }
+}
+
+#[test]
+fn a_value_that_comes_back_is_a_choice() {
+    let scratch = Scratch::new();
+    let mut knew = Vec::new();
+    for region in ["eu", "us", "eu", "us", "asia", "eu"] {
+        let region = format!("REGION={region}");
+        knew.push(session(scratch.path(), &[&region]).open("a"));
+    }
+    // Each has a record of its own, although all are the same.
+    assert_eq!(knew, [false, false, true, true, false, true]);
+}
+
+#[test]
+fn a_credential_is_never_learned_and_not_even_its_digest_is_stored() {
+    let scratch = Scratch::new();
+    for n in 0..6 {
+        let env = [
+            format!("GITHUB_TOKEN=t{n}"),
+            format!("api_key=k{n}"),
+            format!("AWS_PROFILE=p{n}"),
+        ];
+        assert!(!session(scratch.path(), &with(&env, &["HOME=/h"])).open("a"));
+    }
+    let openings = session(scratch.path(), &[]).record.openings;
+    let text = fs::read_to_string(openings).unwrap();
+    assert!(text.contains("HOME") && !text.contains("/h"), "{text}");
+    for name in ["GITHUB", "api", "AWS"] {
+        assert!(!text.contains(name), "{text}");
+    }
+}
+
+#[test]
+fn a_server_that_shows_something_else_ends_what_was_learned() {
+    let scratch = Scratch::new();
+    let open = |n, tool| session(scratch.path(), &with(&of_unknown_client(n), &[])).open(tool);
+    for n in 0..3 {
+        open(n, "a");
+    }
+    assert!(open(3, "a"), "learned");
+    assert!(!open(4, "b"), "it shows something else");
+    assert!(!open(5, "b"), "so its environment counts again");
+    open(6, "b");
+    assert!(open(7, "b"), "until it is learned again");
+}
+
+#[test]
+fn openings_that_cannot_be_believed_are_as_good_as_none_and_replaced() {
+    let scratch = Scratch::new();
+    for n in 0..3 {
+        session(scratch.path(), &with(&of_unknown_client(n), &[])).open("a");
+    }
+    let path = session(scratch.path(), &[]).record.openings;
+    let whole = fs::read(&path).unwrap();
+    for length in 0..whole.len() - 1 {
+        fs::write(&path, &whole[..length]).unwrap();
+        assert!(read_openings(&path).is_none(), "{length} bytes");
+    }
+    assert!(!session(scratch.path(), &with(&of_unknown_client(9), &[])).open("a"));
+    assert!(read_openings(&path).is_some());
+}
+
+#[test]
+fn two_writers_of_openings_leave_a_whole_file() {
+    let scratch = Scratch::new();
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let directory = scratch.path();
+            scope.spawn(move || {
+                for n in 0..50 {
+                    let env = of_unknown_client(writer * 1_000 + n);
+                    session(directory, &with(&env, &[])).open("a");
+                    let path = session(directory, &[]).record.openings;
+                    assert!(read_openings(&path).is_some());
+                }
+            });
+        }
+    });
+    assert!(session(scratch.path(), &with(&of_unknown_client(9_999), &[])).open("a"));
 }

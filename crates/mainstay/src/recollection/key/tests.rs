@@ -1,6 +1,7 @@
 use super::*;
 use crate::scratch::Scratch;
 use std::os::unix::fs::symlink;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A configuration that can be changed bit by bit.
 struct Sample {
@@ -41,11 +42,12 @@ impl Sample {
     }
 
     fn key(&self) -> String {
-        key(&Configuration {
+        Configuration {
             argv: &self.argv,
             cwd: &self.cwd,
             env: &self.env,
-        })
+        }
+        .key()
     }
 
     /// Asserts that a change makes another key.
@@ -68,8 +70,13 @@ fn variable(text: &str) -> CString {
 }
 
 fn age(file: &Path) {
+    change(file, Duration::ZERO);
+}
+
+/// Gives a file this time of change, since the epoch.
+fn change(file: &Path, time: Duration) {
     let file = fs::File::options().write(true).open(file).unwrap();
-    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    file.set_modified(UNIX_EPOCH + time).unwrap();
 }
 
 #[test]
@@ -84,11 +91,12 @@ fn it_is_hex_and_stays_the_same() {
 
 #[test]
 fn it_is_the_same_in_every_build() {
-    let key = key(&Configuration {
+    let key = Configuration {
         argv: &["no-such-command", "x"].map(OsString::from),
         cwd: Path::new("/nowhere"),
         env: &["TERM=xterm", "B=2", "A=1", "PATH=/nowhere"].map(variable),
-    });
+    }
+    .key();
     assert_eq!(key, "9723468d9d8547a3ba6808880077a23f");
 }
 
@@ -112,9 +120,16 @@ fn every_ingredient_changes_it() {
         fs::write(s.cwd.join("server.js"), "longer script").unwrap();
     });
     sample.changes("the age of the script", |s| age(&s.cwd.join("server.js")));
+    sample.changes("less than a second of the age of the script", |s| {
+        change(&s.cwd.join("server.js"), Duration::from_nanos(1));
+    });
     sample.changes("the program", |s| s.program("bin/node", "new interpreter"));
     sample.changes("the age of the program", |s| {
         age(&s.scratch.path().join("bin/node"));
+    });
+    sample.changes("less than a second of the age of the program", |s| {
+        let node = s.scratch.path().join("bin/node");
+        change(&node, Duration::from_nanos(1));
     });
     sample.changes("another program in PATH", |s| {
         fs::create_dir(s.scratch.path().join("bin2")).unwrap();
@@ -141,6 +156,9 @@ fn noise_does_not_change_it() {
         if name != "PATH" {
             sample.keeps(name, |s| s.env.push(variable(&format!("{name}=7"))));
         }
+    }
+    for name in profile::ALL.iter().flat_map(|one| one.session_variables) {
+        sample.keeps(name, |s| s.env.push(variable(&format!("{name}=7"))));
     }
     for prefix in NOISE_PREFIXES {
         sample.keeps(prefix, |s| s.env.push(variable(&format!("{prefix}X=7"))));
