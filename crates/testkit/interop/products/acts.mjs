@@ -1,7 +1,7 @@
-// What a client is tried with: its own command that lists servers, a session, a session in which a server is killed, and its own death. Each bare, for
-// comparison, and through mainstay, where everything must hold.
+// What a client is tried with: its own command that lists servers, a session, a session in which a server is killed, its own death, and a server that takes
+// its time. Each bare, for comparison, and through mainstay, where everything must hold.
 
-import { mkdirSync, readdirSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Model } from './model.mjs';
 import { Stage } from './stage.mjs';
@@ -14,12 +14,15 @@ const PROMPT = 'count twice, please';
 const SERVERS = 2;
 const ECHO = { tool: 'echo', input: { message: 'still there?' } };
 const TALLY = { tool: 'tally', input: {} };
+const GREET = { tool: 'greet', input: {} };
+/** How long a bare server takes to start that takes its time. */
+export const SLOW_MS = 8_000;
 
 /** Everything with one client: what was seen, bare and through mainstay, and what did not hold. `all`: also what only the page tells, of bare clients. */
 export async function play(at, product, all) {
   const faults = [];
   const seen = {};
-  for (const [act, what] of Object.entries({ list: listed, session, death, kill })) {
+  for (const [act, what] of Object.entries({ list: listed, session, death, kill, slow })) {
     if (act === 'list' && product.list === undefined) continue;
     const compared = all || act === 'list' || act === 'session';
     const [bare, kept] = await Promise.all([compared ? what(at, product, 'bare', all) : undefined, what(at, product, 'kept', all)]);
@@ -40,6 +43,9 @@ function broken(act, bare, kept) {
   if (act === 'session' && !says(kept.results, ['Echo: still there?', 'tally 1', 'tally 2'])) faults.push(`the tools' answers: ${JSON.stringify(kept.results)}\n${kept.said}`);
   // A new server counts from the beginning.
   if (act === 'death' && !says(kept.results, ['tally 1', 'tally 1'])) faults.push(`after the death: ${JSON.stringify(kept.results)}\n${kept.said}`);
+  if (act === 'slow' && !(kept.first?.known && says(kept.results, ['good morning']))) {
+    faults.push(`session 2 before its server was up: ${JSON.stringify({ first: kept.first, results: kept.results })}\n${kept.said}`);
+  }
   if ((act === 'list' || act === 'session') && bare.code !== kept.code) faults.push(`exit code ${bare.code} bare, ${kept.code} through mainstay`);
   if (act !== 'kill' && kept.code !== 0) faults.push(`exit code ${kept.code}\n${kept.said}`);
   return faults;
@@ -64,6 +70,31 @@ function kill(at, product, way, all) {
   return converse(at, product, way, all, (scene) => [TALLY, { ...TALLY, before: () => scene.stage.kill() }]);
 }
 
+// A server that takes its time. Through mainstay, in the second session, it is not up before the model has been asked.
+async function slow(at, product, way, all) {
+  let gate;
+  const scene = await Scene.set(at, product, way, [GREET], (home) => {
+    gate = join(home, 'gate');
+    return [['gated', ['node', at.gated, gate]]];
+  });
+  const open = () => writeFileSync(gate, '');
+  const run = () => scene.run(product.session(PROMPT, scene.stage.home));
+  if (way === 'kept') {
+    open();
+    await run();
+    await scene.stage.left(GONE_WITHIN_MS.kept);
+    rmSync(gate);
+    scene.model.begin([{ ...GREET, before: open }]);
+  }
+  const from = performance.now();
+  const late = way === 'bare' ? setTimeout(open, SLOW_MS) : undefined;
+  const { code, said } = await run();
+  clearTimeout(late);
+  const { first, results } = scene.model;
+  const { left, faults } = await scene.end(way, all);
+  return { code, said, results, first: first && { known: first.known, s: Math.round((first.at - from) / 100) / 10 }, left, faults };
+}
+
 async function converse(at, product, way, all, script) {
   const scene = await Scene.set(at, product, way, script);
   const { code, said } = await scene.run(product.session(PROMPT, scene.stage.home));
@@ -75,7 +106,7 @@ async function converse(at, product, way, all, script) {
 class Scene {
   called = [];
 
-  static async set(at, product, way, script) {
+  static async set(at, product, way, script, servers) {
     const scene = new Scene();
     scene.model = await new Model(typeof script === 'function' ? script(scene) : script).start();
     const wrapped = way === 'kept' ? ['mainstay', 'run', '--'] : [];
@@ -84,6 +115,7 @@ class Scene {
       return { name, command, args };
     };
     scene.stage = new Stage(at, product, scene.model.url, (home) => {
+      if (servers !== undefined) return servers(home).map(([name, words]) => server(name, words));
       scene.pids = join(home, 'pids');
       mkdirSync(scene.pids);
       return [server('everything', ['node', at.everything, 'stdio']), server('clingy', ['node', at.clingy, scene.pids])];

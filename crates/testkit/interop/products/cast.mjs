@@ -28,7 +28,7 @@ export const PRODUCTS = [
     configure: (servers) => ({ '.claude.json': json({ mcpServers: byName(servers, plain) }) }),
     list: ['mcp', 'list'],
     lists: /Connected/g,
-    session: (prompt) => ['-p', prompt, '--allowedTools', 'mcp__clingy', 'mcp__everything'],
+    session: (prompt) => ['-p', prompt, '--allowedTools', 'mcp__clingy', 'mcp__everything', 'mcp__gated'],
   },
   {
     id: 'codex',

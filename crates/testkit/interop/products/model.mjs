@@ -21,10 +21,21 @@ export class Model {
   errors = [];
   /** Tools that were offered but not the one that was wanted. */
   missed = [];
+  /** When the first turn was asked for, by the clock of `performance`, and whether the wanted tool was among those offered. */
+  first = undefined;
 
   /** `script`: the calls, each `{tool, input, before}`; `before` is awaited once, before the call is asked for. */
   constructor(script) {
     this.#script = script;
+  }
+
+  /** The same model in another session: it begins anew with another script. */
+  begin(script) {
+    this.#script = script;
+    this.#begun = new Set();
+    this.results = [];
+    this.missed = [];
+    this.first = undefined;
   }
 
   async start() {
@@ -61,6 +72,7 @@ export class Model {
     if (turn >= this.#script.length) return { text: 'that was all' };
     const { tool, input, before } = this.#script[turn];
     const known = offered.find(({ name }) => name.endsWith(tool));
+    this.first ??= { at: performance.now(), known: known !== undefined };
     if (known === undefined) {
       this.missed.push({ tool, offered: offered.map(({ name }) => name) });
       return { text: `there is no ${tool}` };

@@ -2,7 +2,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { PAGE_OF_CLIENTS, versionOf, versions } from '../suite/install.mjs';
-import { GONE_WITHIN_MS } from './acts.mjs';
+import { GONE_WITHIN_MS, SLOW_MS } from './acts.mjs';
 import { NOTES } from './notes.mjs';
 
 /** Writes the page. */
@@ -40,21 +40,22 @@ Each play was made bare and with \`mainstay run --\` before the command. **With 
 - a session is the same: what the tools answer, and the exit code;
 - **0 processes are left** after that command, after its exit, and after SIGKILL of the client in the middle of a session;
 - a server that gets SIGKILL between two calls is not missed: **the next call is answered**, by the next generation;
+- in its second session **the tools of a server that is not up yet are in its first request to the model**, and the call waits for the server;
 - \`mainstay ps\` says which client it is, and \`mainstay events\` has each server's start and its teardown with 0 left.
 
 **Without it**, this was seen. Left: processes of the two servers (three in all) that were still there ${GONE_WITHIN_MS.bare / 1000} s later.
 
-| client | in \`mainstay ps\` | its command for servers | left after that | left after its exit | left after its SIGKILL | the call after a server's SIGKILL |
-|---|---|---|---|---|---|---|
+| client | in \`mainstay ps\` | its command for servers | left after that | left after its exit | left after its SIGKILL | the call after a server's SIGKILL | tools of a server that takes ${SLOW_MS / 1000} s, in its first request |
+|---|---|---|---|---|---|---|---|
 ${results.map(row).join('\n')}
 
 ${NOTES}`;
 }
 
 function row({ product, seen, called }) {
-  const { list, session, death, kill } = seen;
+  const { list, session, death, kill, slow } = seen;
   const command = product.list === undefined ? 'none that connects' : `\`${product.program} ${product.list.join(' ')}\``;
-  const cells = [named(product), `\`${called}\``, command, list?.bare.left.length ?? '', session.bare.left.length, kill.bare.left.length, after(death.bare)];
+  const cells = [named(product), `\`${called}\``, command, list?.bare.left.length ?? '', session.bare.left.length, kill.bare.left.length, after(death.bare), waited(slow.bare)];
   return `| ${cells.join(' | ')} |`;
 }
 
@@ -63,6 +64,12 @@ function after({ results: [, second] }) {
   if (second === undefined) return 'was not made: its tools are gone';
   const text = words(second).replace(/Wall time: [\d.]+ seconds|Output:/g, '').trim();
   return text.includes('tally 1') ? 'answered by a server that it starts itself' : `fails: ${text.length > 60 ? `${text.slice(0, 60)}…` : text}`.replaceAll('|', '\\|').replaceAll('\n', ' ');
+}
+
+// Whether the client's first turn waited for the server.
+function waited({ first }) {
+  if (first === undefined) return 'no request was made';
+  return first.known ? `yes, after ${first.s} s` : 'no';
 }
 
 // All texts of a result, however it is wrapped.

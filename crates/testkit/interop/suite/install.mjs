@@ -54,6 +54,7 @@ export async function installProducts(products) {
     node,
     everything: join(modules, EVERYTHING),
     clingy: join(npm, 'servers/clingy.mjs'),
+    gated: join(npm, 'servers/gated.mjs'),
     modules: (product) => join(rooms[products.indexOf(product)], 'node_modules'),
   };
 }
