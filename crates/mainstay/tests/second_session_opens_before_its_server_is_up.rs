@@ -140,10 +140,8 @@ fn a_refused_discover_before_the_opening() {
     // The server itself is not asked: for some servers the question is the choice of an era.
     let server = pid(&mut client);
     let notes = notes(&stage);
-    let heard = notes.iter().filter(|note| note["pid"] == server);
-    let first = heard
-        .filter_map(|note| note["heard"]["method"].as_str())
-        .next();
+    let mut heard = notes.iter().filter(|note| note["pid"] == server);
+    let first = heard.find_map(|note| note["heard"]["method"].as_str());
     assert_eq!(first, Some("initialize"));
     end(client);
     stage.census.assert_empty();
