@@ -80,7 +80,7 @@ fn a_refused_opening_that_the_record_has_answered_is_tried_by_the_next_generatio
     assert_eq!(world.server(&answer("2")), Route::Forward);
     assert_eq!(world.link.word(), "ready");
     // The next session opens from the record again.
-    let remembered = world.link.remembered().unwrap().clone();
+    let remembered = world.link.remembered().clone();
     let mut next = World::up();
     next.link.recall(remembered);
     next.client(INITIALIZE);
