@@ -1,6 +1,7 @@
-// What a client is tried with: its own command that lists servers, a session, a session in which a server is killed, its own death, and a server that takes
-// its time. Each bare, for comparison, and through mainstay, where everything must hold.
+// What a client is tried with: its own command that lists servers, a session, a session in which a server is killed, one in which a stranger kills by
+// name, its own death, and a server that takes its time. Each bare, for comparison, and through mainstay, where everything must hold.
 
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Model } from './model.mjs';
@@ -22,7 +23,7 @@ export const SLOW_MS = 8_000;
 export async function play(at, product, all) {
   const faults = [];
   const seen = {};
-  for (const [act, what] of Object.entries({ list: listed, session, death, kill, slow })) {
+  for (const [act, what] of Object.entries({ list: listed, session, death, pkill, kill, slow })) {
     if (act === 'list' && product.list === undefined) continue;
     const compared = all || act === 'list' || act === 'session';
     const [bare, kept] = await Promise.all([compared ? what(at, product, 'bare', all) : undefined, what(at, product, 'kept', all)]);
@@ -43,6 +44,7 @@ function broken(act, bare, kept) {
   if (act === 'session' && !says(kept.results, ['Echo: still there?', 'tally 1', 'tally 2'])) faults.push(`the tools' answers: ${JSON.stringify(kept.results)}\n${kept.said}`);
   // A new server counts from the beginning.
   if (act === 'death' && !says(kept.results, ['tally 1', 'tally 1'])) faults.push(`after the death: ${JSON.stringify(kept.results)}\n${kept.said}`);
+  if (act === 'pkill' && !says(kept.results, ['tally 1', 'tally 1'])) faults.push(`after pkill -f: ${JSON.stringify(kept.results)}\n${kept.said}`);
   if (act === 'slow' && !(kept.first?.known && says(kept.results, ['good morning']))) {
     faults.push(`session 2 before its server was up: ${JSON.stringify({ first: kept.first, results: kept.results })}\n${kept.said}`);
   }
@@ -64,6 +66,10 @@ function session(at, product, way, all) {
 
 function death(at, product, way, all) {
   return converse(at, product, way, all, (scene) => [TALLY, { ...TALLY, before: () => scene.killServer() }]);
+}
+
+function pkill(at, product, way, all) {
+  return converse(at, product, way, all, (scene) => [TALLY, { ...TALLY, before: () => scene.killByName() }]);
 }
 
 function kill(at, product, way, all) {
@@ -143,6 +149,13 @@ class Scene {
   async killServer() {
     for (const pid of readdirSync(this.pids)) process.kill(Number(pid), 'SIGKILL');
     // A client that is told that its server died should have the time to do something about it.
+    await new Promise((next) => setTimeout(next, HEARD_OF_DEATH_MS));
+  }
+
+  // As a user does in another terminal. Whatever has the server's words in its command line is hit: the server, and what the client started for it.
+  async killByName() {
+    const { status } = spawnSync('pkill', ['-f', this.pids]);
+    if (status !== 0) throw new Error(`pkill ended with ${status}`);
     await new Promise((next) => setTimeout(next, HEARD_OF_DEATH_MS));
   }
 

@@ -40,6 +40,7 @@ Each play was made bare and with \`mainstay run --\` before the command. **With 
 - a session is the same: what the tools answer, and the exit code;
 - **0 processes are left** after that command, after its exit, and after SIGKILL of the client in the middle of a session;
 - a server that gets SIGKILL between two calls is not missed: **the next call is answered**, by the next generation;
+- after \`pkill -f\` with the server's name, which also hits what the client started, **the next call is answered**, in the same session;
 - in its second session **the tools of a server that is not up yet are in its first request to the model**, and the call waits for the server;
 - \`mainstay ps\` says which client it is, and \`mainstay events\` has each server's start and its teardown with 0 left.
 
