@@ -23,6 +23,7 @@ use crate::view::printer::{Printer, Reader};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mainstay events --since 10m
+  mainstay events -n 20
   mainstay events --server playwright --follow
   mainstay events --json | jq 'select(.event == \"exit\")'
   mainstay events --timeline --server playwright --since 10m     with the messages in between
@@ -41,6 +42,9 @@ pub struct Options {
     /// Not older than this, as in `90s`, `10m`, `24h`
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     pub since: Option<u64>,
+    /// The last so many of them
+    #[arg(long, short = 'n', value_name = "NUMBER", conflicts_with = "timeline")]
+    pub last: Option<u64>,
     /// Events and messages on one clock: those of `run --record`, else the last ones before each end
     #[arg(long, conflicts_with = "follow")]
     pub timeline: bool,
@@ -84,6 +88,9 @@ pub fn events(options: &Options) -> Result<Exit, Report> {
         None
     };
     let mut events = Events::open(&paths, filter);
+    if let Some(count) = options.last {
+        events.skip_to_last(count).map_err(unreadable)?;
+    }
     let mut show = Show {
         printer: Printer::new(),
         json: options.json,
@@ -153,7 +160,10 @@ impl Show {
 
 /// What is said on stderr at the end.
 fn closing(options: &Options, shown: u64, skipped: Skipped) -> String {
-    let narrowed = options.server.is_some() || options.id.is_some() || options.since.is_some();
+    let narrowed = options.server.is_some()
+        || options.id.is_some()
+        || options.since.is_some()
+        || options.last == Some(0);
     let nothing = match (shown, options.json, narrowed) {
         (1.., _, _) | (_, true, _) => "",
         (0, false, true) => "no such events: `mainstay events` shows all there are\n",

@@ -5,6 +5,7 @@
 //! skip. Nothing here decides what is worth an event.
 
 pub mod append;
+pub mod backwards;
 pub mod cut;
 pub mod files;
 pub mod follow;

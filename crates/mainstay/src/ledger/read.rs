@@ -11,14 +11,16 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use mainstay_core::event::Event;
+use memchr::memmem::Finder;
 use serde::Deserialize;
 
+use super::backwards::{self, Place};
 use super::files::{self, EventFile};
 use super::time;
 use crate::paths::Paths;
 
 /// A line longer than this is none of ours.
-const LINE_BYTES: usize = 1024 * 1024;
+pub(super) const LINE_BYTES: usize = 1024 * 1024;
 /// How much is read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -51,9 +53,38 @@ impl Filter {
         server && id && since
     }
 
+    /// What the line of a wanted event contains, so that others need not be parsed.
+    fn bytes(&self) -> Vec<Finder<'static>> {
+        let server = self.server.as_deref().map(server_bytes);
+        let id = self.id.as_deref().map(id_bytes);
+        let both = server.into_iter().chain(id);
+        both.map(|bytes| Finder::new(&bytes).into_owned()).collect()
+    }
+
     fn admits_file(&self, file: &EventFile) -> bool {
         self.since_ms
             .is_none_or(|since| file.day >= (since / time::DAY_MS) as i64)
+    }
+}
+
+/// How the name of a server stands in a line.
+pub fn server_bytes(name: &str) -> Vec<u8> {
+    let name = serde_json::to_string(name).unwrap_or_default();
+    format!("\"server\":{name}").into_bytes()
+}
+
+/// How an id that begins so stands in a line.
+pub fn id_bytes(prefix: &str) -> Vec<u8> {
+    format!("\"id\":\"{prefix}").into_bytes()
+}
+
+/// An event file, open; none if it was removed meanwhile.
+pub(super) fn open(file: &EventFile) -> io::Result<Option<File>> {
+    match File::open(&file.path) {
+        Ok(source) => Ok(Some(source)),
+        // Retention was quicker.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -71,6 +102,7 @@ pub struct Skipped {
 pub struct Events {
     directory: PathBuf,
     filter: Filter,
+    bytes: Vec<Finder<'static>>,
     places: BTreeMap<EventFile, u64>,
     skipped: Skipped,
 }
@@ -80,6 +112,7 @@ impl Events {
     pub fn open(paths: &Paths, filter: Filter) -> Self {
         Self {
             directory: paths.events(),
+            bytes: filter.bytes(),
             filter,
             places: BTreeMap::new(),
             skipped: Skipped::default(),
@@ -94,6 +127,47 @@ impl Events {
             events.places.insert(file, length);
         }
         events
+    }
+
+    /// Skips all wanted events but the last so many.
+    pub fn skip_to_last(&mut self, count: u64) -> io::Result<()> {
+        let files: Vec<EventFile> = files::list(&self.directory)?
+            .into_iter()
+            .filter(|file| self.filter.admits_file(file))
+            .collect();
+        let mut left = count;
+        let flow = backwards::lines(&files, |place, line| {
+            if left == 0 {
+                return ControlFlow::Break(place.clone());
+            }
+            let wanted = self.may_admit(line)
+                && serde_json::from_slice::<Event>(line)
+                    .is_ok_and(|event| self.filter.admits(&event));
+            left -= u64::from(wanted);
+            ControlFlow::Continue(())
+        })?;
+        if let ControlFlow::Break(place) = flow {
+            self.skip_behind(&place)?;
+        }
+        Ok(())
+    }
+
+    /// Skips all events up to this one, it included.
+    pub fn skip_behind(&mut self, place: &Place) -> io::Result<()> {
+        for file in files::list(&self.directory)? {
+            if file < place.file
+                && let Some(source) = open(&file)?
+            {
+                self.places.insert(file, source.metadata()?.len());
+            }
+        }
+        self.places.insert(place.file.clone(), place.end);
+        Ok(())
+    }
+
+    /// The files, oldest first.
+    pub fn files(&self) -> io::Result<Vec<EventFile>> {
+        files::list(&self.directory)
     }
 
     /// Hands over every wanted event that was written since the last call, with its line as it was written, until the
@@ -118,6 +192,10 @@ impl Events {
         Ok(ControlFlow::Continue(()))
     }
 
+    fn may_admit(&self, line: &[u8]) -> bool {
+        self.bytes.iter().all(|bytes| bytes.find(line).is_some())
+    }
+
     /// How many lines could not be read so far.
     pub fn skipped(&self) -> Skipped {
         self.skipped
@@ -129,13 +207,8 @@ impl Events {
         mut place: u64,
         take: &mut impl FnMut(&Event, &str) -> ControlFlow<B>,
     ) -> io::Result<(u64, ControlFlow<B>)> {
-        let source = match File::open(&file.path) {
-            Ok(source) => source,
-            // Retention was quicker.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok((place, ControlFlow::Continue(())));
-            }
-            Err(error) => return Err(error),
+        let Some(source) = open(file)? else {
+            return Ok((place, ControlFlow::Continue(())));
         };
         let mut pending: Vec<u8> = Vec::new();
         let mut chunk = vec![0u8; CHUNK_BYTES];
@@ -167,6 +240,9 @@ impl Events {
         line: &[u8],
         take: &mut impl FnMut(&Event, &str) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
+        if !self.may_admit(line) {
+            return ControlFlow::Continue(());
+        }
         let text = String::from_utf8_lossy(line);
         if text.trim().is_empty() {
             return ControlFlow::Continue(());
@@ -226,8 +302,59 @@ mod tests {
     }
 
     fn read(paths: &Paths, filter: Filter) -> (Vec<u64>, Skipped) {
-        let (events, skipped) = all(paths, filter).unwrap();
-        (events.iter().map(ms).collect(), skipped)
+        let mut events = Events::open(paths, filter);
+        let found = rest(&mut events);
+        (found, events.skipped())
+    }
+
+    fn rest(events: &mut Events) -> Vec<u64> {
+        let mut found = Vec::new();
+        let flow = events.read(|event, _| {
+            found.push(ms(event));
+            ControlFlow::<()>::Continue(())
+        });
+        assert!(flow.unwrap().is_continue());
+        found
+    }
+
+    #[test]
+    fn the_last_ones_are_found_without_reading_the_others() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        let at = |day: u32| format!("2026-11-{day}T10:00:00.000Z");
+        for (day, from) in [(14, 0), (15, 4)] {
+            let mut text = "torn\n".repeat(3);
+            for n in from..from + 4 {
+                let name = if n % 2 == 0 { "even" } else { "odd" };
+                text += &(line(&at(day), "00000001", name, n) + "\n");
+            }
+            fs::write(paths.events().join(format!("2026-11-{day}.jsonl")), text).unwrap();
+        }
+        let odd = || Filter {
+            server: Some("odd".into()),
+            ..Filter::default()
+        };
+        for (filter, count, expected, torn) in [
+            (Filter::default(), 2, &[6, 7][..], 0),
+            (Filter::default(), 5, &[3, 4, 5, 6, 7], 3),
+            (Filter::default(), 8, &[0, 1, 2, 3, 4, 5, 6, 7], 3),
+            (Filter::default(), 99, &[0, 1, 2, 3, 4, 5, 6, 7], 6),
+            (Filter::default(), 0, &[], 0),
+            (odd(), 1, &[7], 0),
+            (odd(), 3, &[3, 5, 7], 0),
+        ] {
+            let mut events = Events::open(&paths, filter);
+            events.skip_to_last(count).unwrap();
+            assert_eq!(rest(&mut events), expected, "{count}");
+            assert_eq!(events.skipped().torn, torn, "{count}");
+            // What is written from now on comes, too.
+            let more = line(&at(15), "00000001", "odd", 9) + "\n";
+            let file = paths.events().join("2026-11-15.jsonl");
+            let before = fs::read(&file).unwrap();
+            fs::write(&file, [&before[..], more.as_bytes()].concat()).unwrap();
+            assert_eq!(rest(&mut events), [9], "{count}");
+            fs::write(&file, before).unwrap();
+        }
     }
 
     #[test]
