@@ -21,7 +21,7 @@ mod session;
 mod signal;
 mod standing;
 mod traced;
-pub use cause::{Cause, Renewing, Rung, Teardown};
+pub use cause::{Cause, Ending, Renewing, Rung, Teardown};
 pub use lease::{LeaseEnded, LeaseOpened};
 pub use linger::{LingerEnded, Lingering, Parting, Reattached};
 pub use session::{
@@ -364,6 +364,9 @@ pub struct Exit {
     /// Those of them that are sent to the next generation instead of being answered by us.
     #[serde(default)]
     pub kept: u32,
+    /// What mainstay had done to end it by then, if it had begun to.
+    #[serde(default)]
+    pub ending: Option<Ending>,
     /// The kernel killed it because memory had run out.
     #[serde(default)]
     pub out_of_memory: Option<OutOfMemory>,

@@ -31,7 +31,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::clock::Moment;
-use crate::event::{Cause, Lost, StartFailed, What};
+use crate::event::{Lost, StartFailed, Status, What};
 use crate::limits::{EXPLAIN_MS, Limits};
 use crate::message::again::Again;
 use crate::message::asked::Asked;
@@ -46,6 +46,7 @@ use crate::record::keepsakes::{Keepsakes, Kind as Kept};
 use crate::record::{Head, Phase, Record};
 use crate::server::backoff::Budget;
 use crate::server::health::Knows;
+use crate::server::stop::Ladder;
 
 pub use io::{About, Exited, Holders, Input, Output, Reason, Route};
 use own::Own;
@@ -338,10 +339,14 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Whether a tree is on its way down by our doing: for another reason than that its server has closed its end, or
-    /// because it was sent a signal.
-    pub fn ends_it(&self) -> bool {
-        let ladder = match &self.life {
+    /// True if a server that ended like this was ended by a signal of ours.
+    pub fn sent(&self, status: Status) -> bool {
+        self.ladder().is_some_and(|ladder| ladder.sent(status))
+    }
+
+    /// The descent that is under way.
+    pub(super) fn ladder(&self) -> Option<&Ladder> {
+        match &self.life {
             Life::Swapping(swapping) => Some(&swapping.ladder),
             Life::Closing(Closing {
                 tree: TreeState::Descending(ladder),
@@ -354,8 +359,7 @@ impl<'a> Link<'a> {
             | Life::Resting
             | Life::Abandoned(_)
             | Life::Finished => None,
-        };
-        ladder.is_some_and(|ladder| *ladder.cause() != Cause::ServerExit || ladder.signalled())
+        }
     }
 
     /// Whether a long line is on its way and an answer of ours must wait or end it.

@@ -64,7 +64,7 @@ pub enum By {
     Process {
         /// Its pid.
         pid: i32,
-        /// Its short name, if it could be seen.
+        /// The short name of what it ran when it was looked at, a moment after the signal; of a traced signal, when it sent it.
         comm: Option<String>,
         /// Its user.
         uid: u32,

@@ -122,6 +122,7 @@ pub fn all() -> Vec<What> {
             },
             in_flight: 2,
             kept: 1,
+            ending: None,
             out_of_memory: None,
             stderr_tail: vec!["oh no".into()],
             standing: Some(standing().into()),

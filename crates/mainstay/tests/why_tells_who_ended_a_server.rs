@@ -90,10 +90,10 @@ fn a_server_killed_by_somebody() {
     scene.replayed(2);
     let shown = told(&scene.stage, &["unruly"]).replace(&me(), "CLIENT");
     assert_eq!(shown, "\
-unruly was killed by another process (SIGKILL, sender unknown) # ms after the handshake. Stdin was still open; the last answer was # ms old; nothing was in flight.
+unruly was killed (SIGKILL, sender unknown) # ms after the handshake. Stdin was still open; the last answer was # ms old; nothing was in flight.
 because
-  unknown: a signal that mainstay did not send; only root can see who sends a signal to another process
-  it could be any other process of this user or of root
+  unknown: a signal that mainstay did not send; only root can see who sent it
+  it could be the server itself, or any other process of this user or of root
   `sudo mainstay trace-signals` sees who sends which signal to whom, from then on
 evidence
   #  unruly  exit  pid #, SIGKILL after # ms
@@ -222,9 +222,9 @@ fn a_shim_killed_while_the_client_lives() {
     assert_eq!(gone["standing"]["stdin_open"], true, "{gone}");
     let shown = told(&scene.stage, &["unruly"]);
     let start = "\
-unruly was ended because somebody killed the shim, the process that the client had started (SIGKILL, sender unknown) # ms after the handshake. Stdin was still open; the last answer was # ms old; nothing was in flight.
+unruly was ended because the shim, the process that the client had started, was killed (SIGKILL, sender unknown) # ms after the handshake. Stdin was still open; the last answer was # ms old; nothing was in flight.
 because
-  unknown: the shim was killed while the client lived; only root can see who sends SIGKILL
+  unknown: the shim was killed, and the client was not seen to end with it; only root can see who sends SIGKILL
   it could be any other process of this user or of root
 ";
     assert!(shown.starts_with(start), "{shown}");
@@ -262,7 +262,7 @@ fn a_client_that_closed() {
     assert_eq!(shown, "\
 unruly was ended because CLIENT (pid #) closed its stdin (certain) # ms after the handshake. The last answer was # ms old; nothing was in flight.
 because
-  certain: stdin was at its end while the client lived
+  certain: stdin came to its end, and the client was not seen to end with it
 evidence
   #  unruly  exit  pid #, exit code 0 after # ms
   #  unruly  teardown  0 left after # ms (EOF), the client closed stdin, 1 ended
@@ -308,9 +308,9 @@ fn a_server_that_ended_by_itself() {
     assert_eq!(
         head(&told(&stage, &["unruly"])),
         "\
-unruly ended by itself (exit code 3, certain) # ms after its start. It had not answered anything yet; nothing was in flight.
+unruly exited (exit code 3, certain) # ms after its start. It had not answered anything yet; nothing was in flight.
 because
-  certain: an exit code or a fault, and mainstay had sent nothing
+  certain: the server exited or crashed, and mainstay had sent no signal; a signal of another process that a server obeys by exiting only root can see
 evidence
   #  unruly  exit  pid #, exit code 3 after # ms
 "
@@ -416,4 +416,56 @@ fn nothing_is_known() {
         "error: nothing is known of `unrly`\nhint: did you mean `unruly`?\n"
     );
     scene.client.finish();
+}
+
+/// The memory is limited by the kernel: 20 MB, where the ledger has 64.
+#[test]
+fn a_large_ledger_needs_no_memory() {
+    let scene = Scene::open(&[], &[]);
+    scene.kill(1);
+    scene.replayed(2);
+    let pid = scene.exit(1)["pid"].to_string();
+    let events = scene.stage.home().join(".local/state/mainstay/events");
+    let today = std::fs::read_dir(&events)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    // Earlier days, and what another server said later.
+    let line = r#"{"v":1,"at":"2026-01-01T10:00:00.000Z","id":"00c0ffee","server":"other","event":"call_deadline","request":"tools/call","ms":1000}"#;
+    let many = format!("{line}\n").repeat((60 << 20) / line.len());
+    std::fs::write(events.join("2026-01-01.jsonl"), &many).unwrap();
+    let mut file = std::fs::File::options().append(true).open(today).unwrap();
+    std::io::Write::write_all(
+        &mut file,
+        &many.as_bytes()[..(4 << 20) / line.len() * (line.len() + 1)],
+    )
+    .unwrap();
+    let bounded = |words: &[&str]| {
+        let mut command = scene.stage.command("sh");
+        command.args(["-c", "ulimit -d 20000; exec \"$@\"", "sh"]);
+        command.arg(mainstay()).args(words).output().unwrap()
+    };
+    for words in [&["why", "--json"][..], &["why", "unruly", "--json"]] {
+        let output = bounded(words);
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(
+            (told["pid"].to_string(), &told["generation"]),
+            (pid.clone(), &json!(1))
+        );
+        assert_eq!(
+            told["followed"][0]
+                .as_str()
+                .map(|text| text.starts_with("started again")),
+            Some(true)
+        );
+    }
+    let output = bounded(&["events", "-n", "3", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, format!("{line}\n").repeat(3));
+    let output = bounded(&["events", "-n", "1", "--server", "unruly", "--json"]);
+    let last: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(last["server"], "unruly");
+    scene.finish();
 }

@@ -166,6 +166,28 @@ impl fmt::Display for Rung {
     }
 }
 
+impl Rung {
+    /// The signal that the tree gets on this rung.
+    pub fn signal(self) -> Option<i32> {
+        match self {
+            Self::Eof => None,
+            Self::Term => Some(15),
+            Self::Kill => Some(9),
+        }
+    }
+}
+
+/// What mainstay had done to end a server by the time at which the server ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Why.
+    pub cause: Cause,
+    /// The rungs that it had met.
+    pub rungs: Vec<Rung>,
+    /// Since when.
+    pub ms: u64,
+}
+
 /// A tree was ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Teardown {

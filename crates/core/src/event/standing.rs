@@ -105,7 +105,7 @@ pub enum Suspicion {
     Client,
     /// Its name or its command line speaks of ending processes.
     Name,
-    /// It is a part of another link of mainstay's.
+    /// It is a part of another link of mainstay's. Only in events of earlier versions: such a part is not suspected any more.
     Mainstay,
     /// It is a young descendant of the client.
     BelowClient,

@@ -41,7 +41,7 @@ impl Link<'_> {
     /// Whether this is the death of a server at all. A command that ends before it was asked anything is none, unless
     /// somebody has ended it.
     pub(super) fn is_death(&self, status: Status) -> bool {
-        self.head.spoken != 0 || (sent_by_somebody(status) && !self.ends_it())
+        self.head.spoken != 0 || (sent_by_somebody(status) && !self.sent(status))
     }
 
     /// The generation has died while the client lives.
@@ -174,15 +174,11 @@ impl Link<'_> {
         // Others of the tree have been on their way down with it.
         let alone = !matches!(swapping.server, Server::Left(_));
         swapping.server = Server::Gone;
-        let step = if exited.tree_empty {
-            None
-        } else {
-            swapping.ladder.server_left(now)
-        };
+        let tree_empty = exited.tree_empty;
         let cause = swapping.ladder.cause().clone();
         if let Then::Mourn { trial } = &mut swapping.then {
             let trial = trial.take().map(|trial| *trial);
-            swapping.quiet = alone && exited.tree_empty;
+            swapping.quiet = alone && tree_empty;
             let then = self.mourn(now, since, trial, exited);
             if let Life::Swapping(swapping) = &mut self.life {
                 swapping.then = then;
@@ -214,7 +210,11 @@ impl Link<'_> {
             self.cancel_asked();
             self.own.forget();
         }
-        self.step(step);
+        // Behind the end that was told: what the rest of the tree is sent did not reach the server.
+        if let (false, Life::Swapping(swapping)) = (tree_empty, &mut self.life) {
+            let step = swapping.ladder.server_left(now);
+            self.step(step);
+        }
     }
 
     pub(super) fn tell_exit(
@@ -227,6 +227,7 @@ impl Link<'_> {
     ) {
         self.code = exited.status.exit_code();
         self.tell_rest_of_junk();
+        let ending = self.ladder().map(|ladder| ladder.ending(now));
         self.tell(What::Exit(Exit {
             generation: self.head.generation,
             pid: exited.pid,
@@ -235,6 +236,7 @@ impl Link<'_> {
             usage: exited.usage,
             in_flight,
             kept,
+            ending,
             out_of_memory: exited.out_of_memory,
             stderr_tail: exited.stderr_tail,
             standing: None,

@@ -14,7 +14,7 @@ pub struct Kills {
     pub now: Option<u64>,
 }
 
-/// The verdict on a server that ended so. `ours`: its tree was on its way down already.
+/// The verdict on a server that ended so. `ours`: we have sent that signal.
 pub fn verdict(status: Status, ours: bool, leaf: Kills, machine: Kills) -> Option<OutOfMemory> {
     if !matches!(status, Status::Signal { number: 9, .. }) {
         return None;

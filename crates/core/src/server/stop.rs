@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use crate::clock::Moment;
-use crate::event::{Cause, Rung, Seen, Teardown};
+use crate::event::{Cause, Ending, Rung, Seen, Status, Teardown};
 use crate::limits::Limits;
 
 /// What is to be done next.
@@ -82,9 +82,24 @@ impl Ladder {
         &self.cause
     }
 
-    /// Whether the tree was sent a signal.
-    pub fn signalled(&self) -> bool {
-        self.rungs.iter().any(|rung| *rung > Rung::Eof)
+    /// True if a process that ended like this was ended by a signal that this ladder has sent.
+    pub fn sent(&self, status: Status) -> bool {
+        match status {
+            Status::Signal { number, .. } => {
+                let rungs = &self.rungs;
+                rungs.iter().any(|rung| rung.signal() == Some(number))
+            }
+            Status::Code(_) => false,
+        }
+    }
+
+    /// What was done so far.
+    pub fn ending(&self, now: Moment) -> Ending {
+        Ending {
+            cause: self.cause.clone(),
+            rungs: self.rungs.clone(),
+            ms: now.ms_since(self.began),
+        }
     }
 
     /// Whether the server still has the time to answer what it owes.
@@ -266,6 +281,34 @@ mod tests {
         };
         let (grace, killed) = paces(Standing::Owing, &limits, u64::MAX / 2_000_000);
         assert_eq!((grace, killed), (15_000, 35_500));
+    }
+
+    #[test]
+    fn a_server_that_leaves_during_the_drain_is_not_given_the_eof_rung() {
+        let (mut ladder, _) = Ladder::begin(Cause::ClientEof, Standing::Owing, &limits(), at(0));
+        assert_eq!(ladder.server_left(at(5)), Some(Step::Terminate));
+        assert_eq!(ladder.drained(at(6)), None);
+        assert_eq!(ladder.tick(at(1_005)), Some(Step::Kill));
+        let told = ladder.finish(1, Vec::new(), at(1_006));
+        assert_eq!(told.rungs, [Rung::Term, Rung::Kill]);
+    }
+
+    #[test]
+    fn a_signal_is_ours_from_the_rung_on_that_sends_it() {
+        let ended = |number| Status::Signal {
+            number,
+            core: false,
+        };
+        let (mut ladder, _) = Ladder::begin(Cause::ClientEof, Standing::Up, &limits(), at(0));
+        for (number, from_ms) in [(15, 2_000), (9, 3_000)] {
+            assert!(!ladder.sent(ended(number)), "{number}");
+            assert!(ladder.tick(at(from_ms)).is_some());
+            assert!(ladder.sent(ended(number)), "{number}");
+        }
+        assert!(!ladder.sent(ended(1)) && !ladder.sent(Status::Code(143)));
+        let ending = ladder.ending(at(3_001));
+        assert_eq!((ending.cause, ending.ms), (Cause::ClientEof, 3_001));
+        assert_eq!(ending.rungs, [Rung::Eof, Rung::Term, Rung::Kill]);
     }
 
     #[test]

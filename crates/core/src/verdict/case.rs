@@ -2,8 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::{By, Fact, Rule, Sure, Verdict};
-use crate::event::{Cause, Exit, Gone, Part, Seen, Suspect, Suspicion, What};
+use super::{By, Fact, Rule, Sure, Verdict, fault};
+use crate::event::{
+    Cause, Exit, Gone, Part, Rung, Seen, Status, Suspect, Suspicion, Teardown, What,
+};
 
 /// What a fact tells, if it is of this kind.
 macro_rules! told {
@@ -16,6 +18,32 @@ macro_rules! told {
     };
 }
 pub(super) use told;
+
+/// The way down that a server was on when it ended.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'a> {
+    pub(super) cause: &'a Cause,
+    pub(super) rungs: &'a [Rung],
+    pub(super) began_ms: u64,
+}
+
+impl Way<'_> {
+    /// True if it leads to this end: the server had been sent that signal, or no signal ended it.
+    pub(super) fn leads_to(&self, status: Status) -> bool {
+        match status {
+            Status::Code(_) => true,
+            Status::Signal { number, .. } => {
+                let sent = |rung: &Rung| rung.signal() == Some(number);
+                fault(number) || self.rungs.iter().any(sent)
+            }
+        }
+    }
+
+    /// True if the server was sent a signal.
+    pub(super) fn signalled(&self) -> bool {
+        self.rungs.iter().any(|rung| rung.signal().is_some())
+    }
+}
 
 /// One death among its facts.
 pub(super) struct Case<'a> {
@@ -74,32 +102,32 @@ impl<'a> Case<'a> {
             .find_map(|at| pick(facts[at].what).map(|found| (at, found)))
     }
 
-    /// What began the way down, and the fact that says so.
-    pub(super) fn cause(&self, exit: &Exit) -> (Cause, Option<usize>) {
-        let behind = self.death + 1..self.to;
-        let told = behind.into_iter().find_map(|at| {
-            let teardown = told!(self.facts[at].what, Teardown)?;
-            Some((teardown.cause.clone(), Some(at)))
-        });
-        let renewal = self
-            .last(|what| told!(what, Renewal))
-            .filter(|(_, renewal)| renewal.generation == exit.generation);
-        let renewal = renewal.map(|(at, told)| (Cause::Renewal(told.why.clone()), Some(at)));
-        // Without either the way down is not at its end, or its keeper was killed on it.
-        let signal = self
-            .last(|what| told!(what, Signal).filter(|signal| signal.ignored.is_none()))
-            .filter(|(at, _)| *at < self.death);
-        let signal = signal.map(|(at, signal)| {
-            let number = signal.number;
-            let cause = match signal.to {
-                Part::Keeper => Cause::KeeperSignal { number },
-                Part::Shim | Part::Client | Part::Server => Cause::ShimSignal { number },
-            };
-            (cause, Some(at))
-        });
-        told.or(renewal)
-            .or(signal)
-            .unwrap_or((Cause::ServerExit, None))
+    /// What mainstay had done to end the server, if it had begun to.
+    ///
+    /// Events of earlier versions have it only in the teardown behind the death. One that the server's own end began says
+    /// nothing about the server.
+    pub(super) fn ending(&self, exit: &'a Exit) -> Option<Way<'a>> {
+        let died_ms = self.facts.get(self.death)?.at_ms;
+        if let Some(ending) = &exit.ending {
+            return Some(Way {
+                cause: &ending.cause,
+                rungs: &ending.rungs,
+                began_ms: died_ms.saturating_sub(ending.ms),
+            });
+        }
+        let (at, told) = self.teardown()?;
+        (told.cause != Cause::ServerExit).then(|| Way {
+            cause: &told.cause,
+            rungs: &told.rungs,
+            began_ms: self.facts[at].at_ms.saturating_sub(told.ms),
+        })
+    }
+
+    /// The end of the tree, behind the death.
+    pub(super) fn teardown(&self) -> Option<(usize, &'a Teardown)> {
+        let facts: &'a [Fact<'a>] = self.facts;
+        let mut behind = self.death + 1..self.to;
+        behind.find_map(|at| Some((at, told!(facts[at].what, Teardown)?)))
     }
 
     pub(super) fn gone(&self, part: Part) -> Option<(usize, &'a Gone)> {

@@ -1,18 +1,43 @@
 //! The rules of an end: of a server, by whatever began its way down, and of a keeper.
 
-use super::case::{Case, told};
+use super::case::{Case, Way, told};
 use super::{By, Rule, Sure, TOGETHER_MS, Verdict, fault};
-use crate::event::{Cause, Exit, Gone, Lost, OutOfMemory, Part, Renewing, Status};
+use crate::event::{Cause, Exit, Gone, Lost, OutOfMemory, Part, Pipe, Renewing, Status};
 use crate::lease::Over;
 
 impl Case<'_> {
     pub(super) fn exit(&self, exit: &Exit) -> Verdict {
-        let (cause, told) = self.cause(exit);
-        let mut verdict = match &cause {
-            Cause::ShimSignal { number } => self.signal(Part::Shim, *number),
-            Cause::KeeperSignal { number } => self.signal(Part::Keeper, *number),
+        let way = self.ending(exit).filter(|way| way.leads_to(exit.status));
+        let mut verdict = way.map_or_else(|| self.unasked(exit), |way| self.ended(exit, way));
+        verdict.evidence.extend(self.teardown().map(|(at, _)| at));
+        if verdict.rule == Rule::Renewed {
+            verdict
+                .evidence
+                .extend(self.last(|what| told!(what, Renewal)).map(|(at, _)| at));
+        }
+        if verdict.rule == Rule::ServerClosed {
+            // The first one; at its end it closes the others.
+            let closed = (self.from..self.death).find(|&at| {
+                told!(self.facts[at].what, PipeEnd)
+                    .is_some_and(|end| matches!(end.pipe, Pipe::ServerStdin | Pipe::ServerStdout))
+            });
+            verdict.evidence.extend(closed);
+        }
+        if let Some((at, _)) = self.last(|what| told!(what, LingerEnded)) {
+            verdict.evidence.push(at);
+        }
+        verdict.evidence.sort_unstable();
+        verdict.evidence.dedup();
+        verdict
+    }
+
+    /// Mainstay was ending it.
+    fn ended(&self, exit: &Exit, way: Way<'_>) -> Verdict {
+        match way.cause {
+            Cause::ShimSignal { number } => self.signal(Part::Shim, *number, way.began_ms),
+            Cause::KeeperSignal { number } => self.signal(Part::Keeper, *number, way.began_ms),
             Cause::ShimKilled => self.shim_killed(),
-            Cause::ClientEof => self.client_eof(told),
+            Cause::ClientEof => self.client_eof(way.began_ms),
             Cause::ClientGone => self.client_ended(self.gone(Part::Client)),
             Cause::ClientDeaf => self.verdict(self.by_client(), Sure::Certain, Rule::ClientDeaf),
             Cause::Asked => self.verdict(By::User, Sure::Certain, Rule::Asked),
@@ -23,30 +48,27 @@ impl Case<'_> {
                 self.verdict(by_lease(&ended.over), Sure::Certain, Rule::LeaseEnded)
             }
             Cause::KeeperLost => self.verdict(By::Nobody, Sure::Unknown, Rule::KeeperKilled),
+            // A server that ends closes its pipes first, so a closed pipe alone is its own end.
+            Cause::ServerExit if way.signalled() => {
+                self.verdict(By::Mainstay, Sure::Certain, Rule::ServerClosed)
+            }
             Cause::ServerExit | Cause::StartFailed => self.unasked(exit),
-        };
-        verdict.evidence.extend(told);
-        if verdict.rule == Rule::Renewed {
-            verdict
-                .evidence
-                .extend(self.last(|what| told!(what, Renewal)).map(|(at, _)| at));
         }
-        if let Some((at, _)) = self.last(|what| told!(what, LingerEnded)) {
-            verdict.evidence.push(at);
-        }
-        verdict.evidence.sort_unstable();
-        verdict.evidence.dedup();
-        verdict
     }
 
-    /// Nobody of us had begun anything.
+    /// Mainstay had sent nothing that ends a server like this.
     fn unasked(&self, exit: &Exit) -> Verdict {
         if let Some(traced) = self.traced_exit(exit) {
             return traced;
         }
         let number = match exit.status {
-            Status::Code(_) => {
-                return self.verdict(By::Server, Sure::Certain, Rule::ServerByItself);
+            Status::Code(code) => {
+                // 128 + n is how a program says that signal n ended it, or a process below it.
+                let sure = match code {
+                    129..=159 => Sure::Probable,
+                    _ => Sure::Certain,
+                };
+                return self.verdict(By::Server, sure, Rule::ServerByItself);
             }
             Status::Signal { number, .. } if fault(number) => {
                 return self.verdict(By::Server, Sure::Certain, Rule::ServerByItself);
@@ -68,10 +90,7 @@ impl Case<'_> {
     }
 
     /// A client that ends closes its pipes before it is dead, so its end may follow the EOF.
-    fn client_eof(&self, teardown: Option<usize>) -> Verdict {
-        let fact = self.facts[teardown.unwrap_or(self.death)];
-        let eof_ms = told!(fact.what, Teardown)
-            .map_or(fact.at_ms, |told| fact.at_ms.saturating_sub(told.ms));
+    fn client_eof(&self, eof_ms: u64) -> Verdict {
         let gone = self.gone(Part::Client);
         match gone.filter(|(at, _)| self.facts[*at].at_ms <= eof_ms + TOGETHER_MS) {
             Some(gone) => self.client_ended(Some(gone)),

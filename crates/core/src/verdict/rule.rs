@@ -20,7 +20,7 @@ pub enum Rule {
     SignalByTerminal,
     /// The sender has no pid here.
     SignalFromOutside,
-    /// Stdin was closed, and the client lived on.
+    /// Stdin was closed, and the client was not seen to end.
     ClientClosed,
     /// The client process ended.
     ClientEnded,
@@ -32,6 +32,8 @@ pub enum Rule {
     OutOfMemory,
     /// A signal that we did not send.
     ServerKilled,
+    /// The server closed one of its pipes and lived on, so we ended it.
+    ServerClosed,
     /// Shim and client went within a second.
     ShimKilledWithClient,
     /// The shim was killed, and the client lived on.
@@ -61,7 +63,7 @@ impl fmt::Display for Rule {
                 "the kernel names the client as sender of the signal, and pid and start time agree"
             }
             Self::SignalByProcess => {
-                "the kernel names the sender of the signal; of several equal ones at once only the first"
+                "the kernel names the pid that sent the signal (of several equal signals at once only the first); the program is what that pid ran when mainstay looked, a moment later"
             }
             Self::SignalBySomebodyGone => {
                 "the kernel names a pid as sender, but that process had ended before it could be seen"
@@ -69,21 +71,26 @@ impl fmt::Display for Rule {
             Self::SignalByClaim => "the signal was queued: its sender wrote that pid itself",
             Self::SignalByTerminal => "the signal came from the kernel, as it does for a terminal",
             Self::SignalFromOutside => "the sender of the signal has no pid in this container",
-            Self::ClientClosed => "stdin was at its end while the client lived",
+            Self::ClientClosed => "stdin came to its end, and the client was not seen to end with it",
             Self::ClientEnded => "the client process ended",
             Self::ClientDeaf => "the client's end of stdout was closed",
-            Self::ServerByItself => "an exit code or a fault, and mainstay had sent nothing",
+            Self::ServerByItself => {
+                "the server exited or crashed, and mainstay had sent no signal; a signal of another process that a server obeys by exiting only root can see"
+            }
             Self::OutOfMemory => {
                 "SIGKILL that mainstay did not send, and the count of kills for want of memory rose"
             }
             Self::ServerKilled => {
-                "a signal that mainstay did not send; only root can see who sends a signal to another process"
+                "a signal that mainstay did not send; only root can see who sent it"
+            }
+            Self::ServerClosed => {
+                "the server closed its stdin or stdout and lived on, so that it could serve no more"
             }
             Self::ShimKilledWithClient => {
                 "shim and client ended within a second: the client crashed, or its whole tree was killed"
             }
             Self::ShimKilled => {
-                "the shim was killed while the client lived; only root can see who sends SIGKILL"
+                "the shim was killed, and the client was not seen to end with it; only root can see who sends SIGKILL"
             }
             Self::TracedSignal => {
                 "`mainstay trace-signals` saw the signal while it was sent, and the kernel names its sender"

@@ -3,6 +3,10 @@
 use super::case::{Case, told};
 use super::{By, Fact, Rule, Sure, TOGETHER_MS, Verdict};
 use crate::event::{Cause, Lingering, Origin, Part, Relation, Signal, Status, What};
+use crate::limits::DOUBT_MS;
+
+/// Two clocks with milliseconds may be this far apart.
+const ROUNDED_MS: u64 = 2;
 
 impl Case<'_> {
     /// The shim was signalled or killed, and the server was kept.
@@ -14,7 +18,8 @@ impl Case<'_> {
             self.to = self.death + place;
         }
         let mut verdict = if let Cause::ShimSignal { number } = told.cause {
-            self.signal(Part::Shim, number)
+            let until_ms = self.facts.get(self.death).map_or(0, |fact| fact.at_ms);
+            self.signal(Part::Shim, number, until_ms)
         } else {
             self.shim_killed()
         };
@@ -23,20 +28,18 @@ impl Case<'_> {
         verdict
     }
 
-    pub(super) fn signal(&self, to: Part, number: i32) -> Verdict {
-        let found = self.last(|what| {
-            told!(what, Signal).filter(|signal| {
-                signal.to == to && signal.number == number && signal.ignored.is_none()
-            })
-        });
-        let Some((at, signal)) = found else {
+    /// The signal with this number that began the way down, which began not later than this.
+    pub(super) fn signal(&self, to: Part, number: i32, until_ms: u64) -> Verdict {
+        let Some((at, signal)) = self.first_of_the_last(to, number, until_ms) else {
             return Verdict {
                 signal: Some(number),
                 ..self.verdict(By::Nobody, Sure::Unknown, Rule::SignalBySomebodyGone)
             };
         };
         let (by, sure, rule) = self.sender(signal);
-        if rule == Rule::SignalBySomebodyGone
+        // A trace has seen the sender's name when it sent, and not a moment later.
+        if matches!(by, By::Process { .. })
+            && rule != Rule::SignalByClaim
             && let Some(mut traced) = self.traced_sender(at, number, signal.sender)
         {
             traced.evidence.push(at);
@@ -51,6 +54,26 @@ impl Case<'_> {
         }
         verdict.evidence.push(at);
         verdict
+    }
+
+    /// Of the signals that came in time and shortly one after the other the first: the others changed nothing any more.
+    fn first_of_the_last(&self, to: Part, number: i32, until_ms: u64) -> Option<(usize, &Signal)> {
+        let mut found: Option<(usize, &Signal)> = None;
+        for at in (self.from..self.death).rev() {
+            let Fact { at_ms, what } = self.facts[at];
+            let Some(signal) = told!(what, Signal) else {
+                continue;
+            };
+            let meant = signal.to == to && signal.number == number && signal.ignored.is_none();
+            if !meant || at_ms > until_ms + ROUNDED_MS {
+                continue;
+            }
+            match found {
+                Some((next, _)) if self.facts[next].at_ms.saturating_sub(at_ms) > DOUBT_MS => break,
+                Some(_) | None => found = Some((at, signal)),
+            }
+        }
+        found
     }
 
     fn sender(&self, signal: &Signal) -> (By, Sure, Rule) {

@@ -5,13 +5,14 @@ use alloc::vec;
 
 use super::*;
 use crate::event::{
-    Cause, ClientMoved, Detached, Exit, Gone, LeaseEnded, Lost, OutOfMemory, Part, Renewal,
-    Renewing, Signal, Start, StartFailed, Suspicion, Teardown, Usage,
+    Cause, ClientMoved, Detached, Ending, Exit, Gone, LeaseEnded, Lost, OutOfMemory, Part, Renewal,
+    Renewing, Rung, Signal, Start, StartFailed, Suspicion, Teardown, Usage,
 };
 use crate::ids::Identity;
 use crate::lease::Over;
 use crate::tier::Tier;
 
+mod ending;
 mod table;
 mod traced;
 
@@ -51,9 +52,25 @@ fn exit_by(status: Status, out_of_memory: Option<OutOfMemory>) -> What {
         usage: Usage::default(),
         in_flight: 0,
         kept: 0,
+        ending: None,
         out_of_memory,
         stderr_tail: Vec::new(),
         standing: None,
+    })
+}
+
+/// The end of a server that was on its way down.
+fn exit_on_the_way(status: Status, cause: Cause, rungs: &[Rung]) -> What {
+    let What::Exit(exit) = exit(status) else {
+        unreachable!("an exit is one")
+    };
+    What::Exit(Exit {
+        ending: Some(Ending {
+            cause,
+            rungs: rungs.into(),
+            ms: 10,
+        }),
+        ..exit
     })
 }
 
@@ -67,7 +84,7 @@ fn killed(number: i32) -> Status {
 fn teardown(cause: Cause) -> What {
     What::Teardown(Teardown {
         cause,
-        rungs: Vec::new(),
+        rungs: vec![Rung::Eof, Rung::Term, Rung::Kill],
         ms: 10,
         ended: 1,
         left: Vec::new(),
@@ -218,7 +235,14 @@ fn before_the_teardown_is_told_the_signal_speaks() {
     let told = judged(&[
         (0, start(1)),
         (1, signal(0, 40, Some(4))),
-        (1, exit(killed(15))),
+        (
+            10,
+            exit_on_the_way(
+                killed(15),
+                Cause::ShimSignal { number: 15 },
+                &[Rung::Eof, Rung::Term],
+            ),
+        ),
     ]);
     assert_eq!(
         (told.rule, told.sure),
@@ -255,6 +279,12 @@ fn a_server_that_ends_unasked() {
     for (status, memory, sure, rule) in [
         (Status::Code(0), None, Sure::Certain, Rule::ServerByItself),
         (Status::Code(3), None, Sure::Certain, Rule::ServerByItself),
+        (
+            Status::Code(143),
+            None,
+            Sure::Probable,
+            Rule::ServerByItself,
+        ),
         (killed(11), None, Sure::Certain, Rule::ServerByItself),
         (killed(6), None, Sure::Certain, Rule::ServerByItself),
         (killed(9), Some(Tree), Sure::Certain, Rule::OutOfMemory),
@@ -328,10 +358,11 @@ fn our_own_doing() {
             why: why.clone(),
             in_flight: 0,
         });
-        let told = ended(vec![renewal.clone()], Cause::Renewal(why));
+        let told = ended(vec![renewal.clone()], Cause::Renewal(why.clone()));
         assert_eq!((&told.by, told.rule), (&by, Rule::Renewed));
         // The teardown may not be written yet.
-        let early = judged(&[(0, start(1)), (1, renewal), (1, exit(killed(15)))]);
+        let end = exit_on_the_way(killed(15), Cause::Renewal(why), &[Rung::Eof, Rung::Term]);
+        let early = judged(&[(0, start(1)), (1, renewal), (1, end)]);
         assert_eq!((early.by, early.rule), (by, Rule::Renewed));
     }
     assert_eq!(ended(Vec::new(), Cause::Differs).rule, Rule::Differs);

@@ -228,7 +228,7 @@ impl Keeper<'_> {
     /// How the link stood when the server ended; who was there, if nobody says why it did.
     fn at_the_end(&mut self, pid: i32, status: Status, out_of_memory: Option<OutOfMemory>) {
         self.frames.at_death = Some(self.standing());
-        let unasked = !self.link.ends_it() && out_of_memory.is_none();
+        let unasked = !self.link.sent(status) && out_of_memory.is_none();
         if unasked && verdict::sent_by_somebody(status) {
             self.unexplained(Part::Server, pid);
         }
@@ -277,7 +277,7 @@ impl Keeper<'_> {
             before: machine,
             now: oom_kills_of_the_machine(),
         };
-        oom::verdict(status, self.link.ends_it(), leaf, machine)
+        oom::verdict(status, self.link.sent(status), leaf, machine)
     }
 
     /// What a killed server still had in its pipes.

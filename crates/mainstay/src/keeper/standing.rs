@@ -64,8 +64,9 @@ impl Keeper<'_> {
     fn suspects(&self) -> (Vec<Suspect>, u32, bool) {
         let until = clock::now().after_ms(SUSPECTS_MS);
         let uid = rustix::process::geteuid().as_raw();
-        let mut ours = vec![self.me.pid, self.plan.shim.pid, self.guard().pid];
-        ours.extend(self.server.as_ref().map(|server| server.who.pid));
+        // Helpers of the server's own are not suspected: they are alive as long as their tree is held here.
+        let tree = self.server.as_ref().map(|server| server.tree.members());
+        let spared: Vec<i32> = tree.into_iter().flatten().map(|stat| stat.pid).collect();
         let mut pids = census::pids().unwrap_or_default();
         pids.sort_unstable_by(|a, b| b.cmp(a));
         if let Some(client) = self.client {
@@ -82,7 +83,7 @@ impl Keeper<'_> {
             }
             looked_at += 1;
             let known = found.iter().any(|suspect| suspect.seen.who.pid == pid);
-            if known || ours.contains(&pid) || census::uid(pid) != Some(uid) {
+            if known || spared.contains(&pid) || census::uid(pid) != Some(uid) {
                 continue;
             }
             found.extend(suspect(pid, self.client));
@@ -98,7 +99,8 @@ fn suspect(pid: i32, client: Option<Identity>) -> Option<Suspect> {
     let why = if Some(stat.who()) == client {
         Suspicion::Client
     } else if matches!(stat.comm.as_str(), "mainstay" | "mainstay-serve") {
-        Suspicion::Mainstay
+        // They end nothing but their own trees, and what a dead one of them left.
+        return None;
     } else if speaks_of_ending(&stat.comm, &cmdline) {
         Suspicion::Name
     } else if client.is_some_and(|client| young(&stat) && below(&stat, client)) {

@@ -47,6 +47,10 @@ pub const FIELDS: &[(&str, &[(&str, &str)])] = &[
             ("in_flight", "client requests that it had not answered"),
             ("kept", "those of them that are sent to the next generation"),
             (
+                "ending",
+                "what mainstay had done to end it by then: cause and rungs as in teardown, ms (since when); null if it had begun nothing",
+            ),
+            (
                 "out_of_memory",
                 "tree or machine, if it was killed because memory had run out",
             ),

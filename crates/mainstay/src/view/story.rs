@@ -108,7 +108,14 @@ impl Story {
         if self.verdict.sure == Sure::Unknown && self.verdict.rule != Rule::KeeperKilled {
             let suspects = self.verdict.suspects.iter();
             lines.extend(suspects.map(|who| format!("  it could be {}", suspect(who))));
-            lines.push("  it could be any other process of this user or of root".into());
+            let itself = if self.verdict.rule == Rule::ServerKilled {
+                "the server itself, or "
+            } else {
+                ""
+            };
+            lines.push(format!(
+                "  it could be {itself}any other process of this user or of root"
+            ));
             lines.push(TRACE.into());
         }
         lines.push(head("evidence"));

@@ -180,6 +180,7 @@ fn a_command_that_ends_before_it_is_asked_anything_gives_its_status_unless_someb
     let mut world = World::up();
     world.input(Input::StdoutClosed { tree_empty: false });
     assert_eq!(world.wait(), Reason::Rung);
+    assert_eq!(world.wait(), Reason::Rung);
     world.exits(KILLED, true);
     world.empty();
     let told = world.drain();

@@ -1,6 +1,8 @@
 //! Signals in words, and who was there where nobody was seen.
 
-use mainstay_core::event::{Origin, Part, Signal, Suspect, Suspects, Traced, signal_name};
+use mainstay_core::event::{
+    Origin, Part, Relation, Signal, Suspect, Suspects, Traced, signal_name,
+};
 
 use super::{DETAIL_CHARS, Told, detail, seen};
 use crate::view::measure::one_line;
@@ -12,7 +14,13 @@ pub fn signal(signal: &Signal) -> Told {
         Part::Shim => String::new(),
         Part::Keeper | Part::Client | Part::Server => format!(" to the {}", signal.to),
     };
-    let sender = process(signal.comm.as_deref(), signal.sender);
+    let sender = match (&signal.comm, signal.relation) {
+        // It may have run another program when it sent the signal: the kernel vouches for the pid only.
+        (Some(comm), Some(relation)) if relation != Relation::Client => {
+            format!("pid {} (seen as {})", signal.sender, one_line(comm, 40))
+        }
+        (comm, _) => process(comm.as_deref(), signal.sender),
+    };
     let from = match signal.origin() {
         Origin::Kernel => " from the terminal or the kernel".into(),
         Origin::Claim => format!(", sender unsure: it claims to be {sender}"),

@@ -121,7 +121,7 @@ fn what_was_seen_of_a_sender_is_below_it() {
     assert_eq!(
         told,
         "\
-22:31:07.123  playwright  signal  SIGTERM to the keeper from kill (9), uid 0, a descendant of the client
+22:31:07.123  playwright  signal  SIGTERM to the keeper from pid 9 (seen as kill), uid 0, a descendant of the client
     file: /usr/bin/kill
     command: kill 7
     started by: sh (8), by claude (7)

@@ -1,7 +1,7 @@
 //! The verdict in plain words: what happened to the server, who did it, how things stood.
 
 use mainstay_core::event::{
-    Cause, Event, Exit, Lingering, Relation, Renewing, Seen, Standing, Status, Target, What,
+    Cause, Event, Exit, Lingering, Pipe, Relation, Renewing, Seen, Standing, Status, Target, What,
     signal_name,
 };
 use mainstay_core::verdict::{By, Rule, Sure, Verdict};
@@ -42,6 +42,7 @@ impl Teller<'_> {
             | Rule::ClientEnded
             | Rule::ClientDeaf
             | Rule::ServerByItself
+            | Rule::ServerClosed
             | Rule::ShimKilledWithClient
             | Rule::KeeperKilled
             | Rule::Asked
@@ -51,8 +52,41 @@ impl Teller<'_> {
             | Rule::LeaseEnded => false,
         };
         let kept = self.kept_before();
+        let meanwhile = self.meanwhile(exit);
         let scene = scene(asks, standing, in_flight(exit, standing));
-        format!("{server} {what} {after}. {scene}.{kept}")
+        format!("{server} {what} {after}. {scene}.{kept}{meanwhile}")
+    }
+
+    /// That mainstay was ending the server when another process did.
+    fn meanwhile(&self, exit: &Exit) -> String {
+        let others = matches!(
+            self.verdict.rule,
+            Rule::ServerKilled | Rule::OutOfMemory | Rule::TracedSignal | Rule::TracedKernel
+        );
+        match &exit.ending {
+            Some(ending) if others && ending.cause != Cause::ServerExit => {
+                let why = one_line(&ending.cause.to_string(), TEXT_CHARS);
+                format!(" Mainstay was about to end it: {why}.")
+            }
+            Some(_) | None => String::new(),
+        }
+    }
+
+    /// Why mainstay ended it.
+    fn cause(&self) -> Option<&Cause> {
+        if let What::Exit(Exit {
+            ending: Some(ending),
+            ..
+        }) = &self.event.what
+        {
+            return Some(&ending.cause);
+        }
+        self.evidence.iter().find_map(|event| {
+            if let What::Teardown(told) = &event.what {
+                return Some(&told.cause);
+            }
+            None
+        })
     }
 
     /// How the link stood when the first thing happened that led to the death.
@@ -146,15 +180,21 @@ impl Teller<'_> {
                 self.client("")
             ),
             Rule::ServerByItself => match self.status() {
-                Some(Status::Code(code)) => format!("ended by itself (exit code {code}, {sure})"),
+                Some(Status::Code(code)) => format!("exited (exit code {code}, {sure})"),
                 Some(status @ Status::Signal { .. }) => format!("crashed ({status}, {sure})"),
-                None => format!("ended by itself ({sure})"),
+                None => format!("exited ({sure})"),
             },
             Rule::OutOfMemory => {
                 format!("was killed by the kernel because memory had run out (SIGKILL, {sure})")
             }
             Rule::ServerKilled => {
-                format!("was killed by another process ({signal}, sender unknown)")
+                format!("was killed ({signal}, sender unknown)")
+            }
+            Rule::ServerClosed => {
+                let end = self.closed();
+                format!(
+                    "was ended by mainstay because it had closed its {end} and lived on ({sure})"
+                )
             }
             Rule::TracedSignal | Rule::TracedKernel => self.traced(&signal),
             Rule::ShimKilledWithClient => format!(
@@ -162,15 +202,13 @@ impl Teller<'_> {
                 self.client("")
             ),
             Rule::ShimKilled => format!(
-                "was ended because somebody killed the shim, the process that the client had started ({signal}, sender unknown)"
+                "was ended because the shim, the process that the client had started, was killed ({signal}, sender unknown)"
             ),
             Rule::KeeperKilled if sure == Sure::Certain => {
                 "was ended because mainstay's keeper failed, which is a mistake of mainstay".into()
             }
             Rule::KeeperKilled => {
-                format!(
-                    "was ended because somebody killed mainstay's keeper ({signal}, sender unknown)"
-                )
+                format!("was ended because mainstay's keeper was killed ({signal}, sender unknown)")
             }
             Rule::Asked => format!("was ended by `mainstay stop` ({sure})"),
             Rule::LeaseEnded => format!("was ended because {} ({sure})", self.lease()),
@@ -184,6 +222,20 @@ impl Teller<'_> {
                 let problem = self.problem();
                 format!("could not be started ({sure}){problem}")
             }
+        }
+    }
+
+    fn closed(&self) -> &'static str {
+        let end = self.evidence.iter().find_map(|event| {
+            if let What::PipeEnd(end) = &event.what {
+                return Some(end.pipe);
+            }
+            None
+        });
+        match end {
+            Some(Pipe::ServerStdin) => "stdin",
+            Some(Pipe::ServerStdout) => "stdout",
+            Some(Pipe::ClientStdin | Pipe::ClientStdout) | None => "stdin or stdout",
         }
     }
 
@@ -230,8 +282,9 @@ impl Teller<'_> {
                     .map_or(String::new(), |comm| format!(", {}", one_line(comm, 40)));
                 format!("was ended by whoever signed as pid {pid}{name} ({signal}, {sure})")
             }
+            // The kernel vouches for the pid. That process may have started another program since it sent the signal.
             (Some(comm), _) => format!(
-                "was ended by {} (pid {pid}{relation}, {signal}, {sure})",
+                "was ended by pid {pid} ({signal}, {sure}; seen a moment later as {}{relation})",
                 one_line(comm, 40)
             ),
             (None, _) => format!(
@@ -284,14 +337,9 @@ impl Teller<'_> {
 
     fn renewed(&self) -> String {
         let sure = self.verdict.sure;
-        let why = self.evidence.iter().find_map(|event| {
-            if let What::Teardown(told) = &event.what
-                && let Cause::Renewal(why) = &told.cause
-            {
+        let why = self.cause().and_then(|cause| {
+            if let Cause::Renewal(why) = cause {
                 return Some(why);
-            }
-            if let What::Renewal(told) = &event.what {
-                return Some(&told.why);
             }
             None
         });
@@ -312,10 +360,8 @@ impl Teller<'_> {
     }
 
     fn lease(&self) -> String {
-        let ended = self.evidence.iter().find_map(|event| {
-            if let What::Teardown(told) = &event.what
-                && let Cause::LeaseEnded(ended) = &told.cause
-            {
+        let ended = self.cause().and_then(|cause| {
+            if let Cause::LeaseEnded(ended) = cause {
                 return Some(one_line(&ended.to_string(), TEXT_CHARS));
             }
             None

@@ -21,7 +21,8 @@ fn teardown(cause: Cause) -> What {
     What::Teardown(Teardown {
         cause,
         rungs: Vec::new(),
-        ms: 3,
+        // All events of a story have one time here.
+        ms: 0,
         ended: 1,
         left: Vec::new(),
     })
@@ -59,7 +60,7 @@ fn every_kind_of_sender_has_its_sentence() {
     for (signal, told) in [
         (
             seen.clone(),
-            "by kill (pid 9, a descendant of the client, SIGTERM, certain)",
+            "by pid 9 (SIGTERM, certain; seen a moment later as kill, a descendant of the client)",
         ),
         (
             Signal {
@@ -184,7 +185,7 @@ fn who_was_there_is_named_where_nobody_was_seen() {
     let expected = "\
   it could be claude (4000), the client: claude
   it could be bash (4100), its command line speaks of ending processes: bash mcp-cleanup.sh
-  it could be any other process of this user or of root
+  it could be the server itself, or any other process of this user or of root
   `sudo mainstay trace-signals` sees who sends which signal to whom, from then on
 ";
     assert!(shown.contains(expected), "{shown}");
@@ -213,7 +214,7 @@ fn a_killed_keeper_and_what_followed() {
     let told = story(vec![lost, next], 0);
     assert_eq!(
         told.told,
-        "playwright was ended because somebody killed mainstay's keeper (SIGKILL, sender unknown)."
+        "playwright was ended because mainstay's keeper was killed (SIGKILL, sender unknown)."
     );
     assert_eq!(
         told.followed,
