@@ -101,6 +101,9 @@ impl Visitor<'_> for Hash {
 /// Whether some reader takes this key for that one, which has no NUL.
 pub(crate) fn alike(key: &str, other: &str) -> bool {
     let seen = key.split('\0').next().unwrap_or_default();
+    if seen.is_ascii() && other.is_ascii() {
+        return seen.eq_ignore_ascii_case(other);
+    }
     folded(seen).eq(folded(other))
 }
 

@@ -62,6 +62,7 @@ impl<'a> Posted<'a> {
     /// Reads a body.
     pub fn read(body: &'a [u8]) -> Result<Self, Unread> {
         let Some(message) = Members::of_line(body) else {
+            let body = body.strip_prefix(MARK).unwrap_or(body);
             let value = serde_json::from_slice::<IgnoredAny>(body);
             return Err(match value {
                 Err(_) => Unread::NotJson,
@@ -149,6 +150,8 @@ impl<'a> Posted<'a> {
     }
 }
 
+/// A byte order mark, which some writers put before a text.
+const MARK: &[u8] = b"\xEF\xBB\xBF";
 /// The keys of a message that we or its server read.
 const TOP_KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 /// The keys in `_meta` that we read.
@@ -184,7 +187,11 @@ pub fn id_of(body: &[u8]) -> Option<&[u8]> {
 /// A body as a line: what would end the line is white space between two tokens, and becomes a blank. In a text it is a
 /// mistake, so such a body is checked first.
 pub fn line(body: &[u8]) -> Result<Vec<u8>, Unread> {
-    let body = trimmed(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body));
+    let body = trimmed(body.strip_prefix(MARK).unwrap_or(body));
+    if body.starts_with(MARK) {
+        // The server would not read it.
+        return Err(Unread::NotJson);
+    }
     let mut line = Vec::with_capacity(body.len() + 1);
     line.extend_from_slice(body);
     if memchr::memchr2(b'\n', b'\r', &line).is_some() {
@@ -286,6 +293,7 @@ mod tests {
     fn a_line_end_in_a_text_is_no_white_space() {
         assert_eq!(line(b"{\"a\":\"\n\"}"), Err(Unread::NotJson));
         assert_eq!(line(b"\xEF\xBB\xBF{\r\n}\n"), Ok(b"{  }\n".to_vec()));
+        assert_eq!(line(b"\xEF\xBB\xBF\xEF\xBB\xBF{}"), Err(Unread::NotJson));
         assert_eq!(line(b" 1\x0c"), Ok(b"1\x0c\n".to_vec()));
         assert_eq!(line(b" \n"), Ok(b"\n".to_vec()));
     }
