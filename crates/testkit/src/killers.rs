@@ -11,6 +11,74 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::wait::{idle, poll_for, span, until};
+use crate::wire::Wire;
+
+/// How a client ends a server that it started, be it to leave, to disable it or to connect again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Habit {
+    /// Claude Code: SIGINT, SIGTERM, SIGKILL to the process, and no EOF.
+    Claude,
+    /// Codex: EOF and SIGTERM to the group, 2 s later SIGKILL to the group.
+    Codex,
+    /// Copilot CLI: SIGTERM to the whole tree, 2 ms later SIGKILL.
+    Copilot,
+    /// The TypeScript SDK and most others: EOF, 2 s later SIGTERM, 2 s later SIGKILL.
+    Sdk,
+}
+
+impl Habit {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Copilot, Self::Sdk];
+
+    /// As an argument.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Copilot => "copilot",
+            Self::Sdk => "sdk",
+        }
+    }
+
+    /// Ends the process that was started, by its client: whoever calls this is the sender of the signals.
+    pub fn end(self, shim: Identity, wire: &mut Wire) {
+        match self {
+            Self::Claude => claude(shim),
+            Self::Copilot => copilot(shim),
+            Self::Codex => {
+                let group = Pid::from_raw(shim.pid).expect("a pid is not 0");
+                wire.close_write();
+                kill_process_group(group, Signal::TERM).ok();
+                if !ends_within(shim, PATIENCE) {
+                    kill_process_group(group, Signal::KILL).ok();
+                }
+            }
+            Self::Sdk => {
+                wire.close_write();
+                for signal in [Signal::TERM, Signal::KILL] {
+                    if ends_within(shim, PATIENCE) {
+                        return;
+                    }
+                    if let Ok(handle) = Handle::open(shim) {
+                        send(&handle, signal);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// How long these clients wait between two steps.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn ends_within(who: Identity, time: Duration) -> bool {
+    let Ok(handle) = Handle::open(who) else {
+        return true;
+    };
+    let mut fds = [PollFd::new(&handle, PollFlags::IN)];
+    poll_for(&mut fds, span(time));
+    handle.ended()
+}
 
 /// Claude Code: SIGINT, after 0.1 s SIGTERM, after another 0.4 s SIGKILL, to the one process it started.
 pub fn claude(shim: Identity) {

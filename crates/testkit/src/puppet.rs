@@ -6,9 +6,11 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
 
 use mainstay_core::ids::Identity;
 use mainstay_os::identity::{self, Handle};
@@ -21,6 +23,7 @@ use serde_json::{Value, json};
 use crate::built;
 use crate::client::{Carrier, ends};
 use crate::fork::{expire_after, heed, leave};
+use crate::killers::Habit;
 use crate::stage::Stage;
 use crate::terminal::Terminal;
 use crate::wire::Wire;
@@ -55,10 +58,25 @@ pub struct Plan {
     pub leak: Leak,
     /// It does not let others of its user look at it.
     pub hidden: bool,
+    /// Its own command line does not show its servers', as those of clients with a config file do not.
+    pub configured: bool,
     /// The file that it is started from, if not its own: it is called like that.
     pub program: Option<PathBuf>,
     /// What starts the client itself, if not the test: the words before its own. Its pids may then have another meaning.
     pub behind: Vec<OsString>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing in time.
+    Silence,
+    /// The connection ended.
+    Lost,
+    /// An error.
+    Error,
+    /// What the tool says.
+    Answer(Value),
 }
 
 /// The test's end of a client process.
@@ -78,6 +96,11 @@ pub struct Puppet {
 impl Puppet {
     /// Starts the client; returns when every opening exchange is done. The census does not count it.
     pub fn start(stage: &Stage, plan: Plan, argv: &[OsString]) -> Self {
+        Self::begin(stage, plan, argv).expect("every server is opened")
+    }
+
+    /// The same; none if a server could not be opened, and then the client has ended.
+    pub fn begin(stage: &Stage, plan: Plan, argv: &[OsString]) -> Option<Self> {
         let mut words = plan.behind.clone();
         words.push(plan.program.as_deref().unwrap_or(built::puppet()).into());
         let mut command = stage.command(&words[0]);
@@ -107,14 +130,22 @@ impl Puppet {
             .append(true)
             .open(stage.path("client-stderr.log"))
             .expect("the HOME takes a file");
+        if plan.configured {
+            let file = stage.path("servers");
+            let words: Vec<&[u8]> = argv.iter().map(|word| word.as_bytes()).collect();
+            std::fs::write(&file, words.join(&0)).expect("the HOME takes a file");
+            command.arg("--config").arg(file);
+        } else {
+            command.arg("--").args(argv);
+        }
         let child = command
-            .arg("--")
-            .args(argv)
             .stdin(Stdio::from(their_in))
             .stdout(Stdio::from(their_out))
             .stderr(Stdio::from(log))
             .spawn()
             .expect("the puppet can be started");
+        // With our copies of its ends: else one that ends would not be heard to.
+        drop(command);
         let who = identity::of(child.id() as i32).expect("an unreaped child is in the table");
         stage.census.spare(who);
         let mut puppet = Self {
@@ -125,7 +156,10 @@ impl Puppet {
             child,
             terminal: plan.terminal,
         };
-        let ready = puppet.hear();
+        let Some(ready) = puppet.hear() else {
+            puppet.gone();
+            return None;
+        };
         puppet.shims = ready["shims"]
             .as_array()
             .map(|list| list.iter().filter_map(read_identity).collect())
@@ -134,7 +168,32 @@ impl Puppet {
         if let Some(sibling) = puppet.sibling {
             stage.census.spare(sibling);
         }
-        puppet
+        Some(puppet)
+    }
+
+    /// Has it call a tool of its first server, which may never answer; what came within that time.
+    pub fn ask(&mut self, limit: Duration, tool: &str, arguments: &Value) -> Reply {
+        let said = self.tell(&format!("ask {} {tool} {arguments}", limit.as_millis()));
+        match said["how"].as_str() {
+            Some("answer") => Reply::Answer(said["said"].clone()),
+            Some("error") => Reply::Error,
+            Some("lost") => Reply::Lost,
+            _ => Reply::Silence,
+        }
+    }
+
+    /// Has it end its servers as a client of that kind does; it goes on living.
+    pub fn end(&mut self, habit: Habit) {
+        self.tell(&format!("end {}", habit.word()));
+    }
+
+    /// Has it start the same servers once more; whether they could be opened. None of the earlier ones may be in use.
+    pub fn reconnect(&mut self) -> bool {
+        let said = self.tell("again");
+        if let Some(shims) = said["shims"].as_array() {
+            self.shims = shims.iter().filter_map(read_identity).collect();
+        }
+        said["shims"].is_array()
     }
 
     /// Has it call the tool `pid` on every server; the pids, `None` where no answer came any more.
@@ -171,7 +230,7 @@ impl Puppet {
 
     /// Has it start the same servers once more, after [`Self::wait_shims`].
     pub fn again(&mut self) {
-        self.tell("again");
+        assert!(self.reconnect(), "every server is opened again");
     }
 
     /// Has it end at once, closing nothing by hand, and waits for that.
@@ -207,13 +266,12 @@ impl Puppet {
         self.strings
             .send_bytes(format!("{command}\n").as_bytes())
             .expect("the puppet listens");
-        self.hear()
+        self.hear().expect("the puppet speaks before it ends")
     }
 
-    fn hear(&mut self) -> Value {
-        let line = self.strings.line().expect("the puppet speaks");
-        let line = line.expect("the puppet speaks before it ends");
-        serde_json::from_slice(&line).expect("the puppet speaks JSON")
+    fn hear(&mut self) -> Option<Value> {
+        let line = self.strings.line().expect("the puppet speaks")?;
+        Some(serde_json::from_slice(&line).expect("the puppet speaks JSON"))
     }
 
     fn gone(&mut self) -> ExitStatus {
@@ -285,6 +343,11 @@ fn parse(args: Vec<OsString>) -> io::Result<Part> {
             "--hidden" => part.hidden = true,
             "--leak-to-command" => part.leak = Leak::Command,
             "--leak-to-sibling" => part.leak = Leak::Sibling,
+            "--config" => {
+                let text = std::fs::read(args.next().ok_or_else(lacks)?)?;
+                let words = text.split(|&byte| byte == 0);
+                part.argv = words.map(|word| OsString::from_vec(word.into())).collect();
+            }
             "--" => part.argv = args.by_ref().collect(),
             unknown => return Err(io::Error::other(format!("unknown flag {unknown}"))),
         }
@@ -311,19 +374,16 @@ fn play(args: Vec<OsString>) -> io::Result<()> {
         rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?,
     );
     let (mut running, sibling) = start_all(&part)?;
-    let shims: Vec<Value> = running
-        .iter()
-        .filter_map(|one| identity::of(one.child.id() as i32).ok())
-        .map(write_identity)
-        .collect();
+    let shims = identities(&running);
     let sibling = sibling.and_then(|child| identity::of(child.id() as i32).ok());
     strings.send(&json!({"shims": shims, "sibling": sibling.map(write_identity)}))?;
-    while let Some(command) =
-        strings.line_within(std::time::Duration::from_secs(EXPIRE_S.into()))?
-    {
+    while let Some(command) = strings.line_within(Duration::from_secs(EXPIRE_S.into()))? {
         if command == b"again" {
-            running = start_all(&part)?.0;
-            strings.send(&json!({}))?;
+            running.clear();
+            let opened = start_all(&part);
+            running = opened.map(|(all, _)| all).unwrap_or_default();
+            let shims = identities(&running);
+            strings.send(&json!({"shims": (!shims.is_empty()).then_some(shims)}))?;
             continue;
         }
         let said = obey(&String::from_utf8_lossy(&command), &mut running)?;
@@ -331,6 +391,14 @@ fn play(args: Vec<OsString>) -> io::Result<()> {
     }
     drop(terminal);
     Ok(())
+}
+
+fn identities(running: &[Running]) -> Vec<Value> {
+    running
+        .iter()
+        .filter_map(|one| identity::of(one.child.id() as i32).ok())
+        .map(write_identity)
+        .collect()
 }
 
 /// Starts every server and does the opening exchanges.
@@ -359,6 +427,20 @@ fn start_all(part: &Part) -> io::Result<(Vec<Running>, Option<Child>)> {
 }
 
 fn obey(command: &str, running: &mut [Running]) -> io::Result<Value> {
+    if let Some(words) = command.strip_prefix("ask ") {
+        return ask(words, running);
+    }
+    if let Some(word) = command.strip_prefix("end ") {
+        let habit = Habit::ALL.into_iter().find(|habit| habit.word() == word);
+        let habit = habit.ok_or_else(|| io::Error::other("an unknown habit"))?;
+        for one in running {
+            let shim = identity::of(one.child.id() as i32)?;
+            habit.end(shim, &mut one.wire);
+            one.wire.close_write();
+            one.child.wait()?;
+        }
+        return Ok(json!({}));
+    }
     Ok(match command {
         "call" => {
             let pids: Vec<Value> = running
@@ -399,6 +481,28 @@ fn obey(command: &str, running: &mut [Running]) -> io::Result<Value> {
             json!({})
         }
         unknown => return Err(io::Error::other(format!("unknown command {unknown}"))),
+    })
+}
+
+/// A time limit in milliseconds, a tool and its arguments; what came of the call.
+fn ask(words: &str, running: &mut [Running]) -> io::Result<Value> {
+    let lacks = || io::Error::other("ask takes a limit, a tool and arguments");
+    let (limit, words) = words.split_once(' ').ok_or_else(lacks)?;
+    let (tool, arguments) = words.split_once(' ').ok_or_else(lacks)?;
+    let limit = Duration::from_millis(limit.parse().map_err(|_| lacks())?);
+    let arguments: Value = serde_json::from_str(arguments)?;
+    let wire = &mut running.first_mut().ok_or_else(lacks)?.wire;
+    let params = json!({"name": tool, "arguments": arguments});
+    let answer = wire
+        .ask("tools/call", &params)
+        .and_then(|id| wire.answer_within(id, limit));
+    Ok(match answer {
+        Ok(answer) => match answer.pointer("/result/structuredContent") {
+            Some(said) => json!({"how": "answer", "said": said}),
+            None => json!({"how": "error"}),
+        },
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => json!({"how": "silence"}),
+        Err(_) => json!({"how": "lost"}),
     })
 }
 
