@@ -41,6 +41,8 @@ pub(crate) const HEAR_OUT_NS: u64 = 100_000_000;
 const LOOK_NS: u64 = 100_000_000;
 /// How long somebody may take to die who was killed.
 const DIE_NS: u64 = 1_000_000_000;
+/// How long a child that is exiting by itself may take. A namespace's init takes long on a busy machine.
+const LEAVE_NS: u64 = 3_000_000_000;
 
 /// What it is called, and so is whoever does the same within a namespace.
 pub(crate) const NAME: &CStr = c"mcp-witness";
@@ -137,7 +139,10 @@ fn dismiss(witness: &OwnedFd) {
 }
 
 fn see_off(pid: i32, witness: &OwnedFd) {
-    dismiss(witness);
+    // A witness that is killed too early leaves its child to us while that child is still exiting.
+    if stopped(pid) || !has_ended(witness, LEAVE_NS) {
+        dismiss(witness);
+    }
     has_ended(witness, DIE_NS);
     // Where the kernel does not reap.
     wait_for(pid);
