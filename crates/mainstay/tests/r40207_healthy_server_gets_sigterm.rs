@@ -67,7 +67,7 @@ fn all_five_come_back_warm() {
     // "Called tools right after reconnect, still killed 10s later": more than once.
     for round in 2..4 {
         // The child comes once: if it came again within 2 s, it would insist.
-        let by_client = |place: usize| round == 3 || place % 2 == 0;
+        let by_client = |place: usize| round == 3 || place.is_multiple_of(2);
         for (place, client) in session.iter().enumerate() {
             if by_client(place) {
                 let shim = Handle::open(client.who).unwrap();
