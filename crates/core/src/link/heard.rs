@@ -328,6 +328,11 @@ impl Link<'_> {
         match (frame.kind, entry.method) {
             (Kind::Response, method) => self.learn(id, method, line),
             (_, Tracked::Discover) => self.learn_discover(line),
+            (_, Tracked::List) => {
+                if let Some(which) = self.again.line(id).and_then(Which::asked) {
+                    self.learn_first_page(which, line);
+                }
+            }
             // What a server that knows no `server/discover` must know.
             (_, Tracked::Initialize) => self.remembered.forget_refusal(),
             _ => {}

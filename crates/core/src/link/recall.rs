@@ -55,7 +55,7 @@ impl Link<'_> {
             let known = match entry.method {
                 Tracked::Initialize => self.recalled_opening().is_some(),
                 Tracked::Discover => self.remembered.discover().is_some(),
-                Tracked::List => self.recalled_list(self.again.line(id)?).is_some(),
+                Tracked::List => self.recalled_list(id, self.again.line(id)?).is_some(),
                 Tracked::Other
                 | Tracked::Ping
                 | Tracked::ToolsCall
@@ -74,14 +74,24 @@ impl Link<'_> {
         Some(&opening.result)
     }
 
-    fn recalled_list(&self, request: &[u8]) -> Option<(Which, &[u8])> {
+    /// The answer to a request for a list: the list, or the server's word that it has none of that sort.
+    fn recalled_list(&self, id: &[u8], request: &[u8]) -> Option<Vec<u8>> {
         let which = Which::asked(request)?;
-        let digest = if self.head.modern != 0 {
-            None
+        let digest = self.lists_digest()?;
+        if let Some(result) = self.remembered.list(digest, which) {
+            return Some(self.answer_from(id, result));
+        }
+        let error = self.remembered.list_refusal(digest, which)?;
+        Some(remembered::refusal(id, error))
+    }
+
+    /// Under what lists are remembered: the client's opening, or nothing more in the modern era.
+    fn lists_digest(&self) -> Option<Option<u64>> {
+        if self.head.modern != 0 {
+            Some(None)
         } else {
-            Some(self.params_digest()?)
-        };
-        Some((which, self.remembered.list(digest, which)?))
+            self.params_digest().map(Some)
+        }
     }
 
     /// The digest of the client's opening.
@@ -98,13 +108,13 @@ impl Link<'_> {
         let Some(entry) = self.inflight.get(&id) else {
             return;
         };
+        let answer = |result| self.answer_from(&id, result);
         let line = match entry.method {
-            Tracked::Initialize => self.recalled_opening(),
-            Tracked::Discover => self.remembered.discover(),
+            Tracked::Initialize => self.recalled_opening().map(answer),
+            Tracked::Discover => self.remembered.discover().map(answer),
             Tracked::List => {
                 let request = self.again.line(&id);
-                let recalled = request.and_then(|request| self.recalled_list(request));
-                recalled.map(|(_, result)| result)
+                request.and_then(|request| self.recalled_list(&id, request))
             }
             Tracked::Other
             | Tracked::Ping
@@ -114,8 +124,7 @@ impl Link<'_> {
             | Tracked::Subscribe
             | Tracked::Listen
             | Tracked::Task => None,
-        }
-        .map(|result| self.answer_from(&id, result));
+        };
         let Some(line) = line else { return };
         if let Life::Up(up) = &mut self.life {
             up.silence = Silence::Broken;
@@ -183,9 +192,7 @@ impl Link<'_> {
                     .map(|result| remembered::answer(id, result))
                     .or_else(|| self.recalled_refusal(id, method))
             }
-            Tracked::List => self
-                .recalled_list(line)
-                .map(|(_, result)| remembered::answer(id, result)),
+            Tracked::List => self.recalled_list(id, line),
             Tracked::Initialize
             | Tracked::Discover
             | Tracked::Ping
@@ -371,16 +378,13 @@ impl Link<'_> {
 
     /// Remembers what the server says of a list now, whether the client has seen it or not.
     pub(super) fn learn_first_page(&mut self, which: Which, line: &[u8]) {
-        let digest = if self.head.modern != 0 {
-            None
-        } else {
-            let Some(digest) = self.params_digest() else {
-                return;
-            };
-            Some(digest)
+        let Some(digest) = self.lists_digest() else {
+            return;
         };
         if let Some(result) = remembered::result_of(line) {
             self.remembered.learn_list(digest, which, result);
+        } else if let Some(error) = remembered::error_of(line) {
+            self.remembered.learn_list_refusal(digest, which, error);
         }
     }
 
@@ -406,7 +410,7 @@ impl Link<'_> {
         match self.recalled.swap_remove(at) {
             (_, None) => self.learn_discover(line),
             (_, Some(which)) if frame.kind == Kind::Response => self.list_checked(which, 0, line),
-            (_, Some(_)) => {}
+            (_, Some(which)) => self.learn_first_page(which, line),
         }
     }
 }

@@ -23,6 +23,7 @@ pub struct Remembered {
     /// The oldest first.
     openings: Vec<Opening>,
     modern_lists: Lists,
+    modern_refusals: Lists,
     changed: bool,
     heard: Option<Heard>,
 }
@@ -78,6 +79,8 @@ pub struct Opening {
     pub result: Vec<u8>,
     /// The lists.
     pub lists: Lists,
+    /// The error objects with which lists were refused, because the server has none of that sort.
+    pub refusals: Lists,
 }
 
 /// Whole results of the four lists, each in the place of its [`Which`].
@@ -134,6 +137,15 @@ impl Remembered {
         lists[list as usize].as_deref()
     }
 
+    /// The error object with which a list was refused: in the session with this opening, or in the modern era.
+    pub fn list_refusal(&self, digest: Option<u64>, list: Which) -> Option<&[u8]> {
+        let refusals = match digest {
+            Some(digest) => &self.opening(digest)?.refusals,
+            None => &self.modern_refusals,
+        };
+        refusals[list as usize].as_deref()
+    }
+
     /// The server's answer to `initialize`. Lists of an earlier session stay: they are checked each for itself.
     pub fn learn_opening(&mut self, digest: u64, result: &[u8]) -> Learned {
         let at = self
@@ -147,6 +159,7 @@ impl Remembered {
                 params_digest: digest,
                 result: Vec::new(),
                 lists: Lists::default(),
+                refusals: Lists::default(),
             },
         };
         let known = at.map(|_| core::mem::take(&mut opening.result));
@@ -158,11 +171,15 @@ impl Remembered {
             // Another version of the server may know the modern era.
             self.forget_refusal();
         }
+        if learned == Learned::Other {
+            // It may have more sorts of lists now.
+            opening.refusals = Lists::default();
+        }
         let result = match (known, learned) {
             (Some(known), Learned::Same) => known,
             (_, Learned::New | Learned::Other | Learned::Same) => result.to_vec(),
         };
-        let bytes = result.len() + size(&opening.lists);
+        let bytes = result.len() + size(&opening.lists) + size(&opening.refusals);
         if !is_result(&result) || !self.make_room(bytes, None) {
             self.changed |= at.is_some();
             return learned;
@@ -183,6 +200,8 @@ impl Remembered {
         };
         let known = place.take();
         self.hear(digest, 1 + list as usize);
+        let refusal = self.refusal_place(digest, list).and_then(Option::take);
+        self.changed |= refusal.is_some();
         let learned = compare(known.as_deref(), result);
         let result = match (known, learned) {
             (Some(known), Learned::Same) => Some(known),
@@ -199,6 +218,24 @@ impl Remembered {
         learned
     }
 
+    /// The server refused a list with this error object. Only one that says that there is no such list is remembered.
+    pub fn learn_list_refusal(&mut self, digest: Option<u64>, list: Which, error: &[u8]) {
+        if !is_result(error) || !is_unknown_method(error) {
+            return;
+        }
+        let known = self.list_refusal(digest, list) == Some(error);
+        if known || !self.make_room(error.len(), digest) {
+            return;
+        }
+        if let Some(place) = self.place(digest, list) {
+            *place = None;
+        }
+        if let Some(place) = self.refusal_place(digest, list) {
+            *place = Some(error.to_vec());
+            self.changed = true;
+        }
+    }
+
     /// The server's answer to `server/discover`: it survives the question.
     pub fn learn_discover(&mut self, result: &[u8]) -> Learned {
         self.hear(None, OPENING);
@@ -208,6 +245,7 @@ impl Remembered {
             self.discovery = before;
             return learned;
         }
+        self.modern_refusals = Lists::default();
         let keep = is_result(result) && self.make_room(result.len(), None);
         self.changed |= keep || before != Discovery::Unknown;
         if keep {
@@ -311,7 +349,7 @@ impl Remembered {
     }
 
     fn bytes_but_openings(&self) -> usize {
-        self.discovery.bytes() + size(&self.modern_lists)
+        self.discovery.bytes() + size(&self.modern_lists) + size(&self.modern_refusals)
     }
 
     fn place(&mut self, digest: Option<u64>, list: Which) -> Option<&mut Option<Vec<u8>>> {
@@ -325,6 +363,19 @@ impl Remembered {
             None => &mut self.modern_lists,
         };
         Some(&mut lists[list as usize])
+    }
+
+    fn refusal_place(&mut self, digest: Option<u64>, list: Which) -> Option<&mut Option<Vec<u8>>> {
+        let refusals = match digest {
+            Some(digest) => {
+                let mut openings = self.openings.iter_mut();
+                &mut openings
+                    .find(|opening| opening.params_digest == digest)?
+                    .refusals
+            }
+            None => &mut self.modern_refusals,
+        };
+        Some(&mut refusals[list as usize])
     }
 
     /// Lets the oldest openings but one go until so many bytes fit. False, and nothing is lost, if they never will.
@@ -366,7 +417,7 @@ impl Discovery {
 impl Opening {
     /// Bytes of its results.
     fn bytes(&self) -> usize {
-        self.result.len() + size(&self.lists)
+        self.result.len() + size(&self.lists) + size(&self.refusals)
     }
 }
 

@@ -26,6 +26,9 @@ struct Shape<'a> {
     openings: Vec<Opening<'a>>,
     #[serde(borrow)]
     modern: Named<'a>,
+    /// The error objects that answered requests for lists.
+    #[serde(borrow, default)]
+    modern_refused: Named<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,9 +39,11 @@ struct Opening<'a> {
     initialize: &'a RawValue,
     #[serde(borrow)]
     lists: Named<'a>,
+    #[serde(borrow, default)]
+    refused: Named<'a>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Named<'a> {
     #[serde(borrow)]
     tools: Option<&'a RawValue>,
@@ -67,6 +72,7 @@ pub fn written(server: &str, remembered: &Remembered) -> io::Result<Vec<u8>> {
             params: format!("{:016x}", opening.params_digest),
             initialize: serde_json::from_slice(&opening.result)?,
             lists: named(|list| opening.lists[list as usize].as_deref())?,
+            refused: named(|list| opening.refusals[list as usize].as_deref())?,
         })
     });
     let shape = Shape {
@@ -77,6 +83,7 @@ pub fn written(server: &str, remembered: &Remembered) -> io::Result<Vec<u8>> {
         refused: raw(remembered.refusal())?,
         openings: openings.collect::<io::Result<_>>()?,
         modern: named(|list| remembered.list(None, list))?,
+        modern_refused: named(|list| remembered.list_refusal(None, list))?,
     };
     let mut bytes = serde_json::to_vec(&shape)?;
     bytes.push(b'\n');
@@ -114,11 +121,17 @@ pub fn understand(bytes: &[u8]) -> Option<(String, Remembered)> {
     for (list, result) in shape.modern.each() {
         remembered.learn_list(None, list, result);
     }
+    for (list, error) in shape.modern_refused.each() {
+        remembered.learn_list_refusal(None, list, error);
+    }
     for opening in &shape.openings {
         let digest = u64::from_str_radix(&opening.params, 16).ok()?;
         remembered.learn_opening(digest, opening.initialize.get().as_bytes());
         for (list, result) in opening.lists.each() {
             remembered.learn_list(Some(digest), list, result);
+        }
+        for (list, error) in opening.refused.each() {
+            remembered.learn_list_refusal(Some(digest), list, error);
         }
     }
     Some((shape.server.into_owned(), remembered.from_disk()))

@@ -68,6 +68,9 @@ fn sample() -> Remembered {
     );
     remembered.learn_opening(7, br#"{"protocolVersion":"2025-11-25"}"#);
     remembered.learn_list(Some(7), Which::Templates, br#"{"resourceTemplates":[]}"#);
+    let none = br#"{"code":-32601,"message":"Method not found"}"#;
+    remembered.learn_list_refusal(Some(7), Which::Prompts, none);
+    remembered.learn_list_refusal(None, Which::Resources, none);
     remembered.learn_list(None, Which::Prompts, br#"{"prompts":[]}"#);
     remembered.from_disk()
 }

@@ -395,3 +395,34 @@ fn a_list_from_the_record_is_checked_although_the_client_cannot_be_told() {
     let known = remembered.list(Some(digest), Which::Tools);
     assert_eq!(known, Some(br#"{"tools":[{"name":"new"}]}"#.as_slice()));
 }
+
+#[test]
+fn a_list_that_the_server_does_not_have_is_refused_from_the_record_too() {
+    let refusal = |id: u32| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no prompts"}}}}"#)
+    };
+    let mut learned = World::met(Limits::default(), Policy::default());
+    learned.client(&ask(2, "prompts/list"));
+    learned.server(&refusal(2));
+    let mut world = World::up();
+    world
+        .link
+        .recall(learned.link.remembered().clone().from_disk());
+    world.client(INITIALIZE);
+    world.wait();
+    world.link.written();
+    world.drain();
+    assert_eq!(world.client(&ask(3, "prompts/list")), Route::Instead);
+    let Some(Output::ToClient(line)) = world.link.next() else {
+        panic!("no answer")
+    };
+    assert_eq!(String::from_utf8(line).unwrap(), refusal(3) + "\n");
+    // The server says something else of itself: it may have prompts by now.
+    world.server(&greeting("1", "1").replace("tools", "prompts"));
+    let digest = world.link.remembered().openings()[0].params_digest;
+    let known = world
+        .link
+        .remembered()
+        .list_refusal(Some(digest), Which::Prompts);
+    assert_eq!(known, None);
+}
