@@ -137,10 +137,10 @@ impl Copied {
         let dir = std::env::temp_dir().join(format!("mainstay-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
-        let exe = dir.join("test");
         // By another process: a copy that we wrote ourselves is busy as long as any child of a test next to us, forked
         // meanwhile, has not executed yet.
         let ours = std::env::current_exe().unwrap();
+        let exe = dir.join(ours.file_name().unwrap());
         let copied = Command::new("cp").arg(ours).arg(&exe).status().unwrap();
         assert!(copied.success());
         Self { dir, exe }
