@@ -123,7 +123,7 @@ impl Shell {
             .and_then(|text| text.parse::<Tag>().ok())
             .map_or(LinkId(0), |tag| tag.link);
         let secret = target.has_secret().then(|| spec.from.clone());
-        let paths = Paths::find().unwrap_or_else(|_| Paths::nowhere());
+        let (paths, _) = Paths::find_or_nowhere();
         let seal = Seal::of(&target, &headers);
         let journal = Journal::new(paths, link, spec, &target, secret, seal);
         let keyring = Keyring {

@@ -5,23 +5,61 @@
 //! when the engine has said that it is paid. Containers are stopped, never removed: whether one is kept is the user's
 //! choice (`--rm`).
 
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::state;
 
 pub mod engine;
 pub mod held;
 pub mod note;
 pub mod words;
 
-/// Programs whose `run` starts a container.
-const ENGINES: [&str; 3] = ["docker", "podman", "nerdctl"];
+/// A cid file that is larger than this holds no id.
+const CID_FILE_BYTES: u64 = 256;
+
+/// Programs whose `run` starts a container. A note names one of these and nothing else, so that no file can have us run
+/// anything but an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+    /// nerdctl, the command line of containerd.
+    Nerdctl,
+}
+
+impl Engine {
+    /// The engine that a program is, by its name.
+    fn of(program: &OsStr) -> Option<Self> {
+        let name = Path::new(program).file_name()?;
+        [Self::Docker, Self::Podman, Self::Nerdctl]
+            .into_iter()
+            .find(|engine| name == engine.name())
+    }
+
+    /// The name of its program.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Nerdctl => "nerdctl",
+        }
+    }
+}
 
 /// A command that runs a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// The engine with its global options, up to the sub-command.
-    engine: Vec<OsString>,
+    engine: Engine,
+    /// The program as the user named it.
+    program: OsString,
+    /// Its global options, up to the sub-command.
+    options: Vec<OsString>,
     /// The file that will hold the container's id, seen from where the command runs.
     cidfile: PathBuf,
 }
@@ -33,12 +71,10 @@ impl Container {
         directory: &Path,
         generation: u32,
     ) -> Option<(Self, Vec<OsString>)> {
-        let program = Path::new(argv.first()?).file_name()?.to_str()?;
-        if !ENGINES.contains(&program) {
-            return None;
-        }
+        let program = argv.first()?.clone();
+        let engine = Engine::of(&program)?;
         let verb = sub_command(argv)?;
-        let engine = argv.get(..verb)?.to_vec();
+        let options = argv.get(1..verb)?.to_vec();
         let run = match argv.get(verb)?.to_str()? {
             "run" => verb,
             "container" if argv.get(verb + 1)? == "run" => verb + 1,
@@ -48,6 +84,8 @@ impl Container {
             return Some((
                 Self {
                     engine,
+                    program,
+                    options,
                     cidfile: theirs,
                 },
                 argv.to_vec(),
@@ -59,14 +97,22 @@ impl Container {
         for (place, word) in words.into_iter().enumerate() {
             rewritten.insert(run + 1 + place, word);
         }
-        Some((Self { engine, cidfile }, rewritten))
+        Some((
+            Self {
+                engine,
+                program,
+                options,
+                cidfile,
+            },
+            rewritten,
+        ))
     }
 }
 
 /// The container's id, once its engine has written it.
 fn id_in(cidfile: &Path) -> Option<String> {
-    let id = fs::read_to_string(cidfile).ok()?;
-    let id = id.trim();
+    let id = state::read_named(cidfile, CID_FILE_BYTES).ok()?;
+    let id = std::str::from_utf8(&id).ok()?.trim();
     let plain = !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric());
     plain.then(|| id.to_owned())
 }
@@ -91,6 +137,7 @@ fn sub_command(argv: &[OsString]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn argv(line: &str) -> Vec<OsString> {
         line.split_whitespace().map(OsString::from).collect()

@@ -63,6 +63,8 @@ pub mod registry;
 pub mod report;
 #[doc(hidden)]
 pub mod serve;
+#[doc(hidden)]
+pub mod state;
 pub mod sweeper;
 #[doc(hidden)]
 pub mod trace;

@@ -1,223 +1,391 @@
-//! Where things are: everything below one directory of the user's home.
+//! Where things are: the state directory and the config file.
 //!
-//! Clients start servers with six variables (`HOME LOGNAME PATH SHELL TERM USER`), people call `ps` from a login
-//! shell with many more. Both must look at the same files, so `XDG_*` is not read at all: only HOME counts, and
-//! without it the home directory of the uid in `/etc/passwd` (read by hand: a static binary has no NSS).
+//! Clients start servers with six variables (`HOME LOGNAME PATH SHELL TERM USER`), people call `ps` from a login shell with many
+//! more. Both must look at the same files, so only HOME counts, and without it the home directory of the uid in `/etc/passwd`
+//! (read by hand: a static binary has no NSS).
 //!
-//! Invariants: our directories are 0700, our files 0600, both owned by us.
+//! A home that is not ours, or that cannot be written to, is not used: with `sudo`, and in services with a borrowed HOME, what is
+//! there are another user's words. Then the state is kept in `mainstay` below the runtime directory, else in `mainstay-UID` below
+//! the temporary directory, and why is told. The rule looks and makes nothing, so that every command comes to the same place.
+//!
+//! Invariants: whatever is opened below the state directory is opened by [`crate::state`]; the parents of the state directory
+//! belong to us or to root; the config file counts only in a home that belongs to us or to root.
 
 use std::env;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::exit::Exit;
 use crate::report::{Report, plain};
+use crate::state::Location;
 
 /// Below the home directory.
-const STATE: &str = ".local/state/mainstay";
+const STATE: [&str; 3] = [".local", "state", "mainstay"];
 /// Below the home directory.
 const CONFIG: &str = ".config/mainstay/config.toml";
-/// The mode of our directories.
-pub const DIRECTORY_MODE: u32 = 0o700;
-/// The mode of our files.
-pub const FILE_MODE: u32 = 0o600;
+/// Below the runtime directory; below the temporary directory the uid follows.
+const ELSEWHERE: &str = "mainstay";
+/// Where the user's runtime directories are, if no variable says so.
+const RUNTIME: &str = "/run/user";
 
 /// The paths of one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
-    home: PathBuf,
+    home: Home,
+    state: Location,
+    /// Why the state is not kept below the home directory, if it is not.
+    detour: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Home {
+    /// It belongs to us or to root.
+    Trusted(PathBuf),
+    /// There is none, or it is another user's.
+    Refused,
 }
 
 impl Paths {
-    /// The paths of the user who runs us.
+    /// The paths of the user who runs us; an error if there is no place for the state.
     pub fn find() -> Result<Self, Report> {
+        match Self::find_or_nowhere() {
+            (paths, None) => Ok(paths),
+            (_, Some(report)) => Err(report),
+        }
+    }
+
+    /// The same for those who can do without: if there is no place for the state, why, and paths where nothing can be made or read.
+    pub fn find_or_nowhere() -> (Self, Option<Report>) {
         let uid = rustix::process::geteuid().as_raw();
-        match env::var_os("HOME").filter(|home| !home.is_empty()) {
-            Some(home) => Self::below(PathBuf::from(home)),
-            None => Self::below(passwd_home(Path::new("/etc/passwd"), uid)?),
+        let home = match env::var_os("HOME").filter(|home| !home.is_empty()) {
+            Some(home) => absolute(PathBuf::from(home)),
+            None => passwd_home(Path::new("/etc/passwd"), uid),
+        };
+        Self::choose(home, uid)
+    }
+
+    /// The paths of another user, whose home is this, or is in the passwd file. Only with that user's rights over files.
+    pub fn of_user(home: Option<PathBuf>, uid: u32) -> Result<Self, Report> {
+        let home = match home {
+            Some(home) => Ok(home),
+            None => passwd_home(Path::new("/etc/passwd"), uid),
+        };
+        match Self::choose(home, uid) {
+            (paths, None) => Ok(paths),
+            (_, Some(report)) => Err(report),
         }
     }
 
-    /// The paths of another user, by the passwd file.
-    pub fn of_uid(uid: u32) -> Result<Self, Report> {
-        Self::below(passwd_home(Path::new("/etc/passwd"), uid)?)
-    }
-
-    /// The paths below a given home directory.
+    /// The paths below a given home directory, whatever it is like.
     pub fn below(home: PathBuf) -> Result<Self, Report> {
-        if home.is_absolute() {
-            return Ok(Self { home });
-        }
-        Err(Report::new(
-            Exit::State,
-            format!("HOME is not an absolute path: `{}`", home.display()),
-        )
-        .hint("set HOME to your home directory"))
+        let home = absolute(home).map_err(|why| unusable(&why))?;
+        let uid = rustix::process::geteuid().as_raw();
+        Ok(Self {
+            state: Location::root(home.join(STATE.join("/")), uid),
+            home: Home::Trusted(home),
+            detour: None,
+        })
     }
 
-    /// The paths of somebody who has no home: nothing can be made or read there.
+    /// The paths of a user without a home: nothing can be made or read there.
     pub fn nowhere() -> Self {
         Self {
-            home: PathBuf::from("/dev/null"),
+            home: Home::Refused,
+            state: Location::root("/dev/null/mainstay".into(), u32::MAX),
+            detour: None,
         }
     }
 
-    /// The home directory.
-    pub fn home(&self) -> &Path {
-        &self.home
+    fn choose(home: Result<PathBuf, String>, uid: u32) -> (Self, Option<Report>) {
+        let (home, why) = match home.and_then(|home| trusted_home(home, uid)) {
+            Ok(home) => match state_in(&home, uid) {
+                Ok(state) => {
+                    let state = Location::root(state, uid);
+                    let (home, detour) = (Home::Trusted(home), None);
+                    return (
+                        Self {
+                            home,
+                            state,
+                            detour,
+                        },
+                        None,
+                    );
+                }
+                Err(why) => (Home::Trusted(home), why),
+            },
+            Err(why) => (Home::Refused, why),
+        };
+        match elsewhere(uid) {
+            Ok(state) => {
+                let (state, detour) = (Location::root(state, uid), Some(why));
+                (
+                    Self {
+                        home,
+                        state,
+                        detour,
+                    },
+                    None,
+                )
+            }
+            Err(others) => {
+                let report = unusable(&format!("{why}; {others}"));
+                (
+                    Self {
+                        home,
+                        ..Self::nowhere()
+                    },
+                    Some(report),
+                )
+            }
+        }
+    }
+
+    /// That the state is kept elsewhere, and why, if it is.
+    pub fn detour(&self) -> Option<Report> {
+        let why = self.detour.as_ref()?;
+        let place = format!("events and links are kept in {}", self.state.display());
+        Some(
+            Report::new(Exit::State, place)
+                .because(why)
+                .hint("set HOME to a directory of yours that you can write to"),
+        )
+    }
+
+    /// The home directory, if it belongs to us or to root.
+    pub fn home(&self) -> Option<&Path> {
+        match &self.home {
+            Home::Trusted(home) => Some(home),
+            Home::Refused => None,
+        }
     }
 
     /// Everything that mainstay writes is below this directory.
-    pub fn state(&self) -> PathBuf {
-        self.home.join(STATE)
+    pub fn state(&self) -> Location {
+        self.state.clone()
     }
 
     /// The event files.
-    pub fn events(&self) -> PathBuf {
-        self.state().join("events")
+    pub fn events(&self) -> Location {
+        self.state.join("events")
     }
 
     /// One directory per link.
-    pub fn run(&self) -> PathBuf {
-        self.state().join("run")
+    pub fn run(&self) -> Location {
+        self.state.join("run")
     }
 
     /// The doors of servers that are kept for a client; not there while there are none.
-    pub fn warm(&self) -> PathBuf {
-        self.state().join("warm")
+    pub fn warm(&self) -> Location {
+        self.state.join("warm")
     }
 
     /// One file per configuration: what its server said when it was opened.
-    pub fn record(&self) -> PathBuf {
-        self.state().join("record")
+    pub fn record(&self) -> Location {
+        self.state.join("record")
     }
 
     /// One directory per lease.
-    pub fn lease(&self) -> PathBuf {
-        self.state().join("lease")
-    }
-    /// One file per debt: HTTP sessions that must be closed.
-    pub fn debts(&self) -> PathBuf {
-        self.state().join("debts")
+    pub fn lease(&self) -> Location {
+        self.state.join("lease")
     }
 
-    /// The config file; it need not exist.
-    pub fn config_file(&self) -> PathBuf {
-        self.home.join(CONFIG)
+    /// One file per debt: HTTP sessions that must be closed.
+    pub fn debts(&self) -> Location {
+        self.state.join("debts")
+    }
+
+    /// One file per `trace-signals` that runs.
+    pub fn traced(&self) -> Location {
+        self.state.join("traced")
+    }
+
+    /// The config file, which need not exist; none without a home that can be trusted.
+    pub fn config_file(&self) -> Option<PathBuf> {
+        Some(self.home()?.join(CONFIG))
     }
 
     /// Makes the state directories, or says what is in the way.
     pub fn make(&self) -> Result<(), Report> {
-        let state = self.state();
-        if !state.exists() {
-            self.refuse_foreign_home()?;
-        }
-        for directory in [
-            state,
+        for location in [
+            self.state(),
             self.events(),
             self.run(),
             self.record(),
             self.lease(),
             self.debts(),
         ] {
-            make_directory(&directory)?;
+            self.make_one(&location)?;
         }
         Ok(())
     }
 
-    /// With plain `sudo` HOME may still be the user's, and root's files there would lock the user out.
-    fn refuse_foreign_home(&self) -> Result<(), Report> {
-        let Ok(home) = fs::metadata(&self.home) else {
-            return Err(Report::new(
-                Exit::State,
-                format!("the home directory {} does not exist", self.home.display()),
-            )
-            .hint("create it, or set HOME to a directory that you can write to"));
+    /// Makes one of them, or says what is in the way.
+    pub fn make_one(&self, location: &Location) -> Result<(), Report> {
+        location.make().map(drop).map_err(|error| {
+            let path = location.path();
+            let report = Report::new(Exit::State, format!("cannot use {}", path.display()))
+                .because(plain(&error));
+            let there = nearest_existing(&path).display();
+            match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    report.hint(format!("`ls -ld {there}` shows whose it is; or set HOME"))
+                }
+                io::ErrorKind::ReadOnlyFilesystem => {
+                    report.hint("set HOME to a directory that you can write to")
+                }
+                io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                    report.hint(format!("move it out of the way: {there}"))
+                }
+                _ => report,
+            }
+        })
+    }
+}
+
+fn unusable(why: &str) -> Report {
+    Report::new(Exit::State, "there is no place for events and links")
+        .because(why)
+        .hint("set HOME to a directory of yours that you can write to")
+}
+
+fn absolute(home: PathBuf) -> Result<PathBuf, String> {
+    if home.is_absolute() {
+        return Ok(home);
+    }
+    Err(format!(
+        "HOME is not an absolute path: `{}`",
+        home.display()
+    ))
+}
+
+/// A home directory that belongs to the user or to root: whatever another user has put into his own is not obeyed.
+fn trusted_home(home: PathBuf, uid: u32) -> Result<PathBuf, String> {
+    match fs::metadata(&home) {
+        Ok(found) if !found.is_dir() => Err(format!(
+            "HOME is {}, which is not a directory",
+            home.display()
+        )),
+        Ok(found) if !trusted(&found, uid) => Err(format!(
+            "HOME is {}, which belongs to uid {}, but this is uid {uid}",
+            home.display(),
+            found.uid()
+        )),
+        Ok(_) => Ok(home),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(format!(
+            "the home directory {} does not exist",
+            home.display()
+        )),
+        Err(error) => Err(format!("HOME is {}: {}", home.display(), plain(&error))),
+    }
+}
+
+/// The state directory below a home, if it is ours and can be written to, or if it can be made.
+fn state_in(home: &Path, uid: u32) -> Result<PathBuf, String> {
+    let [local, state, last] = STATE;
+    let mut path = home.to_path_buf();
+    for name in [local, state] {
+        let next = path.join(name);
+        let Some(found) = look(&next)? else {
+            writable(&path)?;
+            return Ok(home.join(STATE.join("/")));
         };
-        let through_sudo = env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
-        if rustix::process::geteuid().is_root()
-            && home.uid() != 0
-            && through_sudo == Some(home.uid())
-        {
-            return Err(Report::new(
-                Exit::State,
-                format!(
-                    "HOME is {}, which belongs to uid {}, but this is root",
-                    self.home.display(),
-                    home.uid()
-                ),
-            )
-            .hint("run it as yourself, or with `sudo -H`"));
+        if !trusted(&found, uid) {
+            return Err(foreign(&next, &found));
         }
-        Ok(())
-    }
-}
-
-/// Makes one of our directories with its parents; an existing one must be ours.
-/// What is in a directory; nothing if there is none.
-pub(crate) fn entries(directory: &Path) -> io::Result<Vec<fs::DirEntry>> {
-    match fs::read_dir(directory) {
-        Ok(entries) => entries.collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-fn make_directory(path: &Path) -> Result<(), Report> {
-    let trouble = |error: &io::Error| {
-        let report = Report::new(
-            Exit::State,
-            format!("cannot make the directory {}", path.display()),
-        )
-        .because(plain(error));
-        let there = nearest_existing(path).display();
-        let kind = error.kind();
-        if kind == io::ErrorKind::PermissionDenied {
-            report.hint(format!("make {there} writable, or set HOME"))
-        } else if kind == io::ErrorKind::ReadOnlyFilesystem {
-            report.hint("set HOME to a directory that you can write to")
-        } else if kind == io::ErrorKind::NotADirectory || kind == io::ErrorKind::AlreadyExists {
-            report.hint(format!("move the file out of the way: {there}"))
+        // A link of the user's own, to a directory that is the user's as well.
+        let found = if found.is_symlink() {
+            fs::metadata(&next).map_err(|error| format!("{}: {}", next.display(), plain(&error)))?
         } else {
-            report
+            found
+        };
+        if !found.is_dir() {
+            return Err(format!("{} is not a directory", next.display()));
         }
-    };
-    // Every start asks, and nearly always it is there.
-    let found = if let Ok(found) = fs::metadata(path)
-        && found.is_dir()
+        if !trusted(&found, uid) {
+            return Err(foreign(&next, &found));
+        }
+        path = next;
+    }
+    usable(path.join(last), uid)
+}
+
+/// A place for the state that is not below the home directory.
+fn elsewhere(uid: u32) -> Result<PathBuf, String> {
+    let runtime = env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
+    let runtime = runtime.map_or_else(|| Path::new(RUNTIME).join(uid.to_string()), PathBuf::from);
+    let private = fs::symlink_metadata(&runtime)
+        .is_ok_and(|found| found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0);
+    if private
+        && runtime.is_absolute()
+        && let Ok(path) = usable(runtime.join(ELSEWHERE), uid)
     {
-        found
-    } else {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(DIRECTORY_MODE)
-            .create(path)
-            .map_err(|error| trouble(&error))?;
-        fs::metadata(path).map_err(|error| trouble(&error))?
+        return Ok(path);
+    }
+    let temp = env::temp_dir();
+    let found =
+        fs::metadata(&temp).map_err(|error| format!("{}: {}", temp.display(), plain(&error)))?;
+    if !found.is_dir() {
+        return Err(format!("{} is not a directory", temp.display()));
+    }
+    let others_may_rename = found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0;
+    if !temp.is_absolute() || !trusted(&found, uid) || others_may_rename {
+        return Err(format!("{} is not safe to keep them in", temp.display()));
+    }
+    usable(temp.join(format!("{ELSEWHERE}-{uid}")), uid)
+}
+
+/// A directory of ours that can be written to, or that can be made. A link is refused, wherever it leads.
+fn usable(path: PathBuf, uid: u32) -> Result<PathBuf, String> {
+    let Some(found) = look(&path)? else {
+        writable(path.parent().unwrap_or(Path::new("/")))?;
+        return Ok(path);
     };
-    let uid = rustix::process::geteuid().as_raw();
+    if !found.is_dir() {
+        return Err(format!("{} is not a directory", path.display()));
+    }
     if found.uid() != uid {
-        return Err(Report::new(
-            Exit::State,
-            format!(
-                "{} belongs to uid {}, but this is uid {uid}",
-                path.display(),
-                found.uid()
-            ),
+        return Err(foreign(&path, &found));
+    }
+    writable(&path)?;
+    Ok(path)
+}
+
+fn look(path: &Path) -> Result<Option<Metadata>, String> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{}: {}", path.display(), plain(&error))),
+    }
+}
+
+fn writable(path: &Path) -> Result<(), String> {
+    accessat(
+        CWD,
+        path,
+        Access::WRITE_OK | Access::EXEC_OK,
+        AtFlags::EACCESS,
+    )
+    .map_err(|error| {
+        format!(
+            "{} cannot be written to: {}",
+            path.display(),
+            plain(&error.into())
         )
-        .hint(format!(
-            "give it back with `sudo chown -R {uid} {}`",
-            path.display()
-        )));
-    }
-    if found.mode() & 0o777 != DIRECTORY_MODE {
-        fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE))
-            .map_err(|error| trouble(&error))?;
-    }
-    Ok(())
+    })
+}
+
+/// Only the user and root can put anything there.
+fn trusted(found: &Metadata, uid: u32) -> bool {
+    found.uid() == uid || found.uid() == 0
+}
+
+fn foreign(path: &Path, found: &Metadata) -> String {
+    format!("{} belongs to uid {}", path.display(), found.uid())
 }
 
 /// The last part of a path that is there.
@@ -228,7 +396,7 @@ fn nearest_existing(path: &Path) -> &Path {
 }
 
 /// The home directory of a uid by a passwd file.
-fn passwd_home(file: &Path, uid: u32) -> Result<PathBuf, Report> {
+fn passwd_home(file: &Path, uid: u32) -> Result<PathBuf, String> {
     let text = fs::read(file).unwrap_or_default();
     let home = text.split(|&b| b == b'\n').find_map(|line| {
         let fields: Vec<&[u8]> = line.split(|&b| b == b':').collect();
@@ -238,11 +406,7 @@ fn passwd_home(file: &Path, uid: u32) -> Result<PathBuf, Report> {
             .then(|| PathBuf::from(std::ffi::OsStr::from_bytes(home)))
     });
     home.ok_or_else(|| {
-        Report::new(
-            Exit::State,
-            format!("HOME is not set, and uid {uid} has no home directory in /etc/passwd"),
-        )
-        .hint("set HOME to a directory that you can write to")
+        format!("HOME is not set, and uid {uid} has no home directory in /etc/passwd")
     })
 }
 
@@ -250,6 +414,12 @@ fn passwd_home(file: &Path, uid: u32) -> Result<PathBuf, Report> {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    fn uid() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
 
     #[test]
     fn the_passwd_file_answers_by_uid() {
@@ -265,8 +435,8 @@ mod tests {
             PathBuf::from("/home/ann")
         );
         for uid in [1002, 1003] {
-            let report = passwd_home(&file, uid).unwrap_err();
-            assert!(report.problem().contains("HOME is not set"), "{report}");
+            let why = passwd_home(&file, uid).unwrap_err();
+            assert!(why.contains("HOME is not set"), "{why}");
         }
     }
 
@@ -278,28 +448,24 @@ mod tests {
         fs::set_permissions(paths.run(), Permissions::from_mode(0o755)).unwrap();
         paths.make().unwrap();
         for directory in [paths.state(), paths.events(), paths.run(), paths.record()] {
-            assert_eq!(
-                fs::metadata(directory).unwrap().mode() & 0o777,
-                DIRECTORY_MODE
-            );
+            assert_eq!(fs::metadata(directory).unwrap().mode() & 0o777, 0o700);
         }
     }
 
     #[test]
-    fn a_directory_of_somebody_else_is_refused() {
-        // Only root can give a directory away; for others there is nothing to see here.
-        if !rustix::process::geteuid().is_root() {
+    fn a_directory_of_another_user_is_refused() {
+        if !mainstay_testkit::skip::root_or_skip("only root can give a directory away") {
             return;
         }
         let scratch = Scratch::new();
         let paths = scratch.paths();
-        std::os::unix::fs::chown(paths.events(), Some(12_345), None).unwrap();
+        chown(paths.events(), Some(12_345), None).unwrap();
         let report = paths.make().unwrap_err().to_string();
+        let events = paths.events().display();
         assert_eq!(
             report,
             format!(
-                "error: {0} belongs to uid 12345, but this is uid 0\nhint: give it back with `sudo chown -R 0 {0}`",
-                paths.events().display()
+                "error: cannot use {events}: it belongs to uid 12345, not to uid 0\nhint: `ls -ld {events}` shows whose it is; or set HOME"
             )
         );
     }
@@ -309,25 +475,53 @@ mod tests {
         let scratch = Scratch::new();
         let local = scratch.path().join(".local");
         fs::write(&local, "a file").unwrap();
-        let paths = Paths::below(scratch.path().into()).unwrap();
-        let report = paths.make().unwrap_err().to_string();
-        assert!(report.contains("cannot make the directory"), "{report}");
-        assert!(
-            report.contains(&format!(
-                "hint: move the file out of the way: {}",
-                local.display()
-            )),
-            "{report}"
-        );
+        let why = state_in(scratch.path(), uid()).unwrap_err();
+        assert_eq!(why, format!("{} is not a directory", local.display()));
     }
 
     #[test]
-    fn a_missing_or_relative_home_is_told() {
-        let report = Paths::below("somewhere".into()).unwrap_err();
-        assert!(report.problem().contains("not an absolute path"));
+    fn a_state_directory_must_be_a_real_one_of_ours() {
         let scratch = Scratch::new();
-        let paths = Paths::below(scratch.path().join("gone")).unwrap();
-        let report = paths.make().unwrap_err();
-        assert!(report.problem().contains("does not exist"), "{report}");
+        let home = scratch.path().join("home");
+        let state = home.join(".local/state/mainstay");
+        fs::create_dir_all(state.parent().unwrap()).unwrap();
+        assert_eq!(state_in(&home, uid()), Ok(state.clone()));
+        symlink(scratch.path(), &state).unwrap();
+        let why = state_in(&home, uid()).unwrap_err();
+        assert_eq!(why, format!("{} is not a directory", state.display()));
+        fs::remove_file(&state).unwrap();
+        // The user's own link above it is the user's own choice.
+        let moved = scratch.path().join("moved");
+        fs::rename(home.join(".local"), &moved).unwrap();
+        symlink(&moved, home.join(".local")).unwrap();
+        assert_eq!(state_in(&home, uid()), Ok(state.clone()));
+        if !mainstay_testkit::skip::root_or_skip("only root can give a directory away") {
+            return;
+        }
+        for path in [&state, &moved.join("state"), &moved] {
+            fs::create_dir_all(path).unwrap();
+            chown(path, Some(65_534), None).unwrap();
+            let why = state_in(&home, uid()).unwrap_err();
+            assert!(why.ends_with(" belongs to uid 65534"), "{why}");
+            chown(path, Some(0), None).unwrap();
+        }
+        chown(&home, Some(65_534), None).unwrap();
+        let why = trusted_home(home.clone(), 0).unwrap_err();
+        assert!(
+            why.contains("belongs to uid 65534, but this is uid 0"),
+            "{why}"
+        );
+        assert_eq!(trusted_home(home.clone(), 65_534), Ok(home));
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_used_is_told() {
+        let why = absolute("somewhere".into()).unwrap_err();
+        assert!(why.contains("not an absolute path"), "{why}");
+        let scratch = Scratch::new();
+        let why = trusted_home(scratch.path().join("gone"), uid()).unwrap_err();
+        assert!(why.contains("does not exist"), "{why}");
+        let why = trusted_home("/dev/null".into(), uid()).unwrap_err();
+        assert_eq!(why, "HOME is /dev/null, which is not a directory");
     }
 }

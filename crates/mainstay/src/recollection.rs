@@ -15,24 +15,21 @@ pub(crate) mod sha256;
 mod shape;
 
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
 
 use mainstay_core::limits::RECORD_FILE_BYTES;
 use mainstay_core::message::remembered::{Answers, Remembered};
 use mainstay_os::clock;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 
-use crate::paths::{DIRECTORY_MODE, FILE_MODE};
+use crate::state::{self, Directory, Location, NEW};
 use openings::Openings;
 use retain::Kind;
 
 pub use key::Configuration;
 
-/// Files that are still being written begin with this.
-const NEW: &str = ".new-";
 /// What comes after the key in the name of a record.
 const ENDING: &str = "json";
 /// The same for the last openings of a command.
@@ -42,8 +39,9 @@ const ENDING_OF_OPENINGS: &str = "openings";
 #[derive(Clone)]
 pub struct Recollection {
     server: String,
-    path: PathBuf,
-    openings: PathBuf,
+    directory: Location,
+    name: String,
+    openings: String,
     begun: key::Begun,
     /// This session among the openings.
     session: u64,
@@ -56,8 +54,8 @@ pub struct Recollection {
 pub struct Kept {
     /// The name of the server that it was last written for; none if the file cannot be read.
     pub server: Option<String>,
-    /// The file.
-    pub path: PathBuf,
+    /// The file, in the directory of all records.
+    pub name: String,
     /// Its size.
     pub bytes: u64,
     /// Whether it is what was learned of the environment of a command, and no record.
@@ -67,16 +65,17 @@ pub struct Kept {
 impl Recollection {
     /// The record of a configuration, in the directory of all records. The server's name is for people, and tells servers
     /// with the same command apart where it is learned which variables are volatile.
-    pub fn of(directory: &Path, server: &str, configuration: &Configuration<'_>) -> Self {
+    pub fn of(directory: &Location, server: &str, configuration: &Configuration<'_>) -> Self {
         let begun = key::Begun::of(configuration);
-        let command = directory.join(configuration.command(server));
-        let openings = command.with_extension(ENDING_OF_OPENINGS);
-        let known = read_openings(&openings);
+        let openings = format!("{}.{ENDING_OF_OPENINGS}", configuration.command(server));
+        let open = directory.open().ok();
+        let known = open.and_then(|open| read_openings(&open, &openings));
         let is_volatile = |name: &str| known.as_ref().is_some_and(|all| all.is_volatile(name));
         let key = begun.key(configuration.env, is_volatile);
         Self {
             server: server.into(),
-            path: directory.join(key).with_extension(ENDING),
+            directory: directory.clone(),
+            name: format!("{key}.{ENDING}"),
             openings,
             begun,
             session: random().unwrap_or_default(),
@@ -85,13 +84,14 @@ impl Recollection {
     }
 
     /// The file; it need not exist.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join(&self.name)
     }
 
     /// What is remembered: nothing, if there is no file that can be believed. Reading it counts as use.
     pub fn load(&self) -> Remembered {
-        let Some((file, bytes)) = read(&self.path) else {
+        let read = self.directory.open().ok();
+        let Some((file, bytes)) = read.and_then(|directory| read_in(&directory, &self.name)) else {
             return Remembered::default();
         };
         let Some((_, remembered)) = shape::understand(&bytes) else {
@@ -120,78 +120,80 @@ impl Recollection {
     }
 
     fn write(&self, remembered: &Remembered) -> io::Result<()> {
+        let directory = self.directory.make()?;
         let bytes = shape::written(&self.server, remembered)?;
-        let replaced = replace(&self.path, &bytes);
-        let directory = self.path.parent().unwrap_or(Path::new("/"));
-        retain::retain(directory, &[&self.path, &self.openings], clock::wall_ms());
+        let replaced = replace(&directory, &self.name, &bytes);
+        let in_use = [self.name.as_str(), &self.openings];
+        retain::retain(&directory, &in_use, clock::wall_ms());
         replaced
     }
 
     /// Notes this opening beside the last ones of the command. Whether the record has another key with what that teaches.
     fn note(&mut self, env: &[CString], answers: Answers) -> io::Result<bool> {
-        let mut openings = match read_openings(&self.openings) {
+        let directory = self.directory.make()?;
+        let mut openings = match read_openings(&directory, &self.openings) {
             Some(openings) => openings,
             None => Openings::new(random()?),
         };
         if openings.note(self.session, answers, env) {
-            replace(&self.openings, &openings.written(&self.server)?)?;
+            replace(&directory, &self.openings, &openings.written(&self.server)?)?;
         }
         let key = self.begun.key(env, |name| openings.is_volatile(name));
-        let path = self.path.with_file_name(key).with_extension(ENDING);
-        let moved = path != self.path;
-        self.path = path;
+        let name = format!("{key}.{ENDING}");
+        let moved = name != self.name;
+        self.name = name;
         Ok(moved)
     }
 }
 
 /// All records of a directory, by the names of their servers.
-pub fn all(directory: &Path) -> io::Result<Vec<Kept>> {
-    let mut found: Vec<Kept> = retain::files(directory)?
+pub fn all(directory: &Location) -> io::Result<Vec<Kept>> {
+    let directory = match directory.open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        result => result?,
+    };
+    let mut found: Vec<Kept> = retain::files(&directory)?
         .into_iter()
         .filter(|file| file.kind != Kind::New)
         .map(|file| Kept {
-            server: read(&file.path).and_then(|(_, bytes)| shape::server(&bytes)),
+            server: read_in(&directory, &file.name).and_then(|(_, bytes)| shape::server(&bytes)),
             is_openings: file.kind == Kind::Openings,
-            path: file.path,
+            name: file.name,
             bytes: file.bytes,
         })
         .collect();
-    found.sort_by(|a, b| (&a.server, &a.path).cmp(&(&b.server, &b.path)));
+    found.sort_by(|a, b| (&a.server, &a.name).cmp(&(&b.server, &b.name)));
     Ok(found)
 }
 
 /// How many records there are, and their bytes.
-pub fn extent(directory: &Path) -> io::Result<(usize, u64)> {
-    let files = retain::files(directory)?;
+pub fn extent(directory: &Location) -> io::Result<(usize, u64)> {
+    let files = match directory.open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        result => retain::files(&result?)?,
+    };
     let bytes = files.iter().map(|file| file.bytes).sum();
     let records = files.iter().filter(|file| file.kind == Kind::Record);
     Ok((records.count(), bytes))
 }
 
-fn read_openings(path: &Path) -> Option<Openings> {
-    let (file, bytes) = read(path)?;
+fn read_openings(directory: &Directory, name: &str) -> Option<Openings> {
+    let (file, bytes) = read_in(directory, name)?;
     let openings = Openings::understand(&bytes)?;
     used(&file);
     Some(openings)
 }
 
 /// Puts a file in the place of another one, whole.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new()
-        .recursive(true)
-        .mode(DIRECTORY_MODE)
-        .create(directory)?;
-    let new = directory.join(format!("{NEW}{:016x}", random()?));
-    let replaced = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(&new)
+fn replace(directory: &Directory, name: &str, bytes: &[u8]) -> io::Result<()> {
+    // Two sessions may write at once: each has a file of its own until it is whole.
+    let new = format!("{NEW}{:016x}", random()?);
+    let replaced = directory
+        .create(&new)
         .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&new, path));
+        .and_then(|()| directory.rename(&new, name));
     if replaced.is_err() {
-        fs::remove_file(&new).ok();
+        directory.remove(&new).ok();
     }
     replaced
 }
@@ -215,23 +217,11 @@ fn used(file: &File) {
     futimens(file, &now).ok();
 }
 
-/// A file that can be believed: ours, nobody else can write to it, of a sensible size. What a server is said to offer
-/// is read by a model, so that words of strangers must not get in.
-fn read(path: &Path) -> Option<(File, Vec<u8>)> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)
-        .ok()?;
-    let found = file.metadata().ok()?;
-    let ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
-    if !found.is_file() || !ours || found.len() > RECORD_FILE_BYTES {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(found.len() as usize);
-    let limit = RECORD_FILE_BYTES + 1;
-    (&mut file).take(limit).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= RECORD_FILE_BYTES).then_some((file, bytes))
+/// A file that can be believed. What a server is said to offer is read by a model, so that words of strangers must not get in.
+fn read_in(directory: &Directory, name: &str) -> Option<(File, Vec<u8>)> {
+    let file = directory.open(name, RECORD_FILE_BYTES).ok()?;
+    let bytes = state::read_all(&file, RECORD_FILE_BYTES).ok()?;
+    Some((file, bytes))
 }
 
 #[cfg(test)]

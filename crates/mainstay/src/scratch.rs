@@ -100,6 +100,11 @@ impl Scratch {
         &self.path
     }
 
+    /// This directory, or one below it, as a place of ours.
+    pub fn location(&self) -> crate::state::Location {
+        crate::state::Location::root(self.0.clone(), rustix::process::geteuid().as_raw())
+    }
+
     /// Paths with this directory as home, made.
     pub fn paths(&self) -> crate::paths::Paths {
         let paths = crate::paths::Paths::below(self.path.clone()).unwrap();

@@ -1,7 +1,5 @@
 //! Ending what was left behind: by earlier pairs, wholly killed, or by our own link's last one.
 
-use std::path::Path;
-
 use mainstay_core::event::{Seen, Sweep, What};
 use mainstay_core::ids::{Identity, LinkId, Tag};
 use mainstay_core::limits;
@@ -20,6 +18,7 @@ use crate::paths::Paths;
 use crate::registry::entry::Entry;
 use crate::registry::list;
 use crate::registry::sweep::{Dead, Remains, remains, sweep_dead};
+use crate::state::Location;
 
 /// Between two looks at a lock that another process has.
 const HELD_NAP_MS: u32 = 1;
@@ -101,7 +100,7 @@ fn bury(link: Dead) -> Option<Sweep> {
 }
 
 /// Ends the containers that a link's directory names, whose keeper is dead; what became of them, if there are any.
-pub fn end_containers(directory: &Path, id: LinkId, within_ms: u64) -> Option<Sweep> {
+pub fn end_containers(directory: &Location, id: LinkId, within_ms: u64) -> Option<Sweep> {
     let mut notes = note::all(directory);
     let mut swept = Sweep {
         of: id,

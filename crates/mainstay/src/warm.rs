@@ -12,17 +12,15 @@ mod guest;
 mod word;
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_os::door::Door;
 
 use crate::keeper::plan::Plan;
-use crate::paths::{DIRECTORY_MODE, Paths};
+use crate::paths::Paths;
 use crate::recollection::Configuration;
 
 pub use guest::{Meeting, Welcome, meet, write_to_client};
@@ -34,13 +32,15 @@ const TRIES: u32 = 8;
 /// Opens the door of a link for this client.
 pub fn open(plan: &Plan, owner: Identity) -> io::Result<Door> {
     let name = format!("{}{}", prefix(plan, owner), plan.id);
-    let path = plan.paths.warm();
+    let warm = plan.paths.warm();
     let mut tries = 0;
     loop {
-        make(&path)?;
-        // An earlier keeper of this link, killed, may have left it.
-        fs::remove_file(path.join(&name)).ok();
-        match File::open(&path).and_then(|directory| Door::open(directory.as_fd(), &name)) {
+        let opened = warm.make().and_then(|directory| {
+            // An earlier keeper of this link, killed, may have left it.
+            directory.remove(&name).ok();
+            Door::open(directory.as_fd(), &name)
+        });
+        match opened {
             Err(error) if error.kind() == io::ErrorKind::NotFound && tries < TRIES => tries += 1,
             result => return result,
         }
@@ -54,34 +54,23 @@ pub fn close(paths: &Paths, link: LinkId) {
 
 /// Takes away what killed keepers have left: doors of links that are not there any more.
 pub fn sweep(paths: &Paths) {
-    let run = paths.run();
-    remove(paths, |link| !run.join(link.to_string()).exists());
+    let Ok(run) = paths.run().open() else { return };
+    remove(paths, |link| !run.has(&link.to_string()));
 }
 
 fn remove(paths: &Paths, unwanted: impl Fn(LinkId) -> bool) {
-    let path = paths.warm();
-    let Ok(entries) = fs::read_dir(&path) else {
+    let warm = paths.warm();
+    let Ok(directory) = warm.open() else {
         return;
     };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let link = name.to_str().and_then(|name| name.rsplit('-').next());
-        if link
-            .and_then(|link| link.parse().ok())
-            .is_none_or(&unwanted)
-        {
-            fs::remove_file(entry.path()).ok();
+    for name in directory.names().unwrap_or_default() {
+        let link = name.rsplit('-').next().and_then(|link| link.parse().ok());
+        if link.is_none_or(&unwanted) {
+            directory.remove(&name).ok();
         }
     }
-    // Refused as long as somebody else lingers.
-    fs::remove_dir(&path).ok();
-}
-
-fn make(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    // Refused as long as another link lingers.
+    warm.remove_empty().ok();
 }
 
 /// The name of all doors for one configuration of one client, up to the link.

@@ -124,9 +124,13 @@ fn each_problem_is_found() {
 fn loose_directories_and_broken_lines_are_worth_a_note() {
     let home = Home::new();
     let paths = home.paths();
-    fs::set_permissions(paths.run(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(paths.run().path(), fs::Permissions::from_mode(0o755)).unwrap();
     let today = mainstay::ledger::time::date(mainstay_os::clock::wall_ms());
-    fs::write(paths.events().join(format!("{today}.jsonl")), "torn\n").unwrap();
+    fs::write(
+        paths.events().path().join(format!("{today}.jsonl")),
+        "torn\n",
+    )
+    .unwrap();
     let notes: Vec<String> = findings(&home)
         .into_iter()
         .filter(|(check, status, _)| status == "note" && !OF_THE_MACHINE.contains(&check.as_str()))

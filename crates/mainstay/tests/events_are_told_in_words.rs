@@ -18,7 +18,7 @@ const LINES: &str = r#"{"v":1,"at":"2026-11-14T23:59:59.999Z","id":"00000001","s
 
 fn home(tail: &str) -> Home {
     let home = Home::new();
-    let file = home.paths().events().join("2026-11-15.jsonl");
+    let file = home.paths().events().path().join("2026-11-15.jsonl");
     OpenOptions::new()
         .create(true)
         .append(true)
@@ -71,7 +71,7 @@ fn old_and_new() -> Home {
         OpenOptions::new()
             .create(true)
             .append(true)
-            .open(home.paths().events().join(file))
+            .open(home.paths().events().path().join(file))
             .unwrap()
             .write_all(format!("{line}\n").as_bytes())
             .unwrap();

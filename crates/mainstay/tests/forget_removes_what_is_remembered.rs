@@ -38,7 +38,10 @@ fn by_name_and_all() {
         remember(&home, server, argument);
     }
     std::fs::write(
-        home.paths().record().join(format!("{:032x}.json", 7)),
+        home.paths()
+            .record()
+            .path()
+            .join(format!("{:032x}.json", 7)),
         "torn",
     )
     .unwrap();

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::{fs, thread};
 
 use mainstay::recollection::{Configuration, Recollection};
+use mainstay::state::Location;
 use mainstay_core::message::{lists::Which, remembered::Remembered};
 use support::Home;
 
-fn recollection(directory: &Path) -> Recollection {
+fn recollection(directory: &Location) -> Recollection {
     let configuration = Configuration {
         argv: &["server".into()],
         cwd: Path::new("/"),
@@ -45,6 +46,6 @@ fn and_no_reader_sees_half() {
         }
     });
     assert!(both.contains(&recollection(&directory).load()));
-    let left = fs::read_dir(&directory).unwrap().count();
+    let left = fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(left, 2, "a record and its openings, and nothing else");
 }

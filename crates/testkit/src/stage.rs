@@ -75,17 +75,21 @@ impl Stage {
         self.home.0.join(name)
     }
 
-    /// A command with the mark, the HOME, the PATH and no other variable, as hosts that pass only a few start us.
+    /// A command with the mark, the HOME, the PATH and no other variable, as hosts that pass only a few start us. Programs in
+    /// `bin` of the HOME are found first.
     pub fn command(&self, program: impl Into<OsString>) -> Command {
         #[expect(
             clippy::disallowed_methods,
             reason = "the one door through which tests start processes"
         )]
         let mut command = Command::new(program.into());
+        let mut path = self.path("bin").into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
         command
             .env_clear()
             .env("HOME", self.home())
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("PATH", path)
             .env(MARK_VARIABLE, self.census.mark())
             .current_dir(self.home());
         command

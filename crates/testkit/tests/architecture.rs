@@ -109,6 +109,72 @@ fn the_keeper_is_alone_in_its_process() {
     }
 }
 
+/// Everything below the state directory is opened by `state.rs`, which checks owner, kind and size. These files open others.
+const OPENS_OTHER_FILES: [(&str, &str); 15] = [
+    ("state.rs", "the one way to them"),
+    ("paths.rs", "looks at what is above the state directory"),
+    ("trace/home.rs", "looks at a home directory"),
+    (
+        "lease/place.rs",
+        "asks the kernel for the name of a descriptor",
+    ),
+    ("config/serving.rs", "a token file and the passwd file"),
+    ("recollection/key.rs", "looks at the server's program"),
+    ("serve/page.rs", "/proc"),
+    ("http/resolve.rs", "/etc"),
+    ("http/tls.rs", "certificates of the system"),
+    ("cli/tap.rs", "a recording that the user names"),
+    ("cli/timeline.rs", "a recording that the user names"),
+    (
+        "cli/doctor/checks.rs",
+        "looks at modes before they are mended, and at /proc",
+    ),
+    ("keeper/server.rs", "/dev/null"),
+    ("keeper/recording.rs", "a recording that the user names"),
+    ("demo", "a home of its own"),
+];
+
+#[test]
+fn one_module_opens_what_is_below_the_state_directory() {
+    let source = Path::new("crates/mainstay/src");
+    for file in sources("src") {
+        let Ok(name) = file.strip_prefix(source) else {
+            continue;
+        };
+        let of_tests = ["tests.rs", "scratch.rs", "reference.rs"];
+        let is_test = of_tests.iter().any(|end| name.ends_with(end))
+            || name.parent().is_some_and(|of| of.ends_with("tests"))
+            || name.starts_with("reference");
+        if is_test
+            || OPENS_OTHER_FILES
+                .iter()
+                .any(|(home, _)| name.starts_with(home))
+        {
+            continue;
+        }
+        let text = read(&file);
+        let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        for word in [
+            "File::open",
+            "File::create",
+            "File::options",
+            "OpenOptions::new",
+            "DirBuilder",
+            "read_dir",
+            "std::fs;",
+            "std::fs::{self",
+            "fs::open",
+            "openat",
+        ] {
+            assert!(
+                !shipped.contains(word),
+                "{} has `{word}`: files below the state directory are opened by state.rs; for others, say why in the list",
+                file.display()
+            );
+        }
+    }
+}
+
 #[test]
 fn tests_wait_for_conditions() {
     // In two pieces, so that this file does not find itself.

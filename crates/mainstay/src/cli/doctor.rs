@@ -120,8 +120,8 @@ pub struct Places {
     pub run: String,
     /// One file per configuration.
     pub record: String,
-    /// The config file.
-    pub config: String,
+    /// The config file; none if HOME is not ours.
+    pub config: Option<String>,
 }
 
 /// The whole visit.
@@ -175,11 +175,11 @@ fn examine(paths: &Paths) -> Health {
             .all(|finding| finding.status != Status::Problem),
         version: env!("CARGO_PKG_VERSION"),
         paths: Places {
-            state: paths.state().display().to_string(),
-            events: paths.events().display().to_string(),
-            run: paths.run().display().to_string(),
-            record: paths.record().display().to_string(),
-            config: paths.config_file().display().to_string(),
+            state: paths.state().display(),
+            events: paths.events().display(),
+            run: paths.run().display(),
+            record: paths.record().display(),
+            config: paths.config_file().map(|file| file.display().to_string()),
         },
         containment,
         findings,
@@ -233,7 +233,7 @@ mod tests {
                 events: String::new(),
                 run: String::new(),
                 record: String::new(),
-                config: String::new(),
+                config: None,
             },
             containment: None,
             findings: vec![

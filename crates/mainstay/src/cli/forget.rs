@@ -1,6 +1,5 @@
 //! `mainstay forget`: removes remembered openings, for the case that one misleads.
 
-use std::fs;
 use std::io;
 
 use clap::Args;
@@ -60,7 +59,7 @@ pub fn forget(options: &Options) -> Result<Exit, Report> {
         Some(name) => choose(name, all)?,
         None => all,
     };
-    let forgotten = remove(&chosen)?;
+    let forgotten = remove(&paths, &chosen)?;
     let mut printer = Printer::new();
     if options.json {
         printer.json(&forgotten)?;
@@ -94,19 +93,20 @@ fn choose(name: &str, all: Vec<Kept>) -> Result<Vec<Kept>, Report> {
     })
 }
 
-fn remove(chosen: &[Kept]) -> Result<Forgotten, Report> {
+fn remove(paths: &Paths, chosen: &[Kept]) -> Result<Forgotten, Report> {
     let mut forgotten = Forgotten {
         records: 0,
         bytes: 0,
     };
     for kept in chosen {
-        match fs::remove_file(&kept.path) {
+        let place = paths.record();
+        match place.open().and_then(|record| record.remove(&kept.name)) {
             // It went its way while we looked.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
                 return Err(Report::new(
                     Exit::State,
-                    format!("cannot remove {}", kept.path.display()),
+                    format!("cannot remove {} in {}", kept.name, place.display()),
                 )
                 .because(plain(&error))
                 .hint("make its directory writable"));

@@ -160,6 +160,9 @@ impl Verb {
         if self.pays_aside()
             && let Ok(paths) = Paths::find()
         {
+            if let Some(report) = paths.detour() {
+                report.warn();
+            }
             sweeper::pay_debts_aside(&paths);
         }
         match self {

@@ -71,17 +71,12 @@ pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
 fn prepare(options: Box<RunOptions>) -> Result<(Box<Plan>, Detach), Report> {
     role::close_inherited();
     let name = name_of(&options)?;
-    // Without a home there is no config, no registry and no event; the server runs all the same.
-    let (paths, config) = match Paths::find() {
-        Ok(paths) => {
-            let config = Config::load_for(&paths, &name);
-            (paths, config)
-        }
-        Err(report) => {
-            report.tell();
-            (Paths::nowhere(), Ok((Config::default(), Vec::new())))
-        }
-    };
+    // Without a place for the state there is no registry and no event; the server runs all the same.
+    let (paths, nowhere) = Paths::find_or_nowhere();
+    if let Some(report) = nowhere.or_else(|| paths.detour()) {
+        report.warn();
+    }
+    let config = Config::load_for(&paths, &name);
     if let Err(report) = namespace() {
         hide_secrets(&options);
         return Err(refuse(&paths, &bare(&options, name), report));

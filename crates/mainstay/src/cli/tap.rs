@@ -206,7 +206,7 @@ impl Tap {
     /// The keeper is gone: does its successor come, or has the link ended?
     fn again(&mut self, printer: &Printer, body_bytes: u64) -> Result<Again, Report> {
         let until = clock::now().after_ms(TAP_AGAIN_MS);
-        while self.listed.path.exists() && clock::now() < until {
+        while self.listed.path.is_there() && clock::now() < until {
             if let Ok((stream, first)) = reach(&self.listed, body_bytes)
                 && matches!(serde_json::from_slice(&first), Ok(Line::Head(_)))
             {

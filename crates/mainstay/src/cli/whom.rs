@@ -190,7 +190,7 @@ pub(super) mod samples {
     pub fn listed(id: u32, name: &str) -> Listed {
         Listed {
             id: LinkId(id),
-            path: "/nowhere".into(),
+            path: Paths::nowhere().run(),
             card: Some(samples::card(id, name)),
             alive: true,
         }

@@ -1,9 +1,8 @@
 //! Reading the config file, with the place of each mistake.
 
-use std::fs;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mainstay_core::limits::{EVENTS, Kept, Limit, TABLE};
 use mainstay_core::policy::UnknownRetry;
@@ -15,6 +14,7 @@ use super::{Config, ServerConfig, Serving, Settings, serving};
 use crate::exit::Exit;
 use crate::paths::Paths;
 use crate::report::{Report, plain};
+use crate::state;
 
 mod mistake;
 mod value;
@@ -64,20 +64,23 @@ pub fn key<L>(limit: &Limit<L>) -> String {
 
 pub(super) fn load(paths: &Paths) -> Result<Config, Report> {
     match text(paths)? {
-        Some(text) => parse(&paths.config_file(), paths.home(), &text),
+        Some((path, home, text)) => parse(&path, home, &text),
         None => Ok(Config::default()),
     }
 }
 
 pub(super) fn load_for(paths: &Paths, name: &str) -> Result<(Config, Vec<Report>), Report> {
     match text(paths)? {
-        Some(text) => parse_for(name, &paths.config_file(), paths.home(), &text),
+        Some((path, home, text)) => parse_for(name, &path, home, &text),
         None => Ok((Config::default(), Vec::new())),
     }
 }
 
-fn text(paths: &Paths) -> Result<Option<String>, Report> {
-    let path = paths.config_file();
+/// The config file, the home that it is in, and what it says.
+fn text(paths: &Paths) -> Result<Option<(PathBuf, &Path, String)>, Report> {
+    let (Some(path), Some(home)) = (paths.config_file(), paths.home()) else {
+        return Ok(None);
+    };
     let trouble = |cause: String| {
         Report::new(
             Exit::Failed,
@@ -85,16 +88,22 @@ fn text(paths: &Paths) -> Result<Option<String>, Report> {
         )
         .because(cause)
     };
-    match fs::metadata(&path) {
-        Ok(meta) if meta.len() > FILE_BYTES => {
-            return Err(trouble(format!("it is larger than {FILE_BYTES} bytes")));
-        }
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+    let bytes = match state::read_named(&path, FILE_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if is_none(&error, &path) => return Ok(None),
         Err(error) => return Err(trouble(plain(&error))),
+    };
+    let text = String::from_utf8(bytes).map_err(|_| trouble("it is not UTF-8".into()))?;
+    Ok(Some((path, home, text)))
+}
+
+/// Whether there is no config file, or none that this user could have: a home of root's that we may not look into has none for us.
+fn is_none(error: &io::Error, path: &Path) -> bool {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => true,
+        io::ErrorKind::PermissionDenied => path.symlink_metadata().is_err(),
+        _ => false,
     }
-    let text = fs::read_to_string(&path).map_err(|error| trouble(plain(&error)))?;
-    Ok(Some(text))
 }
 
 /// Reads a config file's text.

@@ -65,12 +65,11 @@ pub fn end(note: &Note, id: &str, how: How, within_ms: u64) -> Fate {
     reason = "a short errand of ours, not a server: it needs no containment"
 )]
 fn call(note: &Note, words: &[&str], until: Moment) -> Option<(bool, String)> {
-    let (program, arguments) = note.engine.split_first()?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(note.program()?);
     command
-        .args(arguments)
+        .args(&note.options)
         .args(words)
-        .envs(note.env.iter().map(|(name, value)| (name, value)))
+        .envs(note.env().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());

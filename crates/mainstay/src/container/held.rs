@@ -195,13 +195,13 @@ mod tests {
         let argv = ["docker", "run", "img"].map(OsString::from);
         let (container, _) = Container::of(&argv, home.path(), 1).unwrap();
         let me = identity::me().unwrap();
-        let note = Note::write(home.path(), 1, &container, me, "/".into(), &[]).unwrap();
+        let note = Note::write(&home.location(), 1, &container, me, "/".into(), &[]).unwrap();
         std::fs::write(home.path().join("cid-1"), id).unwrap();
         Held::new(note)
     }
 
     fn owed(home: &Scratch) -> usize {
-        super::super::note::all(home.path()).len()
+        super::super::note::all(&home.location()).len()
     }
 
     #[test]

@@ -3,26 +3,31 @@
 //! A note is written before the container is started and goes when its engine has said that it runs no more. A directory
 //! with a note in it is not taken away.
 
+use std::env;
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use mainstay_core::ids::Identity;
 use mainstay_core::limits::ENTRY_KEPT_DAYS;
 use mainstay_os::clock;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use serde::{Deserialize, Serialize};
 
 use super::engine::{self, Fate, How};
-use super::{Container, id_in};
+use super::{Container, Engine, id_in};
 use crate::ledger::time::DAY_MS;
-use crate::paths::FILE_MODE;
+use crate::state::{Directory, Location};
 
 /// Notes begin with this; the generation follows.
 const NAME: &str = "container-";
-/// The variables by which engines find their daemon, and by which they are found.
-const VARIABLES: [&str; 12] = [
+const ENDING: &str = ".json";
+/// A note that is larger than this is none of ours.
+const FILE_BYTES: u64 = 256 * 1024;
+/// Where engines are, if our own PATH does not lead to them.
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin";
+/// The variables by which engines find their daemon. PATH is not among them: no file says which program we run.
+const VARIABLES: [&str; 11] = [
     "CONTAINERD_ADDRESS",
     "CONTAINERD_NAMESPACE",
     "CONTAINER_CONNECTION",
@@ -33,7 +38,6 @@ const VARIABLES: [&str; 12] = [
     "DOCKER_CONTEXT",
     "DOCKER_HOST",
     "DOCKER_TLS_VERIFY",
-    "PATH",
     "XDG_RUNTIME_DIR",
 ];
 
@@ -42,26 +46,31 @@ const VARIABLES: [&str; 12] = [
 pub struct Note {
     /// The keeper that started it.
     pub owner: Identity,
-    /// The engine with its global options.
-    pub engine: Vec<OsString>,
+    /// The engine.
+    engine: Engine,
+    /// Its global options.
+    pub options: Vec<OsString>,
     /// The directory that it is called in.
     pub directory: OsString,
     /// Where it finds its daemon.
-    pub env: Vec<(OsString, OsString)>,
+    env: Vec<(OsString, OsString)>,
     /// The file with the id.
     cidfile: OsString,
     /// Since when it could not be ended, by the wall clock.
     #[serde(default)]
     owed_since_ms: Option<u64>,
+    /// The program as the user named it; a note that was read has none.
     #[serde(skip)]
-    path: PathBuf,
+    program: Option<OsString>,
+    #[serde(skip)]
+    place: Option<(Location, String)>,
 }
 
 impl Note {
     /// Notes a container that is about to be started in `directory`, with these variables beside ours. None for a cid file of the
     /// user's that is there already: whatever it names is not what we start.
     pub fn write(
-        entry: &Path,
+        entry: &Location,
         generation: u32,
         container: &Container,
         owner: Identity,
@@ -75,17 +84,19 @@ impl Note {
         let named = |name: &&str| {
             let given = env.iter().find(|(other, _)| other == name);
             let given = given.map(|(_, value)| OsString::from(value));
-            let value = given.or_else(|| std::env::var_os(name))?;
+            let value = given.or_else(|| env::var_os(name))?;
             Some((OsString::from(name), value))
         };
         let note = Self {
             owner,
-            engine: container.engine.clone(),
+            engine: container.engine,
+            options: container.options.clone(),
             directory: directory.into(),
             env: VARIABLES.iter().filter_map(named).collect(),
             cidfile: cidfile.into(),
             owed_since_ms: None,
-            path: entry.join(format!("{NAME}{generation}.json")),
+            program: Some(container.program.clone()),
+            place: Some((entry.clone(), format!("{NAME}{generation}{ENDING}"))),
         };
         // Without it the container is ended all the same, but not by others.
         note.save().ok();
@@ -97,9 +108,21 @@ impl Note {
         id_in(Path::new(&self.cidfile))
     }
 
+    /// The program to call: as the user named it if we have started it ourselves, else the engine's own, found by our PATH.
+    pub fn program(&self) -> Option<OsString> {
+        self.program.clone().or_else(|| find(self.engine.name()))
+    }
+
+    /// The variables to call it with, beside ours.
+    pub fn env(&self) -> impl Iterator<Item = &(OsString, OsString)> {
+        let known = |(name, _): &&(OsString, OsString)| VARIABLES.iter().any(|known| name == known);
+        self.env.iter().filter(known)
+    }
+
     /// It runs no more, or never did.
     pub fn strike_out(&self) {
-        fs::remove_file(&self.path).ok();
+        let gone = |(entry, name): &(Location, String)| entry.open()?.remove(name);
+        drop(self.place.as_ref().map(gone));
     }
 
     /// Ends the container, for somebody who may wait; its id, unless there was none to be ended.
@@ -126,37 +149,42 @@ impl Note {
     }
 
     fn save(&self) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(FILE_MODE)
-            .open(&new)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        fs::rename(new, &self.path)
+        let (entry, name) = self.place.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        entry.open()?.replace(name, &serde_json::to_vec(self)?)
     }
 }
 
 /// The containers that a link's directory says must be ended.
-pub fn all(entry: &Path) -> Vec<Note> {
-    let Ok(files) = fs::read_dir(entry) else {
+pub fn all(entry: &Location) -> Vec<Note> {
+    let Ok(directory) = entry.open() else {
         return Vec::new();
     };
-    let mut notes: Vec<Note> = files
-        .flatten()
-        .map(|file| file.path())
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(NAME) && name.ends_with(".json")
-        })
-        .filter_map(|path| {
-            let note: Note = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-            Some(Note { path, ..note })
-        })
-        .collect();
-    notes.sort_by(|one, other| one.path.cmp(&other.path));
-    notes
+    let mut names = directory.names().unwrap_or_default();
+    names.retain(|name| name.starts_with(NAME) && name.ends_with(ENDING));
+    names.sort();
+    names
+        .into_iter()
+        .filter_map(|name| read(&directory, entry, name))
+        .collect()
+}
+
+fn read(directory: &Directory, entry: &Location, name: String) -> Option<Note> {
+    let note: Note = serde_json::from_slice(&directory.read(&name, FILE_BYTES).ok()?).ok()?;
+    Some(Note {
+        place: Some((entry.clone(), name)),
+        ..note
+    })
+}
+
+/// A program, by our own PATH and by the usual one. What is not absolute in PATH leads somewhere else by now.
+fn find(name: &str) -> Option<OsString> {
+    let ours = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&ours)
+        .chain(env::split_paths(USUAL_PATH))
+        .filter(|directory| directory.is_absolute())
+        .map(|directory| directory.join(name))
+        .find(|program| accessat(CWD, program, Access::EXEC_OK, AtFlags::EACCESS).is_ok())
+        .map(PathBuf::into_os_string)
 }
 
 #[cfg(test)]
@@ -164,20 +192,27 @@ mod tests {
     use super::*;
     use crate::scratch::Scratch;
     use mainstay_os::identity;
+    use std::fs;
 
     const WITHIN_MS: u64 = 60_000;
 
     fn note(home: &Scratch, engine: &str) -> Note {
         let container = Container {
-            engine: ["sh", "-c", engine].map(OsString::from).into(),
+            engine: Engine::Docker,
+            program: "sh".into(),
+            options: ["-c", engine].map(OsString::from).into(),
             cidfile: "cid".into(),
         };
         let me = identity::me().unwrap();
         let directory = home.path().to_owned();
         let env = [("DOCKER_HOST".into(), "far".into())];
-        let note = Note::write(home.path(), 1, &container, me, directory, &env).unwrap();
+        let note = Note::write(&home.location(), 1, &container, me, directory, &env).unwrap();
         fs::write(home.path().join("cid"), "4f5e\n").unwrap();
-        assert_eq!(all(home.path()), std::slice::from_ref(&note));
+        let read = Note {
+            program: None,
+            ..note.clone()
+        };
+        assert_eq!(all(&home.location()), [read]);
         note
     }
 
@@ -201,7 +236,7 @@ mod tests {
             let home = Scratch::with_children();
             let mut note = note(&home, engine);
             assert_eq!(settled(&mut note, WITHIN_MS), Some(fate), "{engine}");
-            let kept = all(home.path());
+            let kept = all(&home.location());
             assert_eq!(kept.is_empty(), fate == Fate::Gone, "{engine}");
         }
     }
@@ -218,10 +253,10 @@ mod tests {
         let home = Scratch::with_children();
         let mut note = note(&home, "exit 1");
         assert_eq!(settled(&mut note, WITHIN_MS), Some(Fate::Left));
-        let mut again = all(home.path()).remove(0);
+        let mut again = all(&home.location()).remove(0);
         again.owed_since_ms = again.owed_since_ms.map(|ms| ms - 15 * DAY_MS);
         assert_eq!(settled(&mut again, WITHIN_MS), Some(Fate::Left));
-        assert_eq!(all(home.path()), []);
+        assert_eq!(all(&home.location()), []);
     }
 
     #[test]
@@ -230,7 +265,7 @@ mod tests {
         let mut note = note(&home, "exit 1");
         fs::remove_file(home.path().join("cid")).unwrap();
         assert_eq!(settled(&mut note, WITHIN_MS), None);
-        assert_eq!(all(home.path()), []);
+        assert_eq!(all(&home.location()), []);
     }
 
     #[test]
@@ -238,12 +273,38 @@ mod tests {
         let home = Scratch::new();
         fs::write(home.path().join("cid"), "4f5e\n").unwrap();
         let container = Container {
-            engine: vec!["docker".into()],
+            engine: Engine::Docker,
+            program: "docker".into(),
+            options: Vec::new(),
             cidfile: "cid".into(),
         };
         let me = identity::me().unwrap();
         let directory = home.path().to_owned();
-        let note = Note::write(home.path(), 1, &container, me, directory, &[]);
-        assert_eq!((note, all(home.path())), (None, Vec::new()));
+        let note = Note::write(&home.location(), 1, &container, me, directory, &[]);
+        assert_eq!((note, all(&home.location())), (None, Vec::new()));
+    }
+
+    #[test]
+    fn no_note_can_name_a_program() {
+        let home = Scratch::new();
+        let written = note(&home, "exit 1");
+        let text = serde_json::to_string(&written).unwrap();
+        let entry = home.location();
+        let directory = entry.open().unwrap();
+        for engine in [r#"["/bin/sh","-c","id"]"#, r#""/bin/sh""#, r#""./docker""#] {
+            let forged = text.replace(r#""docker""#, engine);
+            assert_ne!(forged, text);
+            directory
+                .replace("container-1.json", forged.as_bytes())
+                .unwrap();
+            assert_eq!(all(&entry), [], "{engine}");
+        }
+        let forged = Note {
+            env: vec![("LD_PRELOAD".into(), "/tmp/x.so".into())],
+            ..written
+        };
+        forged.save().unwrap();
+        let [read] = all(&entry).try_into().unwrap();
+        assert_eq!((read.env().count(), read.program), (0, None));
     }
 }

@@ -1,8 +1,6 @@
 //! What is owed.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use mainstay_os::clock;
 use rustix::fs::{FlockOperation, flock};
@@ -10,9 +8,10 @@ use rustix::fs::{FlockOperation, flock};
 use super::note::{self, ENDING, NEW, Note, OPENING, TRIED, Tried};
 use crate::paths::Paths;
 use crate::report::plain;
+use crate::state::Directory;
 
-/// A file that is being written is younger than this, in seconds.
-const WRITING_S: i64 = 60;
+/// A file that is being written is younger than this.
+const WRITING_MS: u64 = 60_000;
 
 /// One debt, as a visitor sees it.
 #[derive(Clone, Debug)]
@@ -29,20 +28,23 @@ pub struct Standing {
 
 /// Every debt, oldest first.
 pub fn list(paths: &Paths) -> Vec<Standing> {
-    let mut all: Vec<Standing> = files(paths)
+    let Ok(debts) = paths.debts().open() else {
+        return Vec::new();
+    };
+    let mut all: Vec<Standing> = files(&debts)
         .into_iter()
-        .chain(openings(paths))
-        .filter_map(|path| {
-            let note = match note::read(&path) {
+        .chain(openings(&debts))
+        .filter_map(|name| {
+            let note = match note::read(&debts, &name) {
                 Ok(note) => Ok(note),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
                 Err(error) => Err(plain(&error)),
             };
             Some(Standing {
-                held: held(&path),
-                tried: note::tried(&path),
+                held: held(&debts, &name),
+                tried: note::tried(&debts, &name),
                 note,
-                path,
+                path: debts.path().join(name),
             })
         })
         .collect();
@@ -55,71 +57,71 @@ pub fn list(paths: &Paths) -> Vec<Standing> {
 
 /// Whether somebody who is dead owes something whose time has come.
 pub fn is_due(paths: &Paths) -> bool {
+    let Ok(debts) = paths.debts().open() else {
+        return false;
+    };
     let now = clock::wall_ms();
-    let due =
-        |path: &PathBuf| !held(path) && !note::tried(path).rests(now) && note::read(path).is_ok();
-    files(paths).iter().any(due) || openings(paths).iter().any(due)
+    let due = |name: &String| {
+        !held(&debts, name)
+            && !note::tried(&debts, name).rests(now)
+            && note::read(&debts, name).is_ok()
+    };
+    files(&debts).iter().any(due) || openings(&debts).iter().any(due)
 }
 
 /// The files of debts.
-pub(super) fn files(paths: &Paths) -> Vec<PathBuf> {
-    ending_with(paths, ENDING)
+pub(super) fn files(debts: &Directory) -> Vec<String> {
+    ending_with(debts, ENDING)
 }
 
 /// The files of openings: the server was asked for a session that has no name yet.
-pub(super) fn openings(paths: &Paths) -> Vec<PathBuf> {
-    ending_with(paths, OPENING)
+pub(super) fn openings(debts: &Directory) -> Vec<String> {
+    ending_with(debts, OPENING)
 }
 
-fn ending_with(paths: &Paths, ending: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(paths.debts()).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.ends_with(ending) && !name.starts_with(NEW)
-        })
-        .collect()
+fn ending_with(debts: &Directory, ending: &str) -> Vec<String> {
+    let mut names = debts.names().unwrap_or_default();
+    names.retain(|name| name.ends_with(ending) && !name.starts_with(NEW));
+    names
 }
 
 /// Takes away what was being written when its writer was killed: nobody was told of such a session's id.
-pub(super) fn tidy(paths: &Paths) {
-    let entries = fs::read_dir(paths.debts()).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(NEW) && is_old(&path) && !held(&path) {
-            finish_or_remove(&path);
-        } else if name.contains(TRIED) && !path.with_extension("json").exists() {
+pub(super) fn tidy(debts: &Directory) {
+    for name in debts.names().unwrap_or_default() {
+        if name.starts_with(NEW) && is_old(debts, &name) && !held(debts, &name) {
+            finish_or_remove(debts, &name);
+        } else if let Some((stem, _)) = name.split_once(TRIED)
+            && !debts.has(&format!("{stem}{ENDING}"))
+        {
             // What is said about attempts to pay a debt that is no more.
-            fs::remove_file(&path).ok();
+            debts.remove(&name).ok();
         }
     }
 }
 
 /// Whether a file has been there for so long that nobody is about to lock it.
-fn is_old(path: &Path) -> bool {
-    let changed = fs::metadata(path).map_or(i64::MAX, |found| found.mtime());
-    let now = (clock::wall_ms() / 1_000) as i64;
-    now.saturating_sub(changed) > WRITING_S
+fn is_old(debts: &Directory, name: &str) -> bool {
+    let found = debts.look(name);
+    found.is_ok_and(|found| clock::wall_ms().saturating_sub(found.changed_ms) > WRITING_MS)
 }
 
 /// A note that is whole is put in its place all the same: its session may be open.
-fn finish_or_remove(path: &Path) {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let found = note::read(path);
+fn finish_or_remove(debts: &Directory, name: &str) {
+    let found = note::read(debts, name);
     let ending = match &found {
         Ok(note) if note.session.is_empty() => OPENING,
         Ok(_) | Err(_) => ENDING,
     };
-    let place = path.with_file_name(format!("{}{ending}", name.trim_start_matches(NEW)));
-    if found.is_ok() && !place.exists() {
-        fs::rename(path, place).ok();
+    let place = format!("{}{ending}", name.trim_start_matches(NEW));
+    if found.is_ok() && !debts.has(&place) {
+        debts.rename(name, &place).ok();
     } else {
-        fs::remove_file(path).ok();
+        debts.remove(name).ok();
     }
 }
 
-fn held(path: &Path) -> bool {
+fn held(debts: &Directory, name: &str) -> bool {
     // A shared lock that is let go at once disturbs nobody but a payer that looks at this very moment, who comes again.
-    note::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+    note::open(debts, name)
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }

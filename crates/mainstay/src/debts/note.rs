@@ -1,26 +1,23 @@
 //! Writing a debt down, and striking it out.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Write};
 
 use hyper::header::HeaderMap;
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::limits;
 use mainstay_os::{clock, identity};
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::process::geteuid;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::seal::Seal;
 use super::secret::{Named, Source};
 use crate::http::target::Target;
 use crate::ledger::time::rfc3339;
-use crate::paths::{FILE_MODE, Paths};
+use crate::paths::Paths;
+use crate::state::{self, Directory, Found, Location};
 
-/// Files that are still being written begin with this.
-pub(super) const NEW: &str = ".new-";
+pub(super) use crate::state::NEW;
 /// What a debt's file ends with.
 pub(super) const ENDING: &str = ".json";
 /// What the file of an opening ends with.
@@ -133,7 +130,8 @@ impl Tried {
 pub struct Held {
     /// What is owed.
     pub note: Note,
-    path: PathBuf,
+    place: Location,
+    name: String,
     lock: File,
 }
 
@@ -160,16 +158,18 @@ impl Held {
                 note.seal = Seal::of(&target, &HeaderMap::new());
             }
         }
-        paths
-            .make()
-            .map_err(|report| io::Error::other(report.problem()))?;
-        let directory = paths.debts();
+        let place = paths.debts();
+        let debts = place.make()?;
         let mut bytes = [0u8; 8];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-        let name = format!("{:016x}", u64::from_ne_bytes(bytes));
-        let path = directory.join(format!("{name}{ending}"));
-        let lock = put(&directory, &name, &path, &note)?;
-        Ok(Self { note, path, lock })
+        let name = format!("{:016x}{ending}", u64::from_ne_bytes(bytes));
+        let lock = put(&debts, &name, &note)?;
+        Ok(Self {
+            note,
+            place,
+            name,
+            lock,
+        })
     }
 
     /// The same debt, closed with another version.
@@ -178,45 +178,44 @@ impl Held {
             version,
             ..self.note.clone()
         };
-        let directory = self.path.parent().unwrap_or(Path::new("/"));
-        let name = self.path.file_stem().unwrap_or_default();
-        self.lock = put(directory, &name.to_string_lossy(), &self.path, &note)?;
+        self.lock = put(&self.place.open()?, &self.name, &note)?;
         self.note = note;
         Ok(())
     }
 
     /// Takes hold of a debt that nobody holds; none if somebody does, or if it is gone or cannot be read.
-    pub fn claim(path: &Path) -> Option<Self> {
-        let lock = open(path).ok()?;
+    pub fn claim(place: &Location, name: &str) -> Option<Self> {
+        let debts = place.open().ok()?;
+        let lock = open(&debts, name).ok()?;
         if !hold(&lock) {
             return None;
         }
         // It may have been struck out, or written anew, before we had the lock.
-        let (held, there) = (lock.metadata().ok()?, fs::metadata(path).ok()?);
-        if (held.dev(), held.ino()) != (there.dev(), there.ino()) {
+        if Found::of_file(&lock).ok()?.which != debts.look(name).ok()?.which {
             return None;
         }
         let note = read_from(&lock).ok()?;
         Some(Self {
             note,
-            path: path.into(),
+            place: place.clone(),
+            name: name.into(),
             lock,
         })
     }
 
     /// Strikes it out.
     pub fn strike_out(self) -> io::Result<()> {
-        let removed = fs::remove_file(&self.path);
-        for beside in ["tried", "tried-new"] {
-            fs::remove_file(self.path.with_extension(beside)).ok();
-        }
+        let debts = self.place.open()?;
+        let removed = debts.remove(&self.name);
+        debts.remove(&beside(&self.name)).ok();
         drop(self.lock);
         removed
     }
 
     /// What became of earlier attempts.
     pub fn tried(&self) -> Tried {
-        tried(&self.path)
+        let debts = self.place.open();
+        debts.map_or_else(|_| Tried::default(), |debts| tried(&debts, &self.name))
     }
 
     /// Notes attempts of the session's owner that were in vain. The next payer need not rest: it may be of more use.
@@ -234,31 +233,16 @@ impl Held {
 
     /// Notes an attempt that was in vain. Best effort: without it, the next one comes sooner.
     pub fn note_attempt(&self, tried: &Tried) {
-        let path = self.path.with_extension("tried");
-        if let Ok(bytes) = serde_json::to_vec(tried) {
-            let new = path.with_extension("tried-new");
-            let written = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(FILE_MODE)
-                .open(&new)
-                .and_then(|mut file| file.write_all(&bytes));
-            if written.and_then(|()| fs::rename(&new, &path)).is_err() {
-                fs::remove_file(&new).ok();
-            }
+        if let (Ok(bytes), Ok(debts)) = (serde_json::to_vec(tried), self.place.open()) {
+            debts.replace(&beside(&self.name), &bytes).ok();
         }
     }
 }
 
 /// Writes a file that is locked from its first moment, and puts it in its place when it is on the disk.
-fn put(directory: &Path, name: &str, path: &Path, note: &Note) -> io::Result<File> {
-    let new = directory.join(format!("{NEW}{name}"));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(&new)?;
+fn put(debts: &Directory, name: &str, note: &Note) -> io::Result<File> {
+    let new = format!("{NEW}{}", stem(name));
+    let mut file = debts.create(&new)?;
     let written = (|| {
         // Whoever looks at it holds it for an instant only.
         flock(&file, FlockOperation::LockExclusive)?;
@@ -266,14 +250,14 @@ fn put(directory: &Path, name: &str, path: &Path, note: &Note) -> io::Result<Fil
         bytes.push(b'\n');
         file.write_all(&bytes)?;
         if note.session.is_empty() {
-            return fs::rename(&new, path);
+            return debts.rename(&new, name);
         }
         file.sync_all()?;
-        fs::rename(&new, path)?;
-        File::open(directory)?.sync_all()
+        debts.rename(&new, name)?;
+        debts.sync()
     })();
     if let Err(error) = written {
-        fs::remove_file(&new).ok();
+        debts.remove(&new).ok();
         return Err(error);
     }
     Ok(file)
@@ -294,38 +278,31 @@ fn hold(file: &File) -> bool {
     false
 }
 
-/// Opens a file that may be a note: a plain file of ours, and nothing that could keep us waiting.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(careful.bits() as i32)
-        .open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    if found.uid() != geteuid().as_raw() {
-        return Err(io::Error::other("it belongs to somebody else"));
-    }
-    Ok(file)
+/// Opens a file that may be a note.
+pub(super) fn open(debts: &Directory, name: &str) -> io::Result<File> {
+    debts.open(name, FILE_BYTES)
 }
 
-pub(super) fn read(path: &Path) -> io::Result<Note> {
-    read_from(&open(path)?)
+pub(super) fn read(debts: &Directory, name: &str) -> io::Result<Note> {
+    read_from(&open(debts, name)?)
 }
 
 fn read_from(file: &File) -> io::Result<Note> {
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_BYTES {
-        return Err(io::Error::other("it is too long for a note of ours"));
-    }
-    serde_json::from_slice(&bytes)
+    serde_json::from_slice(&state::read_all(file, FILE_BYTES)?)
         .map_err(|_| io::Error::other("it is damaged, or not a note of ours"))
 }
 
-pub(super) fn tried(path: &Path) -> Tried {
-    let bytes = fs::read(path.with_extension("tried")).unwrap_or_default();
+pub(super) fn tried(debts: &Directory, name: &str) -> Tried {
+    let bytes = debts.read(&beside(name), FILE_BYTES).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
+/// The file of a debt's attempts.
+fn beside(name: &str) -> String {
+    format!("{}{TRIED}", stem(name))
+}
+
+/// A file's name without its ending.
+fn stem(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }

@@ -1,7 +1,6 @@
 //! Paying: a DELETE for every debt whose owner is dead.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use hyper::Method;
@@ -20,6 +19,7 @@ use crate::http::client::{Client, Outgoing};
 use crate::http::target;
 use crate::ledger::append::Ledger;
 use crate::paths::Paths;
+use crate::state::Location;
 
 /// The longest body of an answer to DELETE that is looked at.
 const BODY_BYTES: usize = 64 * 1024;
@@ -52,41 +52,49 @@ pub enum Zeal {
 /// Pays what is owed, as far as it can be paid from here.
 pub async fn pay(paths: &Paths, keyring: &Keyring, zeal: Zeal) -> Paid {
     let mut done = Paid::default();
+    let place = paths.debts();
+    let Ok(debts) = place.open() else {
+        return done;
+    };
     if zeal == Zeal::Sweep {
-        list::tidy(paths);
+        list::tidy(&debts);
     }
-    let (files, openings) = (list::files(paths), list::openings(paths));
+    let (files, openings) = (list::files(&debts), list::openings(&debts));
+    drop(debts);
     if files.is_empty() && openings.is_empty() {
         return done;
     }
     let client = Client::new();
     let mut ledger = Ledger::open(paths);
-    for path in openings {
-        if give_up_opening(&path, &mut ledger) {
+    for name in openings {
+        if give_up_opening(&place, &name, &mut ledger) {
             done.given_up += 1;
         }
     }
     let began = clock::now();
     // Where nobody could be reached, the next debt need not knock again.
     let mut dead: BTreeMap<String, String> = BTreeMap::new();
-    for path in files {
+    for name in files {
         let late = clock::now().ms_since(began) > limits::DEBT_SWEEP_MS;
         if zeal == Zeal::Sweep && late {
             break;
         }
-        match pay_one(&client, &path, keyring, zeal, &mut dead, &mut ledger).await {
+        let Some(held) = Held::claim(&place, &name) else {
+            done.held += 1;
+            continue;
+        };
+        match pay_one(&client, held, keyring, zeal, &mut dead, &mut ledger).await {
             Outcome::Paid => done.paid += 1,
             Outcome::GivenUp => done.given_up += 1,
             Outcome::Left => done.left += 1,
-            Outcome::Held => done.held += 1,
         }
     }
     done
 }
 
 /// An opening whose owner is dead: the server may have opened a session, and nobody knows its name.
-fn give_up_opening(path: &Path, ledger: &mut Ledger) -> bool {
-    let Some(held) = Held::claim(path) else {
+fn give_up_opening(place: &Location, name: &str, ledger: &mut Ledger) -> bool {
+    let Some(held) = Held::claim(place, name) else {
         return false;
     };
     let note = held.note.clone();
@@ -108,20 +116,16 @@ enum Outcome {
     Paid,
     GivenUp,
     Left,
-    Held,
 }
 
 async fn pay_one(
     client: &Client,
-    path: &Path,
+    held: Held,
     keyring: &Keyring,
     zeal: Zeal,
     dead: &mut BTreeMap<String, String>,
     ledger: &mut Ledger,
 ) -> Outcome {
-    let Some(held) = Held::claim(path) else {
-        return Outcome::Held;
-    };
     let tried = held.tried();
     let now = clock::wall_ms();
     if zeal == Zeal::Sweep && tried.rests(now) {

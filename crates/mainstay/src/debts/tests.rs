@@ -168,6 +168,8 @@ fn whoever_only_looks_keeps_no_payer_away() {
     let paths = scratch.paths();
     owe(&paths, note("http://127.0.0.1:1/mcp", "session-1", 0));
     let path = list(&paths)[0].path.clone();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let place = paths.debts();
     let done = AtomicBool::new(false);
     let all_there = Barrier::new(3);
     std::thread::scope(|scope| {
@@ -180,7 +182,9 @@ fn whoever_only_looks_keeps_no_payer_away() {
             });
         }
         all_there.wait();
-        let kept_away = (0..ROUNDS).filter(|_| Held::claim(&path).is_none()).count();
+        let kept_away = (0..ROUNDS)
+            .filter(|_| Held::claim(&place, name).is_none())
+            .count();
         done.store(true, Ordering::Relaxed);
         assert_eq!(kept_away, 0);
     });
@@ -309,8 +313,8 @@ fn secrets_are_found_where_they_came_from() {
     let scratch = Scratch::new();
     let paths = scratch.paths();
     let text = "[server.web]\nurl = \"http://h/mcp?key=s3cret\"\nheaders = { X-Config = \"c\" }\n";
-    fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();
-    fs::write(paths.config_file(), text).unwrap();
+    fs::create_dir_all(paths.config_file().unwrap().parent().unwrap()).unwrap();
+    fs::write(paths.config_file().unwrap(), text).unwrap();
     let keyring = Keyring {
         config: crate::config::Config::load(&paths).unwrap(),
         ..Keyring::default()
@@ -361,8 +365,8 @@ fn a_table_that_names_another_host_by_now_gives_nothing_away() {
     let paths = scratch.paths();
     let old = Httpd::start();
     let text = "[server.web]\nurl = \"https://new.example/mcp\"\nheaders = { Authorization = \"Bearer new\" }\n";
-    fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();
-    fs::write(paths.config_file(), text).unwrap();
+    fs::create_dir_all(paths.config_file().unwrap().parent().unwrap()).unwrap();
+    fs::write(paths.config_file().unwrap(), text).unwrap();
     let keyring = Keyring {
         config: crate::config::Config::load(&paths).unwrap(),
         ..Keyring::default()
@@ -413,7 +417,12 @@ fn nothing_in_the_directory_can_keep_us_waiting_or_lead_elsewhere() {
     let http = Httpd::start();
     let at = |name: &str| paths.debts().join(name);
     let whole = serde_json::to_vec(&note(&http.url(), "x", 0)).unwrap();
-    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe.json"), rustix::fs::Mode::RUSR).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        at("pipe.json").path(),
+        rustix::fs::Mode::RUSR,
+    )
+    .unwrap();
     fs::create_dir(at("folder.json")).unwrap();
     fs::write(scratch.path().join("elsewhere"), &whole).unwrap();
     std::os::unix::fs::symlink(scratch.path().join("elsewhere"), at("link.json")).unwrap();
@@ -606,8 +615,8 @@ fn a_table_without_a_url_is_for_nobody_in_particular() {
     let scratch = Scratch::new();
     let paths = scratch.paths();
     let text = "[server.web]\nheaders = { X = \"c\" }\n";
-    fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();
-    fs::write(paths.config_file(), text).unwrap();
+    fs::create_dir_all(paths.config_file().unwrap().parent().unwrap()).unwrap();
+    fs::write(paths.config_file().unwrap(), text).unwrap();
     let keyring = |url: Option<&str>| Keyring {
         config: crate::config::Config::load(&paths).unwrap(),
         url: url.map(|url| crate::http::target::Target::parse(url).unwrap()),
@@ -660,8 +669,8 @@ fn a_clock_that_jumps_gives_nothing_up() {
             .all(|one| one.tried.waited_ms < limits::DEBT_KEPT_MS)
     );
     // A day later.
-    for path in list::files(&paths) {
-        let held = Held::claim(&path).unwrap();
+    for name in list::files(&paths.debts().open().unwrap()) {
+        let held = Held::claim(&paths.debts(), &name).unwrap();
         held.note_attempt(&note::Tried {
             waited_ms: limits::DEBT_KEPT_MS,
             ..held.tried()

@@ -27,10 +27,11 @@ use super::watch::{Trouble, Watch};
 use super::wire::Wire;
 use crate::exit::Exit;
 use crate::ledger::read::{Events, Filter};
-use crate::paths::{DIRECTORY_MODE, Paths};
+use crate::paths::Paths;
 use crate::registry::card::Card;
 use crate::registry::list::list;
 use crate::report::{Report, plain};
+use crate::state::DIRECTORY_MODE;
 use crate::view::story::Story;
 
 /// How long anything on the stage may take before the scene is given up. Far above what a loaded machine needs.

@@ -236,7 +236,6 @@ mod tests {
     use crate::scratch::Scratch;
     use mainstay_core::ids::LinkId;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use std::fs::File;
     use std::io::{BufRead, BufReader};
 
     /// A control socket, driven by hand.
@@ -261,7 +260,7 @@ mod tests {
         }
 
         fn connect(&self) -> UnixStream {
-            let directory = File::open(self.entry.path()).unwrap();
+            let directory = self.entry.path().open().unwrap();
             UnixStream::connect(socket_path(&directory)).unwrap()
         }
 

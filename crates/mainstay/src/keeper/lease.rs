@@ -129,7 +129,7 @@ impl Tenancy {
             Some(term) if term.id == self.term.id => self.term = term,
             // Damaged: what was agreed last goes on.
             Some(_) | None => {
-                let gone = self.place.file(TERM).symlink_metadata().is_err();
+                let gone = !self.place.directory().has(TERM);
                 return gone.then_some(Over::Removed);
             }
         }

@@ -146,7 +146,7 @@ impl Keeper<'_> {
         let Some(entry) = self.entry.as_ref().map(Entry::path) else {
             return (plan.argv.clone(), None);
         };
-        let Some((container, argv)) = Container::of(&plan.argv, entry, next) else {
+        let Some((container, argv)) = Container::of(&plan.argv, &entry.path(), next) else {
             return (plan.argv.clone(), None);
         };
         let directory = plan.directory().into();

@@ -78,7 +78,7 @@ impl Roles for Session<'_> {
 
 /// The link's directory with its lock. Without it the server runs all the same; it is only not listed.
 pub(super) fn take_entry(plan: &Plan) -> Option<Entry> {
-    plan.paths.make().ok()?;
+    plan.paths.run().make().ok()?;
     Entry::take(&plan.paths, plan.id).ok()
 }
 

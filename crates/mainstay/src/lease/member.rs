@@ -3,7 +3,7 @@
 //! The keeper makes and locks it before it starts a server, and writes into it what became of the server. The lock is free
 //! when the keeper is dead, however it died; then a file without an outcome says that somebody must look for the tree.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Seek, Write};
 
 use mainstay_core::event::Seen;
@@ -57,11 +57,11 @@ impl Member {
     /// Shows a keeper in a lease. Whether the lease is open must be asked after this.
     pub fn enter(place: &Place, tenant: Tenant) -> io::Result<Self> {
         let name = tenant.id.to_string();
-        let new = place.file(&format!("{NEW}{name}"));
-        let file = write_new(&new, &tenant)?;
+        let new = format!("{NEW}{name}");
+        let file = write_new(place.directory(), &new, &tenant)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         // A killed predecessor's file goes with this.
-        fs::rename(new, place.file(&name))?;
+        place.directory().rename(&new, &name)?;
         Ok(Self { file, tenant })
     }
 
@@ -90,7 +90,8 @@ impl Member {
 
     /// Leaves a lease that goes on.
     pub fn leave(self, place: &Place) {
-        fs::remove_file(place.file(&self.tenant.id.to_string())).ok();
+        let name = self.tenant.id.to_string();
+        place.directory().remove(&name).ok();
     }
 }
 
@@ -106,12 +107,9 @@ impl Visit {
     /// Everybody who was ever shown in a lease and has not left.
     pub fn all(place: &Place) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(place.base())? {
-            let name = entry?.file_name();
-            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
-            match open_small(&place.file(&name.to_string_lossy())) {
+        for name in place.directory().names()? {
+            let Ok(id) = name.parse() else { continue };
+            match open_small(place.directory(), &name) {
                 Ok(file) => found.push(Self { id, file }),
                 Err(error) if no_member(&error) => {}
                 // Whoever cannot be looked at (no descriptors left) must not be taken for nobody.
@@ -145,7 +143,7 @@ impl Visit {
 
     /// Takes the file away.
     pub fn remove(&self, place: &Place) {
-        fs::remove_file(place.file(&self.id.to_string())).ok();
+        place.directory().remove(&self.id.to_string()).ok();
     }
 }
 
@@ -154,8 +152,5 @@ fn no_member(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::InvalidData
-    ) || matches!(
-        error.raw_os_error(),
-        Some(libc::ELOOP | libc::ENXIO | libc::EISDIR)
     )
 }

@@ -2,32 +2,30 @@
 //!
 //! Foreign contents (garbage, links, pipes, large files) are as good as none, and nobody waits for them.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mainstay_core::ids::Realm;
 use mainstay_core::lease::{Around, Over, Term, name_trouble};
 use mainstay_core::limits::{LEASE_BUSY_MS, LEASE_FILE_BYTES};
 use mainstay_os::{clock, identity};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::member::Visit;
 use super::open::nap;
-use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths, entries};
+use crate::paths::Paths;
+use crate::state::{self, Directory, Found, Location};
 
 /// What was agreed.
 pub const TERM: &str = "term.json";
 /// It is over, and why.
 pub const ENDED: &str = "ended.json";
-/// What is still being made begins with this.
-pub const NEW: &str = ".new-";
+pub use crate::state::NEW;
 /// Directories that are being removed begin with this.
 pub const GONE: &str = ".gone-";
 /// How often a directory is emptied into which somebody writes meanwhile.
@@ -38,8 +36,8 @@ const REMOVALS: usize = 8;
 pub struct Place {
     name: String,
     /// Where it was found; by now it may be another lease's.
-    path: PathBuf,
-    directory: File,
+    path: Location,
+    directory: Directory,
 }
 
 /// How a lease is.
@@ -53,14 +51,8 @@ pub enum State {
 
 /// The names of all leases, open or over, in order.
 pub fn names(paths: &Paths) -> io::Result<Vec<String>> {
-    let mut found = Vec::new();
-    for entry in entries(&paths.lease())? {
-        if let Ok(name) = entry.file_name().into_string()
-            && name_trouble(&name).is_none()
-        {
-            found.push(name);
-        }
-    }
+    let mut found = paths.lease().names()?;
+    found.retain(|name| name_trouble(name).is_none());
     found.sort_unstable();
     Ok(found)
 }
@@ -72,13 +64,17 @@ impl Place {
             return Ok(None);
         }
         let path = paths.lease().join(name);
-        match Self::at(name, path) {
-            Ok(place) => Ok(Some(place)),
+        match path.open() {
+            Ok(directory) => Ok(Some(Self {
+                name: name.into(),
+                path,
+                directory,
+            })),
             Err(error)
                 if matches!(
                     error.kind(),
                     io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) || error.raw_os_error() == Some(libc::ELOOP) =>
+                ) =>
             {
                 Ok(None)
             }
@@ -86,33 +82,23 @@ impl Place {
         }
     }
 
-    fn at(name: &str, path: PathBuf) -> io::Result<Self> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let directory = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits() as i32)
-            .open(&path)?;
-        Ok(Self {
-            name: name.into(),
-            path,
-            directory,
-        })
-    }
-
     /// Makes the directory of a new lease; it is seen when it is whole. Fails with `AlreadyExists` if the name is taken.
     pub fn create(paths: &Paths, term: &Term) -> io::Result<Self> {
         let (id, name) = (term.id, &term.name);
-        let path = paths.lease().join(name);
-        let new = paths.lease().join(format!("{NEW}{id}"));
-        DirBuilder::new().mode(DIRECTORY_MODE).create(&new)?;
-        let made = write_new(&new.join(TERM), term)
-            .and_then(|_file| Self::at(name, new.clone()))
+        let leases = paths.lease().open()?;
+        let new = format!("{NEW}{id}");
+        let directory = leases.new_directory(&new)?;
+        let made = write_new(&directory, TERM, term)
             // Over a directory with something in it the kernel renames nothing, and a lease always has something in it.
-            .and_then(|place| fs::rename(&new, &path).map(|()| place));
+            .and_then(|_file| leases.rename(&new, name));
         match made {
-            Ok(place) => Ok(Self { path, ..place }),
+            Ok(()) => Ok(Self {
+                name: name.clone(),
+                path: paths.lease().join(name),
+                directory,
+            }),
             Err(error) => {
-                fs::remove_dir_all(&new).ok();
+                leases.remove_all(&new).ok();
                 let taken = matches!(
                     error.kind(),
                     io::ErrorKind::AlreadyExists
@@ -133,33 +119,28 @@ impl Place {
         &self.name
     }
 
-    /// A file in it, by a path that leads through the descriptor.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.base().join(name)
-    }
-
-    /// The directory, by a path that leads through the descriptor.
-    pub fn base(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+    /// The directory itself.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     /// A descriptor of its own, to be watched.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         // Not a duplicate: what is asked of a description would be shared.
-        Ok(File::open(self.base())?.into())
+        Ok(self.directory.again()?.into())
     }
 
     /// What was agreed, if it can be read.
     pub fn term(&self) -> Option<Term> {
-        read(&self.file(TERM)).filter(|term: &Term| term.name == self.name)
+        read(&self.directory, TERM).filter(|term: &Term| term.name == self.name)
     }
 
     /// Why it was marked as over, if it was.
     pub fn mark(&self) -> Option<Over> {
-        let path = self.file(ENDED);
-        if path.symlink_metadata().is_ok() {
+        if self.directory.has(ENDED) {
             // A mark is a mark, whatever is in it.
-            return Some(read(&path).unwrap_or(Over::Closed { by: None }));
+            let read = read(&self.directory, ENDED);
+            return Some(read.unwrap_or(Over::Closed { by: None }));
         }
         // The files of one that is being removed go in any order: the mark may be the first.
         self.going().then_some(Over::Removed)
@@ -191,18 +172,18 @@ impl Place {
         // A host may have threads.
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let new = self.file(&format!("{NEW}ended-{}-{count}", std::process::id()));
-        let mut file = create_new(&new)?;
+        let directory = &self.directory;
+        let new = format!("{NEW}ended-{}-{count}", std::process::id());
+        let mut file = directory.create_anew(&new)?;
         // A mark is a mark, whatever is in it: a full disk keeps no lease open.
         file.write_all(&serde_json::to_vec(over)?).ok();
         flock(&file, FlockOperation::NonBlockingLockShared)?;
-        let mark = self.file(ENDED);
-        let mut linked = fs::hard_link(&new, &mark);
-        if linked.is_err() && mark.symlink_metadata().is_ok() && open_small(&mark).is_err() {
-            // Somebody's pipe or link, where nothing can be locked.
-            linked = fs::rename(&new, &mark);
+        let mut linked = directory.link(&new, ENDED);
+        if linked.is_err() && directory.has(ENDED) && open_small(directory, ENDED).is_err() {
+            // A pipe or a link, where nothing can be locked.
+            linked = directory.rename(&new, ENDED);
         }
-        fs::remove_file(&new).ok();
+        directory.remove(&new).ok();
         match linked {
             // Its own mark has gone before us.
             Ok(()) if self.going() => Ok(None),
@@ -214,14 +195,14 @@ impl Place {
 
     /// Writes what was agreed anew. Only under [`Self::try_lock`].
     pub fn agree(&self, term: &Term) -> io::Result<()> {
-        let new = self.file(&format!("{NEW}{TERM}"));
-        write_new(&new, term)?;
-        fs::rename(new, self.file(TERM))
+        let new = format!("{NEW}{TERM}");
+        write_new(&self.directory, &new, term)?;
+        self.directory.rename(&new, TERM)
     }
 
     /// Keeps others from renewing it, or from ending it for its age, until the lock is dropped; none if another does that.
     pub fn try_lock(&self) -> io::Result<Option<Lock>> {
-        let file = File::open(self.base())?;
+        let file = File::from(OwnedFd::from(self.directory.again()?));
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock { _file: file })),
             Err(Errno::WOULDBLOCK) => Ok(None),
@@ -248,7 +229,7 @@ impl Place {
     pub fn stay(&self) -> io::Result<Lock> {
         let until = clock::now().after_ms(LEASE_BUSY_MS);
         loop {
-            let file = open_small(&self.file(ENDED))?;
+            let file = open_small(&self.directory, ENDED)?;
             match flock(&file, FlockOperation::NonBlockingLockShared) {
                 // Somebody looks whether anybody stays, or removes it at this moment.
                 Err(Errno::WOULDBLOCK) if clock::now() < until => nap(),
@@ -273,34 +254,34 @@ impl Place {
     /// Whether somebody stays, to read what became of its servers. Only under [`Self::turn`]: two who ask at once would take
     /// each other for somebody who stays.
     pub fn awaited(&self) -> bool {
-        open_small(&self.file(ENDED))
+        open_small(&self.directory, ENDED)
             .is_ok_and(|mark| flock(&mark, FlockOperation::NonBlockingLockExclusive).is_err())
     }
 
     /// Removes the directory, unless somebody stays; whether it is gone. Only after [`Self::end`], without servers.
     pub fn remove(&self) -> io::Result<bool> {
-        let Ok(mark) = open_small(&self.file(ENDED)) else {
+        let Ok(mark) = open_small(&self.directory, ENDED) else {
             return Ok(false);
         };
         if flock(&mark, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
         }
         // Nobody removes it but under this lock: if the name leads to this mark now, it does so until we are done.
-        let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-        let Ok(there) = fs::symlink_metadata(self.path.join(ENDED)) else {
+        let Ok(there) = self.path.open().and_then(|there| there.look(ENDED)) else {
             return Ok(true);
         };
-        if !same(&there, &mark.metadata()?) {
+        if there.which != Found::of_file(&mark)?.which {
             return Ok(true);
         }
-        let parent = self.path.parent().unwrap_or(Path::new("/"));
-        let (pid, inode) = (std::process::id(), there.ino());
-        let gone = parent.join(format!("{GONE}{pid}-{inode}"));
-        fs::rename(&self.path, &gone)?;
+        let (leases, name) = self.path.split().ok_or(io::ErrorKind::InvalidInput)?;
+        let leases = leases.open()?;
+        let (pid, inode) = (std::process::id(), there.which.1);
+        let gone = format!("{GONE}{pid}-{inode}");
+        leases.rename(name, &gone)?;
         // The name is free. What stays (a sweep may be at it, or somebody may still be writing into it) goes with a sweep.
         let mut tries = 0..REMOVALS;
         while tries.next().is_some()
-            && let Err(error) = fs::remove_dir_all(&gone)
+            && let Err(error) = leases.remove_all(&gone)
             && error.kind() == io::ErrorKind::DirectoryNotEmpty
         {}
         Ok(true)
@@ -308,7 +289,7 @@ impl Place {
 
     /// Whether it is being removed: its name was taken from it.
     fn going(&self) -> bool {
-        fs::read_link(self.base()).is_ok_and(|path| {
+        fs::read_link(self.directory.through()).is_ok_and(|path| {
             let name = path.file_name().unwrap_or_default();
             name.as_encoded_bytes().starts_with(GONE.as_bytes())
         })
@@ -327,50 +308,24 @@ pub struct Lock {
     _file: File,
 }
 
-/// Opens a file for reading: a regular one of modest size, and nothing that could keep us waiting.
-pub fn open_small(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits() as i32)
-        .open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.len() > LEASE_FILE_BYTES {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    Ok(file)
+/// Opens a file of modest size for reading.
+pub fn open_small(directory: &Directory, name: &str) -> io::Result<File> {
+    directory.open(name, LEASE_FILE_BYTES)
 }
 
 /// What a file says, if it says what it should.
-pub fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    parse(&open_small(path).ok()?)
+pub fn read<T: DeserializeOwned>(directory: &Directory, name: &str) -> Option<T> {
+    parse(&open_small(directory, name).ok()?)
 }
 
 /// What an open file says.
 pub fn parse<T: DeserializeOwned>(file: &File) -> Option<T> {
-    let mut bytes = Vec::new();
-    Read::take(file, LEASE_FILE_BYTES)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    serde_json::from_slice(&bytes).ok()
+    serde_json::from_slice(&state::read_all(file, LEASE_FILE_BYTES).ok()?).ok()
 }
 
 /// Makes a file with this in it; whatever was there under that name goes.
-pub fn write_new<T: Serialize>(path: &Path, value: &T) -> io::Result<File> {
-    let mut file = create_new(path)?;
+pub fn write_new<T: Serialize>(directory: &Directory, name: &str, value: &T) -> io::Result<File> {
+    let mut file = directory.create_anew(name)?;
     file.write_all(&serde_json::to_vec(value)?)?;
     Ok(file)
-}
-
-fn create_new(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(path)
 }

@@ -109,7 +109,11 @@ fn a_mark_is_for_good_and_the_first_one_counts() {
         problem.contains("expired: it was not renewed for 5 ms"),
         "{problem}"
     );
-    assert_eq!(entries(&place.base()).len(), 2, "nothing half made is left");
+    assert_eq!(
+        entries(&place.directory().through()).len(),
+        2,
+        "nothing half made is left"
+    );
 }
 
 #[test]
@@ -308,13 +312,13 @@ fn a_torn_file_at_any_byte_is_as_good_as_none() {
     let (place, term) = opened(&paths, "job");
     let whole = serde_json::to_vec(&term).unwrap();
     for end in 0..whole.len() {
-        fs::write(place.file(TERM), &whole[..end]).unwrap();
+        fs::write(place.directory().through().join(TERM), &whole[..end]).unwrap();
         assert_eq!(place.state(&here()), State::Over(None, Over::Removed));
     }
-    fs::write(place.file(TERM), &whole).unwrap();
+    fs::write(place.directory().through().join(TERM), &whole).unwrap();
     let mut member = Member::enter(&place, tenant(1)).unwrap();
     member.tell(outcome()).unwrap();
-    let file = place.file("00000001");
+    let file = place.directory().through().join("00000001");
     let whole = fs::read(&file).unwrap();
     for end in 0..whole.len() {
         fs::write(&file, &whole[..end]).unwrap();

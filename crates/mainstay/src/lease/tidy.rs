@@ -3,9 +3,7 @@
 //! For those that ended without anybody who closed them, and for what a killed command left. Nobody is ended here: that is
 //! the sweep's part, and the keepers' own; a file that nobody holds names a tree to be looked for, so the sweep comes first.
 
-use std::fs;
 use std::io;
-use std::time::Duration;
 
 use mainstay_core::limits::LEASE_OURS_MS;
 use mainstay_os::{clock, identity};
@@ -60,21 +58,15 @@ fn tidy_one(paths: &Paths, place: &Place) {
 
 /// What was left by somebody who was killed while making or removing a directory.
 fn remove_half_made(paths: &Paths) -> io::Result<()> {
-    let now = Duration::from_millis(clock::wall_ms());
-    for entry in fs::read_dir(paths.lease())? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let age = entry
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .ok()
-            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
-            .map(|time| now.saturating_sub(time));
-        // A young one may be somebody's who is at it.
-        let young = age.is_none_or(|age| age < Duration::from_millis(LEASE_OURS_MS));
-        if name.starts_with(GONE) || (name.starts_with(NEW) && !young) {
-            fs::remove_dir_all(entry.path()).ok();
+    let leases = paths.lease().open()?;
+    for name in leases.names()? {
+        // A young one may still be in the making.
+        let old = || {
+            let found = leases.look(&name);
+            found.is_ok_and(|found| found.changed_ms + LEASE_OURS_MS <= clock::wall_ms())
+        };
+        if name.starts_with(GONE) || (name.starts_with(NEW) && old()) {
+            leases.remove_all(&name).ok();
         }
     }
     Ok(())

@@ -3,10 +3,9 @@
 //! Invariants: a line is whole or it is the last one that its writer could write; two writers never mix; the caller
 //! never fails because of the ledger. An unwritable ledger is remembered and told once.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use mainstay_core::event::{Event, VERSION, What};
 use mainstay_core::ids::LinkId;
@@ -16,14 +15,15 @@ use rustix::process::{Resource, getrlimit};
 
 use super::files::{self, EventFile};
 use super::{cut, retain, time};
-use crate::paths::{FILE_MODE, Paths};
+use crate::paths::Paths;
 use crate::report::plain;
+use crate::state::Location;
 
 /// The ledger, open for writing.
 #[derive(Debug)]
 pub struct Ledger {
     paths: Paths,
-    directory: PathBuf,
+    directory: Location,
     open: Option<Open>,
     trouble: Trouble,
 }
@@ -71,7 +71,7 @@ impl Ledger {
     }
 
     fn make(&mut self) {
-        self.trouble = match self.paths.make() {
+        self.trouble = match self.paths.make_one(&self.directory) {
             Ok(()) => Trouble::None,
             Err(report) => {
                 Trouble::Untold(format!("events cannot be written: {}", report.problem()))
@@ -160,21 +160,19 @@ impl Ledger {
 
     fn open_newest(&self, day: i64, wall_ms: u64) -> io::Result<File> {
         let date = time::date(wall_ms);
-        let mut number = files::list(&self.directory)?
+        let directory = self.directory.open()?;
+        let mut number = files::sorted(&self.directory, &directory.names()?)
             .iter()
             .rev()
             .find(|file| file.day == day)
             .map_or(0, |file| file.number);
         loop {
-            let name =
+            let EventFile { name, .. } =
                 EventFile::new(&self.directory, &date, number).ok_or(io::ErrorKind::InvalidData)?;
-            let mut options = OpenOptions::new();
-            // Reading is for the last byte only.
-            options.append(true).read(true).mode(FILE_MODE);
-            let (file, new) = match options.clone().create_new(true).open(&name.path) {
+            let (file, new) = match directory.append_new(&name) {
                 Ok(file) => (file, true),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    (options.open(&name.path)?, false)
+                    (directory.append(&name)?, false)
                 }
                 Err(error) => return Err(error),
             };
@@ -204,15 +202,18 @@ pub fn stamp(id: LinkId, server: &str, what: What) -> Event {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use crate::state::FILE_MODE;
     use mainstay_core::event::{Junk, OpeningSilent};
-    use std::fs;
+    use std::fs::{self, OpenOptions};
+    use std::path::PathBuf;
 
     fn silent(ms: u64) -> What {
         What::OpeningSilent(OpeningSilent { ms })
     }
 
     fn today(ledger: &Ledger) -> PathBuf {
-        files::list(&ledger.directory).unwrap().pop().unwrap().path
+        let file = files::list(&ledger.directory).unwrap().pop().unwrap();
+        ledger.directory.path().join(file.name)
     }
 
     #[test]
@@ -285,7 +286,15 @@ mod tests {
         ledger.record(LinkId(1), "a", silent(2));
         let second = today(&ledger);
         assert_ne!(first, second);
-        assert_eq!(EventFile::of(&second).unwrap().number, 1);
+        assert_eq!(
+            EventFile::of(
+                &ledger.directory,
+                second.file_name().unwrap().to_str().unwrap()
+            )
+            .unwrap()
+            .number,
+            1
+        );
         fs::remove_file(&second).unwrap();
         ledger.record(LinkId(1), "a", silent(3));
         assert_eq!(fs::read_to_string(&second).unwrap().lines().count(), 1);
@@ -329,7 +338,10 @@ mod tests {
         });
         let mut next = vec![0; WRITERS as usize];
         for file in files::list(&paths.events()).unwrap() {
-            for line in fs::read_to_string(file.path).unwrap().lines() {
+            for line in fs::read_to_string(paths.events().path().join(file.name))
+                .unwrap()
+                .lines()
+            {
                 if line.is_empty() {
                     continue;
                 }

@@ -122,7 +122,7 @@ mod tests {
     fn all(files: &[EventFile]) -> Vec<String> {
         let mut found = Vec::new();
         let flow = lines(files, |place, line| {
-            let whole = fs::read(&place.file.path).unwrap();
+            let whole = fs::read(place.file.directory.path().join(&place.file.name)).unwrap();
             let there = &whole[place.start as usize..place.end as usize];
             assert_eq!(there, [line, b"\n"].concat());
             found.push(String::from_utf8_lossy(line).into_owned());
@@ -146,7 +146,7 @@ mod tests {
             (0..40_000).map(|n| format!("line {n}\n")).collect(),
         ] {
             fs::write(scratch.path().join("2026-11-15.jsonl"), &text).unwrap();
-            let files = files::list(scratch.path()).unwrap();
+            let files = files::list(&scratch.location()).unwrap();
             let mut expected: Vec<&str> = text.lines().collect();
             expected.reverse();
             assert_eq!(all(&files), expected);
@@ -159,7 +159,7 @@ mod tests {
         let endless = "x".repeat(3 * LINE_BYTES);
         let text = format!("first\n{endless}\nlast\n{{\"v\":1,");
         fs::write(scratch.path().join("2026-11-15.jsonl"), text).unwrap();
-        let files = files::list(scratch.path()).unwrap();
+        let files = files::list(&scratch.location()).unwrap();
         assert_eq!(all(&files), ["last", "first"]);
         fs::write(scratch.path().join("2026-11-15.jsonl"), endless).unwrap();
         assert_eq!(all(&files), Vec::<String>::new());
@@ -175,7 +175,7 @@ mod tests {
         ] {
             fs::write(scratch.path().join(format!("{name}.jsonl")), text).unwrap();
         }
-        let files = files::list(scratch.path()).unwrap();
+        let files = files::list(&scratch.location()).unwrap();
         assert_eq!(all(&files), ["e", "d", "c", "b", "a"]);
         let found = lines(&files, |place, line| match line {
             b"d" => ControlFlow::Break(place.clone()),

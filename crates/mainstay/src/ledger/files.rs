@@ -1,10 +1,9 @@
 //! The names of the event files: `2026-11-15.jsonl`, then `2026-11-15.1.jsonl` once the first is full, and so on.
 
 use std::io;
-use std::path::{Path, PathBuf};
 
 use super::time;
-use crate::paths::entries;
+use crate::state::Location;
 
 /// One event file. The order is the order of time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,22 +13,24 @@ pub struct EventFile {
     /// 0 for the day's first file.
     pub number: u32,
     /// Where it is.
-    pub path: PathBuf,
+    pub directory: Location,
+    /// What it is called.
+    pub name: String,
 }
 
 impl EventFile {
     /// The file of a day (as `2026-11-15`) with a number.
-    pub fn new(directory: &Path, date: &str, number: u32) -> Option<Self> {
+    pub fn new(directory: &Location, date: &str, number: u32) -> Option<Self> {
         let name = match number {
             0 => format!("{date}.jsonl"),
             _ => format!("{date}.{number}.jsonl"),
         };
-        Self::of(&directory.join(name))
+        Self::of(directory, &name)
     }
 
-    /// Whether a path is an event file, by its name.
-    pub fn of(path: &Path) -> Option<Self> {
-        let stem = path.file_name()?.to_str()?.strip_suffix(".jsonl")?;
+    /// Whether a name is that of an event file.
+    pub fn of(directory: &Location, name: &str) -> Option<Self> {
+        let stem = name.strip_suffix(".jsonl")?;
         let (date, number) = match stem.split_once('.') {
             Some((date, number)) => (date, number.parse().ok().filter(|&n| n > 0)?),
             None => (stem, 0),
@@ -37,20 +38,25 @@ impl EventFile {
         Some(Self {
             day: time::day_number(date)?,
             number,
-            path: path.into(),
+            directory: directory.clone(),
+            name: name.into(),
         })
     }
 }
 
 /// All event files, oldest first; none if the directory does not exist.
-pub fn list(directory: &Path) -> io::Result<Vec<EventFile>> {
-    let found = entries(directory)?;
-    let mut files: Vec<EventFile> = found
+pub fn list(directory: &Location) -> io::Result<Vec<EventFile>> {
+    Ok(sorted(directory, &directory.names()?))
+}
+
+/// The event files among these names, oldest first.
+pub fn sorted(directory: &Location, names: &[String]) -> Vec<EventFile> {
+    let mut files: Vec<EventFile> = names
         .iter()
-        .filter_map(|entry| EventFile::of(&entry.path()))
+        .filter_map(|name| EventFile::of(directory, name))
         .collect();
     files.sort();
-    Ok(files)
+    files
 }
 
 #[cfg(test)]
@@ -73,10 +79,10 @@ mod tests {
         ] {
             fs::write(scratch.path().join(name), "").unwrap();
         }
-        let names: Vec<String> = list(scratch.path())
+        let names: Vec<String> = list(&scratch.location())
             .unwrap()
-            .iter()
-            .map(|file| file.path.file_name().unwrap().to_str().unwrap().into())
+            .into_iter()
+            .map(|file| file.name)
             .collect();
         assert_eq!(
             names,
@@ -87,6 +93,6 @@ mod tests {
                 "2026-11-15.10.jsonl"
             ]
         );
-        assert_eq!(list(&scratch.path().join("none")).unwrap(), []);
+        assert_eq!(list(&scratch.location().join("none")).unwrap(), []);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::inotify;
 
 use crate::paths::Paths;
+use crate::state::Location;
 
 /// Why a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Wake {
 #[derive(Debug)]
 pub struct Watch {
     fd: OwnedFd,
-    directory: PathBuf,
+    directory: Location,
 }
 
 impl Watch {
@@ -37,7 +37,7 @@ impl Watch {
             | inotify::WatchFlags::MOVED_TO
             | inotify::WatchFlags::DELETE_SELF
             | inotify::WatchFlags::ONLYDIR;
-        inotify::add_watch(&fd, &directory, watched)?;
+        inotify::add_watch(&fd, directory.open()?.through(), watched)?;
         Ok(Self { fd, directory })
     }
 
@@ -62,7 +62,7 @@ impl Watch {
             }
             if fds[0].revents().contains(PollFlags::IN) {
                 self.drain()?;
-                return Ok(if self.directory.exists() {
+                return Ok(if self.directory.is_there() {
                     Wake::Written
                 } else {
                     Wake::LedgerGone

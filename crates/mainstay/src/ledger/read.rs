@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 use mainstay_core::event::Event;
 use memchr::memmem::Finder;
@@ -18,9 +17,12 @@ use super::backwards::{self, Place};
 use super::files::{self, EventFile};
 use super::time;
 use crate::paths::Paths;
+use crate::state::Location;
 
 /// A line longer than this is none of ours.
 pub(super) const LINE_BYTES: usize = 1024 * 1024;
+/// A file larger than this is none of ours.
+const FILE_BYTES: u64 = 1024 * 1024 * 1024;
 /// How much is read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -78,12 +80,19 @@ pub fn id_bytes(prefix: &str) -> Vec<u8> {
     format!("\"id\":\"{prefix}").into_bytes()
 }
 
-/// An event file, open; none if it was removed meanwhile.
+/// An event file, open; none if it was removed meanwhile, or is none of ours.
 pub(super) fn open(file: &EventFile) -> io::Result<Option<File>> {
-    match File::open(&file.path) {
+    let directory = file.directory.open();
+    match directory.and_then(|directory| directory.open(&file.name, FILE_BYTES)) {
         Ok(source) => Ok(Some(source)),
-        // Retention was quicker.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidData
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -100,7 +109,7 @@ pub struct Skipped {
 /// The ledger, open for reading.
 #[derive(Debug)]
 pub struct Events {
-    directory: PathBuf,
+    directory: Location,
     filter: Filter,
     bytes: Vec<Finder<'static>>,
     places: BTreeMap<EventFile, u64>,
@@ -122,9 +131,11 @@ impl Events {
     /// The ledger below these paths, without what is in it already.
     pub fn from_now(paths: &Paths) -> Self {
         let mut events = Self::open(paths, Filter::default());
-        for file in files::list(&events.directory).unwrap_or_default() {
-            let length = file.path.metadata().map_or(0, |meta| meta.len());
-            events.places.insert(file, length);
+        if let Ok(directory) = events.directory.open() {
+            for file in files::list(&events.directory).unwrap_or_default() {
+                let length = directory.look(&file.name).map_or(0, |found| found.bytes);
+                events.places.insert(file, length);
+            }
         }
         events
     }
@@ -449,7 +460,8 @@ mod tests {
         assert_eq!(seen, [0, 1, 2]);
 
         // A line that comes in two parts is taken once, when it is whole.
-        let file = files::list(&paths.events()).unwrap().pop().unwrap().path;
+        let file = files::list(&paths.events()).unwrap().pop().unwrap();
+        let file = paths.events().path().join(file.name);
         let whole = line("2026-11-15T12:00:00.000Z", "00000001", "a", 9) + "\n";
         for part in [&whole[..20], &whole[20..]] {
             fs::OpenOptions::new()

@@ -6,14 +6,12 @@
 //! file of their own. So a clock that is wrong for a day takes the place of one day, not of all; whoever runs nothing for
 //! a month still finds the days before it; and the size bounds both.
 
-use std::fs;
-use std::path::Path;
-
 use mainstay_core::limits::{EVENTS_FILE_BYTES, Kept};
 
 use super::{files, time};
 use crate::config::Config;
 use crate::paths::Paths;
+use crate::state::Location;
 
 /// Removes what is older than the user wishes, and the oldest files until the rest fits. The newest file always stays; all do as
 /// long as nobody knows what the user wishes, because the config file cannot be read.
@@ -23,14 +21,15 @@ pub fn retain(paths: &Paths, wall_ms: u64) {
     }
 }
 
-fn keep(directory: &Path, wall_ms: u64, kept: Kept) {
+fn keep(directory: &Location, wall_ms: u64, kept: Kept) {
     // The newest is still to grow, so the others leave it its room.
     let others = kept.bytes.saturating_sub(EVENTS_FILE_BYTES);
     prune(directory, wall_ms, kept.days, others);
 }
 
-fn prune(directory: &Path, wall_ms: u64, days: u64, bytes: u64) {
+fn prune(directory: &Location, wall_ms: u64, days: u64, bytes: u64) {
     let today = (wall_ms / time::DAY_MS) as i64;
+    let Ok(open) = directory.open() else { return };
     let mut files = files::list(directory).unwrap_or_default();
     let mut on_days: Vec<i64> = files.iter().map(|file| file.day).collect();
     on_days.dedup();
@@ -43,14 +42,14 @@ fn prune(directory: &Path, wall_ms: u64, days: u64, bytes: u64) {
     };
     // The newest is in use.
     files.pop();
-    let size = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
-    let mut total: u64 = files.iter().map(|file| size(&file.path)).sum();
+    let size = |name: &str| open.look(name).map_or(0, |found| found.bytes);
+    let mut total: u64 = files.iter().map(|file| size(&file.name)).sum();
     for file in files {
         let old = today - file.day >= days as i64 && days_after(file.day) >= days;
         if old || total > bytes {
-            total -= size(&file.path).min(total);
+            total -= size(&file.name).min(total);
             // Somebody else may have removed it already; what cannot be removed is seen again tomorrow.
-            fs::remove_file(&file.path).ok();
+            open.remove(&file.name).ok();
         }
     }
 }
@@ -59,16 +58,17 @@ fn prune(directory: &Path, wall_ms: u64, days: u64, bytes: u64) {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use std::fs;
 
-    fn names(directory: &Path) -> Vec<String> {
+    fn names(directory: &Location) -> Vec<String> {
         files::list(directory)
             .unwrap()
             .iter()
-            .map(|file| file.path.file_stem().unwrap().to_str().unwrap().into())
+            .map(|file| file.name.trim_end_matches(".jsonl").into())
             .collect()
     }
 
-    fn write(directory: &Path, day: u64) {
+    fn write(directory: &Location, day: u64) {
         let date = time::date(day * time::DAY_MS);
         fs::write(directory.join(format!("{date}.jsonl")), "{}\n").unwrap();
     }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_wrong_for_days_costs_only_as_many_days() {
         let scratch = Scratch::new();
-        let directory = scratch.path();
+        let directory = &scratch.location();
         (1..=20).for_each(|day| write(directory, day));
         keep(directory, 20 * time::DAY_MS, Kept::default());
         // A year ahead, with a second file on that day, and still so on the next one.
@@ -103,10 +103,10 @@ mod tests {
     #[test]
     fn old_files_go() {
         let scratch = Scratch::new();
-        (1..=20).for_each(|day| write(scratch.path(), day));
+        (1..=20).for_each(|day| write(&scratch.location(), day));
         fs::write(scratch.path().join("keep.txt"), "not ours").unwrap();
-        keep(scratch.path(), 20 * time::DAY_MS + 5, Kept::default());
-        let kept = names(scratch.path());
+        keep(&scratch.location(), 20 * time::DAY_MS + 5, Kept::default());
+        let kept = names(&scratch.location());
         assert_eq!(kept.len(), Kept::default().days as usize);
         assert_eq!(kept.first().unwrap(), &time::date(7 * time::DAY_MS));
         assert!(scratch.path().join("keep.txt").exists());
@@ -120,7 +120,7 @@ mod tests {
         let directory = paths.events();
         (1..=20).for_each(|day| write(&directory, day));
         let say = |text: &str| {
-            let file = paths.config_file();
+            let file = paths.config_file().unwrap();
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         };
@@ -138,9 +138,9 @@ mod tests {
         for name in ["1970-01-02", "1970-01-03", "1970-01-03.1", "1970-01-03.2"] {
             fs::write(scratch.path().join(format!("{name}.jsonl")), [b'x'; 100]).unwrap();
         }
-        prune(scratch.path(), 2 * time::DAY_MS, 14, 150);
-        assert_eq!(names(scratch.path()), ["1970-01-03.1", "1970-01-03.2"]);
-        prune(scratch.path(), 2 * time::DAY_MS, 14, 0);
-        assert_eq!(names(scratch.path()), ["1970-01-03.2"]);
+        prune(&scratch.location(), 2 * time::DAY_MS, 14, 150);
+        assert_eq!(names(&scratch.location()), ["1970-01-03.1", "1970-01-03.2"]);
+        prune(&scratch.location(), 2 * time::DAY_MS, 14, 0);
+        assert_eq!(names(&scratch.location()), ["1970-01-03.2"]);
     }
 }

@@ -2,17 +2,14 @@
 //!
 //! Done at each save. Two at once do no harm: whoever comes second finds a file gone.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use mainstay_core::limits::{RECORDS_KEPT, RECORDS_KEPT_BYTES, RECORDS_KEPT_DAYS};
 
 use super::key::KEY_DIGITS;
-use super::{ENDING, ENDING_OF_OPENINGS, NEW};
+use super::{ENDING, ENDING_OF_OPENINGS};
 use crate::ledger::time::DAY_MS;
-use crate::paths::entries;
+use crate::state::{Directory, NEW};
 
 /// After this time, one that is still being written is what a killed writer left.
 const WRITING_MS: u64 = 3_600_000;
@@ -29,14 +26,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn of(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.as_encoded_bytes();
-        if name.starts_with(NEW.as_bytes()) {
+    fn of(name: &str) -> Option<Self> {
+        if name.starts_with(NEW) {
             return Some(Self::New);
         }
-        let stem = path.file_stem()?.to_str()?;
+        let (stem, ending) = name.rsplit_once('.')?;
         let ours = stem.len() == KEY_DIGITS && stem.bytes().all(|b| b.is_ascii_hexdigit());
-        match path.extension()?.to_str()? {
+        match ending {
             ENDING if ours => Some(Self::Record),
             ENDING_OF_OPENINGS if ours => Some(Self::Openings),
             _ => None,
@@ -47,8 +43,8 @@ impl Kind {
 /// A file of ours in the directory of all records.
 #[derive(Debug)]
 pub struct Found {
-    /// Where it is.
-    pub path: PathBuf,
+    /// What it is called.
+    pub name: String,
     /// What it is.
     pub kind: Kind,
     /// When it was last used, by the wall.
@@ -57,22 +53,20 @@ pub struct Found {
     pub bytes: u64,
 }
 
-/// The files that are ours, by their names; none if there is no directory.
-pub fn files(directory: &Path) -> io::Result<Vec<Found>> {
+/// The files that are ours, by their names.
+pub fn files(directory: &Directory) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
-    for entry in entries(directory)? {
-        let path = entry.path();
+    for name in directory.names()? {
         // One that went away while we looked is none.
-        if let Ok(meta) = entry.metadata()
-            && meta.is_file()
-            && let Some(kind) = Kind::of(&path)
+        if let Some(kind) = Kind::of(&name)
+            && let Ok(looked) = directory.look(&name)
+            && looked.is_file
         {
-            let ms = meta.mtime().saturating_mul(1_000) + meta.mtime_nsec() / 1_000_000;
             found.push(Found {
-                path,
+                name,
                 kind,
-                used_ms: u64::try_from(ms).unwrap_or(0),
-                bytes: meta.len(),
+                used_ms: looked.changed_ms,
+                bytes: looked.bytes,
             });
         }
     }
@@ -80,13 +74,13 @@ pub fn files(directory: &Path) -> io::Result<Vec<Found>> {
 }
 
 /// Removes what is too old or too much, but never what is in use.
-pub fn retain(directory: &Path, but: &[&Path], wall_ms: u64) {
+pub fn retain(directory: &Directory, but: &[&str], wall_ms: u64) {
     prune(directory, but, wall_ms, RECORDS_KEPT, RECORDS_KEPT_BYTES);
 }
 
-fn prune(directory: &Path, but: &[&Path], wall_ms: u64, count: usize, bytes: u64) {
+fn prune(directory: &Directory, but: &[&str], wall_ms: u64, count: usize, bytes: u64) {
     let mut files = files(directory).unwrap_or_default();
-    let in_use = |file: &Found| but.contains(&file.path.as_path());
+    let in_use = |file: &Found| but.contains(&file.name.as_str());
     // The one used last comes first, before all others those in use.
     files.sort_by_key(|file| (!in_use(file), std::cmp::Reverse(file.used_ms)));
     let (mut records, mut openings, mut kept_bytes) = (0, 0, 0);
@@ -107,7 +101,7 @@ fn prune(directory: &Path, but: &[&Path], wall_ms: u64, count: usize, bytes: u64
         };
         if !stays && !in_use(&file) {
             // What cannot be removed is seen again at the next save.
-            fs::remove_file(&file.path).ok();
+            directory.remove(&file.name).ok();
         }
     }
 }
@@ -116,15 +110,16 @@ fn prune(directory: &Path, but: &[&Path], wall_ms: u64, count: usize, bytes: u64
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use std::fs;
+    use std::path::Path;
     use std::time::{Duration, UNIX_EPOCH};
 
-    fn put(directory: &Path, name: &str, day: u64) -> PathBuf {
+    fn put(directory: &Path, name: &str, day: u64) {
         let path = directory.join(name);
         fs::write(&path, [b'x'; 100]).unwrap();
         let file = fs::File::options().write(true).open(&path).unwrap();
         let used = UNIX_EPOCH + Duration::from_millis(day * DAY_MS);
         file.set_modified(used).unwrap();
-        path
     }
 
     fn record(number: u64) -> String {
@@ -156,8 +151,8 @@ mod tests {
         for (name, day) in [(".new-a", 99), (".new-b", 100), ("notes.json", 1), ("x", 1)] {
             put(directory, name, day);
         }
-        let ours = directory.join(record(1));
-        retain(directory, &[&ours], 100 * DAY_MS);
+        let open = scratch.location().open().unwrap();
+        retain(&open, &[&record(1)], 100 * DAY_MS);
         let mut expected = [".new-b", "notes.json", "x"].map(String::from).to_vec();
         expected.extend([1, 71, 100, 200].map(record));
         expected.push(openings(71));
@@ -172,12 +167,12 @@ mod tests {
         for day in 1..=6 {
             put(directory, &record(day), day);
         }
-        let ours = directory.join(record(1));
-        prune(directory, &[&ours], 6 * DAY_MS, 4, 1_000);
+        let (open, ours) = (scratch.location().open().unwrap(), record(1));
+        prune(&open, &[&ours], 6 * DAY_MS, 4, 1_000);
         assert_eq!(names(directory), [1, 4, 5, 6].map(record));
-        prune(directory, &[&ours], 6 * DAY_MS, 4, 250);
+        prune(&open, &[&ours], 6 * DAY_MS, 4, 250);
         assert_eq!(names(directory), [1, 6].map(record));
-        prune(directory, &[&ours], 6 * DAY_MS, 0, 0);
+        prune(&open, &[&ours], 6 * DAY_MS, 0, 0);
         assert_eq!(names(directory), [record(1)]);
     }
 
@@ -189,18 +184,11 @@ mod tests {
             put(directory, &record(day), day);
             put(directory, &openings(day), day);
         }
-        prune(directory, &[], 6 * DAY_MS, 2, 1_000);
+        let open = scratch.location().open().unwrap();
+        prune(&open, &[], 6 * DAY_MS, 2, 1_000);
         assert_eq!(
             names(directory),
             [record(5), openings(5), record(6), openings(6)]
         );
-    }
-
-    #[test]
-    fn no_directory_has_no_files() {
-        let scratch = Scratch::new();
-        let gone = scratch.path().join("gone");
-        assert!(files(&gone).unwrap().is_empty());
-        retain(&gone, &[&gone], 0);
     }
 }

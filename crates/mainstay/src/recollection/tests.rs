@@ -1,20 +1,23 @@
 use std::ffi::{CString, OsString};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use mainstay_core::message::{lists::Which, remembered::Learned};
 
 use super::*;
 use crate::scratch::Scratch;
+use crate::state::{DIRECTORY_MODE, FILE_MODE};
 
 const SECRET: &str = "sk-very-secret";
 
-fn recollection(directory: &Path, token: &str) -> Session {
+fn recollection(directory: &Location, token: &str) -> Session {
     session(directory, &[&format!("TOKEN={token}")])
 }
 
 /// A session of one command with this environment.
-fn session(directory: &Path, env: &[&str]) -> Session {
+fn session(directory: &Location, env: &[&str]) -> Session {
     let env: Vec<CString> = env.iter().map(|&one| CString::new(one).unwrap()).collect();
     let configuration = Configuration {
         argv: &["server", "--key", SECRET].map(OsString::from),
@@ -33,7 +36,7 @@ struct Session {
 }
 
 impl Session {
-    fn path(&self) -> &Path {
+    fn path(&self) -> PathBuf {
         self.record.path()
     }
 
@@ -83,7 +86,7 @@ fn names(directory: &Path) -> Vec<OsString> {
 #[test]
 fn what_was_saved_is_loaded_to_the_byte() {
     let scratch = Scratch::new();
-    let directory = scratch.path().join("record");
+    let directory = scratch.location().join("record");
     let ours = recollection(&directory, SECRET);
     assert_eq!(ours.load(), Remembered::default());
     ours.save(&sample()).unwrap();
@@ -105,12 +108,12 @@ fn what_was_saved_is_loaded_to_the_byte() {
 #[test]
 fn a_record_is_private_and_holds_no_secret() {
     let scratch = Scratch::new();
-    let directory = scratch.path().join("record");
+    let directory = scratch.location().join("record");
     let ours = recollection(&directory, SECRET);
     ours.save(&sample()).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!(mode(&directory), DIRECTORY_MODE);
-    assert_eq!(mode(ours.path()), FILE_MODE);
+    assert_eq!(mode(&ours.path()), FILE_MODE);
     assert_eq!(names(&directory), [ours.path().file_name().unwrap()]);
     let text = fs::read_to_string(ours.path()).unwrap();
     assert!(!text.contains(SECRET) && !text.contains("TOKEN"), "{text}");
@@ -123,7 +126,7 @@ fn a_record_is_private_and_holds_no_secret() {
 #[test]
 fn a_torn_file_at_any_byte_is_as_good_as_none() {
     let scratch = Scratch::new();
-    let ours = recollection(scratch.path(), "x");
+    let ours = recollection(&scratch.location(), "x");
     ours.save(&sample()).unwrap();
     let whole = fs::read(ours.path()).unwrap();
     // Without the last byte only the newline is missing.
@@ -138,7 +141,7 @@ fn a_torn_file_at_any_byte_is_as_good_as_none() {
 #[test]
 fn what_cannot_be_believed_is_as_good_as_none_and_replaced() {
     let scratch = Scratch::new();
-    let ours = recollection(scratch.path(), "x");
+    let ours = recollection(&scratch.location(), "x");
     ours.save(&sample()).unwrap();
     let whole = fs::read_to_string(ours.path()).unwrap();
     let huge = " ".repeat(RECORD_FILE_BYTES as usize) + &whole;
@@ -179,7 +182,7 @@ fn what_cannot_be_believed_is_as_good_as_none_and_replaced() {
 #[test]
 fn a_result_that_would_split_a_line_is_not_believed() {
     let scratch = Scratch::new();
-    let ours = recollection(scratch.path(), "x");
+    let ours = recollection(&scratch.location(), "x");
     ours.save(&sample()).unwrap();
     let text = fs::read_to_string(ours.path()).unwrap();
     fs::write(
@@ -197,7 +200,7 @@ fn a_result_that_would_split_a_line_is_not_believed() {
 #[test]
 fn to_read_is_to_use() {
     let scratch = Scratch::new();
-    let ours = recollection(scratch.path(), "x");
+    let ours = recollection(&scratch.location(), "x");
     ours.save(&sample()).unwrap();
     let old = || {
         let file = File::options().write(true).open(ours.path()).unwrap();
@@ -205,7 +208,7 @@ fn to_read_is_to_use() {
     };
     old();
     ours.load();
-    let other = recollection(scratch.path(), "y");
+    let other = recollection(&scratch.location(), "y");
     other.save(&sample()).unwrap();
     assert_eq!(ours.load(), sample());
     old();
@@ -220,7 +223,7 @@ fn a_place_that_cannot_be_written_is_an_error_and_nothing_else() {
     assert_eq!(ours.load(), Remembered::default());
     assert!(ours.save(&sample()).is_err());
     let scratch = Scratch::new();
-    let ours = recollection(scratch.path(), "x");
+    let ours = recollection(&scratch.location(), "x");
     fs::create_dir(ours.path()).unwrap();
     assert!(ours.save(&sample()).is_err());
     assert_eq!(ours.load(), Remembered::default());
@@ -230,7 +233,7 @@ fn a_place_that_cannot_be_written_is_an_error_and_nothing_else() {
 #[test]
 fn a_visitor_sees_names_and_sizes() {
     let scratch = Scratch::new();
-    let directory = scratch.path();
+    let directory = &scratch.location();
     for token in ["x", "y"] {
         recollection(directory, token).save(&sample()).unwrap();
     }
@@ -265,7 +268,13 @@ fn with<'a>(volatile: &'a [String], own: &[&'a str]) -> Vec<&'a str> {
 fn what_a_client_makes_anew_for_each_session_is_learned_not_to_count() {
     let scratch = Scratch::new();
     let knew: Vec<bool> = (0..8)
-        .map(|n| session(scratch.path(), &with(&of_unknown_client(n), &["HOME=/h"])).open("a"))
+        .map(|n| {
+            session(
+                &scratch.location(),
+                &with(&of_unknown_client(n), &["HOME=/h"]),
+            )
+            .open("a")
+        })
         .collect();
     assert_eq!(knew, [false, false, false, true, true, true, true, true]);
     // Three records of the sessions that were needed to learn it (the third is already without), and the openings.
@@ -282,7 +291,7 @@ fn what_a_known_client_makes_anew_does_not_count_from_the_second_session_on() {
             format!("CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS={n}"),
             format!("CLAUDE_CODE_ENTRYPOINT=sdk-{n}"),
         ];
-        let knew = session(scratch.path(), &with(&env, &[])).open("a");
+        let knew = session(&scratch.location(), &with(&env, &[])).open("a");
         assert_eq!(knew, knows, "session {n}");
     }
 }
@@ -294,7 +303,7 @@ fn a_variable_that_changes_what_the_server_shows_always_counts() {
         for (n, tool) in ["a", "b", "c", "d"].into_iter().enumerate() {
             let workspace = format!("WORKSPACE={tool}");
             let volatile = of_unknown_client(round * 4 + n as u32);
-            let one = session(scratch.path(), &with(&volatile, &[&workspace]));
+            let one = session(&scratch.location(), &with(&volatile, &[&workspace]));
             let shown = one.load().list(Some(7), Which::Tools).map(<[u8]>::to_vec);
             let own = format!(r#"{{"tools":[{{"name":"{tool}"}}]}}"#);
             assert!(shown.is_none_or(|shown| shown == own.as_bytes()), "{tool}");
@@ -309,7 +318,7 @@ fn a_value_that_comes_back_is_a_choice() {
     let mut knew = Vec::new();
     for region in ["eu", "us", "eu", "us", "asia", "eu"] {
         let region = format!("REGION={region}");
-        knew.push(session(scratch.path(), &[&region]).open("a"));
+        knew.push(session(&scratch.location(), &[&region]).open("a"));
     }
     // Each has a record of its own, although all are the same.
     assert_eq!(knew, [false, false, true, true, false, true]);
@@ -324,9 +333,9 @@ fn a_credential_is_never_learned_and_not_even_its_digest_is_stored() {
             format!("api_key=k{n}"),
             format!("AWS_PROFILE=p{n}"),
         ];
-        assert!(!session(scratch.path(), &with(&env, &["HOME=/h"])).open("a"));
+        assert!(!session(&scratch.location(), &with(&env, &["HOME=/h"])).open("a"));
     }
-    let openings = session(scratch.path(), &[]).record.openings;
+    let openings = session(&scratch.location(), &[]).record.openings;
     let text = fs::read_to_string(openings).unwrap();
     assert!(text.contains("HOME") && !text.contains("/h"), "{text}");
     for name in ["GITHUB", "api", "AWS"] {
@@ -337,7 +346,7 @@ fn a_credential_is_never_learned_and_not_even_its_digest_is_stored() {
 #[test]
 fn a_server_that_shows_something_else_ends_what_was_learned() {
     let scratch = Scratch::new();
-    let open = |n, tool| session(scratch.path(), &with(&of_unknown_client(n), &[])).open(tool);
+    let open = |n, tool| session(&scratch.location(), &with(&of_unknown_client(n), &[])).open(tool);
     for n in 0..3 {
         open(n, "a");
     }
@@ -352,15 +361,15 @@ fn a_server_that_shows_something_else_ends_what_was_learned() {
 fn openings_that_cannot_be_believed_are_as_good_as_none_and_replaced() {
     let scratch = Scratch::new();
     for n in 0..3 {
-        session(scratch.path(), &with(&of_unknown_client(n), &[])).open("a");
+        session(&scratch.location(), &with(&of_unknown_client(n), &[])).open("a");
     }
-    let path = session(scratch.path(), &[]).record.openings;
+    let path = session(&scratch.location(), &[]).record.openings;
     let whole = fs::read(&path).unwrap();
     for length in 0..whole.len() - 1 {
         fs::write(&path, &whole[..length]).unwrap();
         assert!(read_openings(&path).is_none(), "{length} bytes");
     }
-    assert!(!session(scratch.path(), &with(&of_unknown_client(9), &[])).open("a"));
+    assert!(!session(&scratch.location(), &with(&of_unknown_client(9), &[])).open("a"));
     assert!(read_openings(&path).is_some());
 }
 
@@ -369,7 +378,7 @@ fn two_writers_of_openings_leave_a_whole_file() {
     let scratch = Scratch::new();
     std::thread::scope(|scope| {
         for writer in 0..2 {
-            let directory = scratch.path();
+            let directory = &scratch.location();
             scope.spawn(move || {
                 for n in 0..50 {
                     let env = of_unknown_client(writer * 1_000 + n);
@@ -380,5 +389,5 @@ fn two_writers_of_openings_leave_a_whole_file() {
             });
         }
     });
-    assert!(session(scratch.path(), &with(&of_unknown_client(9_999), &[])).open("a"));
+    assert!(session(&scratch.location(), &with(&of_unknown_client(9_999), &[])).open("a"));
 }

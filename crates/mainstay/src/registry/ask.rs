@@ -1,10 +1,8 @@
 //! Asking a keeper over its control socket: blocking, with a time-out.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -13,6 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use super::control::{ANSWER_BYTES, Answer, Garbled, REQUEST_BYTES, Request};
 use super::entry::socket_path;
 use crate::report::plain;
+use crate::state::Location;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub enum NoAnswer {
 }
 
 /// Asks the keeper of a link, by the link's directory, and waits for its answer.
-pub fn ask(directory: &Path, request: &Request, timeout_ms: u64) -> Result<Answer, NoAnswer> {
+pub fn ask(directory: &Location, request: &Request, timeout_ms: u64) -> Result<Answer, NoAnswer> {
     Asked::send(directory, request, timeout_ms)?.answer()
 }
 
@@ -42,7 +41,11 @@ pub struct Asked {
 
 impl Asked {
     /// Sends the question.
-    pub fn send(directory: &Path, request: &Request, timeout_ms: u64) -> Result<Self, NoAnswer> {
+    pub fn send(
+        directory: &Location,
+        request: &Request,
+        timeout_ms: u64,
+    ) -> Result<Self, NoAnswer> {
         let trouble = |error: io::Error| trouble(&error, timeout_ms);
         let mut stream = reach(directory, timeout_ms).map_err(trouble)?;
         if !same_user(&stream) {
@@ -90,8 +93,8 @@ pub fn same_user(socket: &impl AsFd) -> bool {
     socket_peercred(socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 
-fn reach(directory: &Path, timeout_ms: u64) -> io::Result<UnixStream> {
-    let directory = File::open(directory)?;
+fn reach(directory: &Location, timeout_ms: u64) -> io::Result<UnixStream> {
+    let directory = directory.open()?;
     let socket = socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,

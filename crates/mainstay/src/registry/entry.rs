@@ -3,12 +3,11 @@
 //! Invariants: a directory that is visible under its id has been locked since before it became visible; files are
 //! replaced by rename, so a reader sees an old or a new one, never half of one.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use mainstay_core::ids::{Identity, LinkId};
 use mainstay_core::limits::ENTRY_BUSY_MS;
@@ -18,7 +17,8 @@ use serde::Serialize;
 
 use super::card::Card;
 use super::list;
-use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths};
+use crate::paths::Paths;
+use crate::state::{Directory, Location};
 
 /// The card's file name.
 pub const CARD: &str = "card.json";
@@ -28,8 +28,7 @@ pub const MEMBERS: &str = "members.json";
 pub const SOCKET: &str = "control.sock";
 /// The lock's file name.
 pub const LOCK: &str = "lock";
-/// Directories that are still being made begin with this.
-pub const NEW: &str = ".new-";
+pub use crate::state::NEW;
 /// Between two looks at somebody else's lock.
 const NAP_MS: u32 = 1;
 
@@ -37,8 +36,8 @@ const NAP_MS: u32 = 1;
 /// once every process that inherited it has closed it or is dead.
 #[derive(Debug)]
 pub struct Entry {
-    path: PathBuf,
-    directory: File,
+    path: Location,
+    directory: Directory,
     lock: File,
 }
 
@@ -69,31 +68,25 @@ impl Entry {
     }
 
     fn create_once(paths: &Paths, id: LinkId) -> io::Result<Self> {
-        let new = paths.run().join(format!("{NEW}{id}"));
-        let path = paths.run().join(id.to_string());
-        DirBuilder::new().mode(DIRECTORY_MODE).create(&new)?;
-        let made = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(FILE_MODE)
-            .open(new.join(LOCK))
-            .and_then(|lock| {
-                flock(&lock, FlockOperation::LockExclusive)?;
-                let directory = File::open(&new)?;
-                if path.exists() {
-                    return Err(io::ErrorKind::AlreadyExists.into());
-                }
-                fs::rename(&new, &path)?;
-                Ok((directory, lock))
-            });
+        let run = paths.run().open()?;
+        let (name, new) = (id.to_string(), format!("{NEW}{id}"));
+        let directory = run.new_directory(&new)?;
+        let made = directory.create(LOCK).and_then(|lock| {
+            flock(&lock, FlockOperation::LockExclusive)?;
+            if run.has(&name) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            run.rename(&new, &name)?;
+            Ok(lock)
+        });
         match made {
-            Ok((directory, lock)) => Ok(Self {
-                path,
+            Ok(lock) => Ok(Self {
+                path: paths.run().join(name),
                 directory,
                 lock,
             }),
             Err(error) => {
-                fs::remove_dir_all(&new).ok();
+                run.remove_all(&new).ok();
                 Err(error)
             }
         }
@@ -114,10 +107,13 @@ impl Entry {
     /// The same, without waiting for anybody.
     pub fn try_take(paths: &Paths, id: LinkId) -> io::Result<Self> {
         let path = paths.run().join(id.to_string());
-        match list::take(&path) {
+        let Ok(directory) = path.open() else {
+            return Self::create(paths, id);
+        };
+        match list::take(&directory) {
             Ok(Some(lock)) => Ok(Self {
-                directory: File::open(&path)?,
                 path,
+                directory,
                 lock,
             }),
             Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
@@ -127,7 +123,7 @@ impl Entry {
 
     /// The card as it was last written, with the members.
     pub fn read(&self) -> Option<Card> {
-        list::read_card(&self.path)
+        list::read_card(&self.directory)
     }
 
     /// Another handle on the same directory and the same lock.
@@ -142,9 +138,10 @@ impl Entry {
     /// A link's directory and lock, by the descriptors that [`Self::lent`] gave.
     pub fn adopt(paths: &Paths, id: LinkId, lent: Vec<OwnedFd>) -> Option<Self> {
         let [directory, lock] = <[OwnedFd; 2]>::try_from(lent).ok()?;
+        let path = paths.run().join(id.to_string());
         Some(Self {
-            path: paths.run().join(id.to_string()),
-            directory: directory.into(),
+            directory: Directory::lent(directory, &path),
+            path,
             lock: lock.into(),
         })
     }
@@ -160,7 +157,7 @@ impl Entry {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub fn path(&self) -> &Location {
         &self.path
     }
 
@@ -188,7 +185,7 @@ impl Entry {
 
     /// Opens the control socket, non-blocking and close-on-exec.
     pub fn listen(&self) -> io::Result<UnixListener> {
-        match fs::remove_file(self.path.join(SOCKET)) {
+        match self.directory.remove(SOCKET) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -204,19 +201,11 @@ impl Entry {
 
     /// Removes the directory: the link is over and nothing of it is left.
     pub fn remove(self) -> io::Result<()> {
-        remove(&self.path)
+        self.clear()
     }
 
     fn replace<T: Serialize + ?Sized>(&self, name: &str, value: &T) -> io::Result<()> {
-        let new = self.path.join(format!("{NEW}{name}"));
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(FILE_MODE)
-            .open(&new)?;
-        file.write_all(&serde_json::to_vec(value)?)?;
-        fs::rename(new, self.path.join(name))
+        self.directory.replace(name, &serde_json::to_vec(value)?)
     }
 }
 
@@ -233,24 +222,24 @@ fn is_busy(error: &io::Error) -> bool {
 
 /// The path of the control socket through its directory's descriptor: a socket path has 108 bytes at most, a home
 /// directory may have more.
-pub(crate) fn socket_path(directory: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()))
+pub(crate) fn socket_path(directory: &Directory) -> PathBuf {
+    directory.through().join(SOCKET)
 }
 
 /// Removes a link's directory, the lock last of all: as long as it is there, the directory has an owner.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if entry.file_name() == LOCK {
+pub(super) fn remove(path: &Location) -> io::Result<()> {
+    let directory = path.open()?;
+    for name in directory.names()? {
+        if name == LOCK {
             continue;
         }
-        match fs::remove_file(entry.path()) {
+        match directory.remove(&name) {
             // It has been replaced meanwhile.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
     }
-    fs::remove_dir_all(path)
+    path.remove_all()
 }
 
 #[cfg(test)]
@@ -258,6 +247,8 @@ mod tests {
     use super::*;
     use crate::registry::card::samples;
     use crate::scratch::Scratch;
+    use crate::state::{DIRECTORY_MODE, FILE_MODE};
+    use std::fs;
     use std::os::unix::fs::MetadataExt;
     use std::os::unix::net::UnixStream;
 
@@ -291,7 +282,7 @@ mod tests {
         let (first, entry) = Entry::fresh(&paths).unwrap();
         let (second, _other) = Entry::fresh(&paths).unwrap();
         assert_ne!(first, second);
-        assert_eq!(entry.path(), paths.run().join(first.to_string()));
+        assert_eq!(*entry.path(), paths.run().join(first.to_string()));
     }
 
     #[test]

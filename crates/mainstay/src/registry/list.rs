@@ -1,9 +1,8 @@
 //! Who is there: all links of this user, alive or dead.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use mainstay_core::ids::{Identity, LinkId};
 use rustix::fs::{FlockOperation, flock};
@@ -11,10 +10,11 @@ use serde::de::DeserializeOwned;
 
 use super::card::Card;
 use super::entry::{CARD, LOCK, MEMBERS};
-use crate::paths::{Paths, entries};
+use crate::paths::Paths;
+use crate::state::{Directory, Location};
 
 /// The largest card or member file that is read.
-const FILE_BYTES: u64 = 4 * 1024 * 1024;
+pub(super) const FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// One link's directory as a visitor sees it.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Listed {
     /// The link.
     pub id: LinkId,
     /// Its directory.
-    pub path: PathBuf,
+    pub path: Location,
     /// Its card with the members; none if it has not been written yet or cannot be read.
     pub card: Option<Card>,
     /// Whether guard or keeper lives, by the lock.
@@ -33,14 +33,15 @@ pub struct Listed {
 pub fn list(paths: &Paths) -> io::Result<Vec<Listed>> {
     let mut found = Vec::new();
     for (id, path) in directories(paths)? {
-        let Some(alive) = held(&path) else {
-            // It went away while we looked.
-            continue;
+        let directory = match path.open() {
+            Ok(directory) => directory,
+            Err(error) if is_no_link(&error) => continue,
+            Err(error) => return Err(error),
         };
         found.push(Listed {
             id,
-            card: read_card(&path),
-            alive,
+            alive: held(&directory),
+            card: read_card(&directory),
             path,
         });
     }
@@ -51,39 +52,40 @@ pub fn list(paths: &Paths) -> io::Result<Vec<Listed>> {
     Ok(found)
 }
 
-/// Every directory that has a link's id as its name.
-pub(super) fn directories(paths: &Paths) -> io::Result<Vec<(LinkId, PathBuf)>> {
-    let mut found = Vec::new();
-    for entry in entries(&paths.run())? {
-        if let Some(id) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        {
-            found.push((id, entry.path()));
-        }
-    }
-    Ok(found)
+/// It went away while we looked, or it is nothing that a keeper would make.
+pub(super) fn is_no_link(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::InvalidData
+    )
 }
 
-/// Whether its owners hold the lock; none if the directory is gone. A visitor's lock is shared, so that two visitors
-/// do not take each other for owners.
-fn held(path: &Path) -> Option<bool> {
-    match lock(path, FlockOperation::NonBlockingLockShared) {
-        Ok(Some(_free)) => Some(false),
-        Ok(None) => Some(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => path.exists().then_some(false),
-        Err(_) => Some(false),
-    }
+/// Every directory that has a link's id as its name.
+pub(super) fn directories(paths: &Paths) -> io::Result<Vec<(LinkId, Location)>> {
+    let run = paths.run();
+    let names = run.names()?;
+    let link = |name: &String| Some((name.parse().ok()?, run.join(name)));
+    Ok(names.iter().filter_map(link).collect())
+}
+
+/// Whether its owners hold the lock. A visitor's lock is shared, so that two visitors do not take each other for owners.
+fn held(directory: &Directory) -> bool {
+    matches!(
+        lock(directory, FlockOperation::NonBlockingLockShared),
+        Ok(None)
+    )
 }
 
 /// Takes a dead link's lock; none if its owners live. Held until the file is dropped.
-pub(super) fn take(path: &Path) -> io::Result<Option<File>> {
-    lock(path, FlockOperation::NonBlockingLockExclusive)
+pub(super) fn take(directory: &Directory) -> io::Result<Option<File>> {
+    lock(directory, FlockOperation::NonBlockingLockExclusive)
 }
 
-fn lock(path: &Path, how: FlockOperation) -> io::Result<Option<File>> {
-    let file = OpenOptions::new().write(true).open(path.join(LOCK))?;
+fn lock(directory: &Directory, how: FlockOperation) -> io::Result<Option<File>> {
+    let file = directory.open_to_write(LOCK)?;
     match flock(&file, how) {
         // Its directory was removed before we had the lock; by now another one may have the name.
         Ok(()) if file.metadata()?.nlink() == 0 => Err(io::ErrorKind::NotFound.into()),
@@ -94,22 +96,16 @@ fn lock(path: &Path, how: FlockOperation) -> io::Result<Option<File>> {
 }
 
 /// The card with its members.
-pub(crate) fn read_card(path: &Path) -> Option<Card> {
-    let mut card: Card = read(&path.join(CARD))?;
-    if let Some(members) = read::<Vec<Identity>>(&path.join(MEMBERS)) {
+pub(crate) fn read_card(directory: &Directory) -> Option<Card> {
+    let mut card: Card = read(directory, CARD)?;
+    if let Some(members) = read::<Vec<Identity>>(directory, MEMBERS) {
         card.members = members;
     }
     Some(card)
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .ok()?
-        .take(FILE_BYTES)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    serde_json::from_slice(&bytes).ok()
+fn read<T: DeserializeOwned>(directory: &Directory, name: &str) -> Option<T> {
+    serde_json::from_slice(&directory.read(name, FILE_BYTES).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -3,11 +3,8 @@
 //! A directory is the memory of a debt (the tree), so it goes last: first the caller ends the processes, then it
 //! calls [`Dead::remove`]. Until then the dead link's lock is ours, and no other sweeper takes it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use mainstay_core::ids::{Identity, LinkId, Realm, Tag};
 use mainstay_core::limits::ENTRY_KEPT_DAYS;
@@ -17,7 +14,8 @@ use super::card::Card;
 use super::entry::{self, LOCK, NEW};
 use super::list::{directories, read_card, take};
 use crate::ledger::time::DAY_MS;
-use crate::paths::{FILE_MODE, Paths};
+use crate::paths::Paths;
+use crate::state::{Directory, Location};
 
 /// A link whose owners are all dead.
 #[derive(Debug)]
@@ -30,13 +28,13 @@ pub struct Dead {
     pub tag: Option<Tag>,
     /// The tree as last recorded, if its pids have their meaning here.
     pub members: Vec<Identity>,
-    path: PathBuf,
+    path: Location,
     _lock: File,
 }
 
 impl Dead {
     /// Its directory.
-    pub fn path(&self) -> &Path {
+    pub fn path(&self) -> &Location {
         &self.path
     }
 
@@ -74,17 +72,18 @@ pub fn remains(paths: &Paths, id: LinkId) -> io::Result<Remains> {
     let path = paths.run().join(id.to_string());
     Ok(match take_dead(id, path.clone(), &here) {
         Some(dead) => Remains::Dead(Box::new(dead)),
-        None if path.exists() => Remains::Held,
+        None if path.is_there() => Remains::Held,
         None => Remains::Gone,
     })
 }
 
 /// A dead link's directory with its lock; none if it is alive, swept by another process meanwhile, or not ours to open.
-fn take_dead(id: LinkId, path: PathBuf, here: &Realm) -> Option<Dead> {
-    let lock = claim(&path)?;
-    let card = read_card(&path);
+fn take_dead(id: LinkId, path: Location, here: &Realm) -> Option<Dead> {
+    let directory = path.open().ok()?;
+    let lock = claim(&directory)?;
+    let card = read_card(&directory);
     let members = match &card {
-        Some(card) => match judge(card, here, &path) {
+        Some(card) => match judge(card, here, &directory) {
             Judgement::Spare => return None,
             Judgement::Here => card.members.clone(),
             Judgement::Elsewhere => Vec::new(),
@@ -103,18 +102,13 @@ fn take_dead(id: LinkId, path: PathBuf, here: &Realm) -> Option<Dead> {
 
 /// The lock of a dead link. A directory that has lost its lock file gets a new one: a successor may be about to make the
 /// directory again, and what is taken away without a lock might be that one.
-fn claim(path: &Path) -> Option<File> {
-    match take(path) {
+fn claim(directory: &Directory) -> Option<File> {
+    match take(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         result => return result.ok().flatten(),
     }
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(path.join(LOCK));
-    made.ok()?;
-    take(path).ok().flatten()
+    directory.create(LOCK).ok()?;
+    take(directory).ok().flatten()
 }
 
 enum Judgement {
@@ -126,7 +120,7 @@ enum Judgement {
     Elsewhere,
 }
 
-fn judge(card: &Card, here: &Realm, path: &Path) -> Judgement {
+fn judge(card: &Card, here: &Realm, directory: &Directory) -> Judgement {
     if card.realm == *here {
         // The lock is free, so guard and keeper should be dead; a living one is spared all the same.
         let own = [&card.guard, &card.keeper];
@@ -146,40 +140,35 @@ fn judge(card: &Card, here: &Realm, path: &Path) -> Judgement {
     }
     // Another pid or time namespace (a container that shares our home). Whoever runs there can sweep with its own eyes;
     // only a directory that nobody came back for goes.
-    let age = fs::metadata(path)
-        .and_then(|meta| meta.modified())
-        .ok()
-        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
-        .map(|time| Duration::from_millis(clock::wall_ms()).saturating_sub(time));
-    match age {
-        Some(age) if age.as_millis() > u128::from(ENTRY_KEPT_DAYS * DAY_MS) => Judgement::Elsewhere,
-        Some(_) | None => Judgement::Spare,
+    let found = directory.look_at_itself();
+    match found.map(|found| clock::wall_ms().saturating_sub(found.changed_ms)) {
+        Ok(age_ms) if age_ms > ENTRY_KEPT_DAYS * DAY_MS => Judgement::Elsewhere,
+        Ok(_) | Err(_) => Judgement::Spare,
     }
 }
 
 /// Directories whose maker died between making and showing them.
 fn remove_half_made(paths: &Paths) -> io::Result<()> {
-    let entries = match fs::read_dir(paths.run()) {
-        Ok(entries) => entries,
+    let run = match paths.run().open() {
+        Ok(run) => run,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    for entry in entries {
-        let path = entry?.path();
-        let half_made = path
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with(NEW));
-        if !half_made {
+    for name in run.names()? {
+        if !name.starts_with(NEW) {
             continue;
         }
-        match take(&path) {
+        let Ok(directory) = run.open_directory(&name) else {
+            continue;
+        };
+        match take(&directory) {
             Ok(Some(lock)) => {
-                fs::remove_dir_all(&path).ok();
+                run.remove_all(&name).ok();
                 drop(lock);
             }
             // Empty: its maker was killed before it had a lock, or begins anew.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::remove_dir(&path).ok();
+                run.remove_empty(&name).ok();
             }
             Ok(None) | Err(_) => {}
         }
@@ -195,6 +184,7 @@ mod tests {
     use crate::registry::list::list;
     use crate::scratch::Scratch;
     use mainstay_core::event::Seen;
+    use std::fs;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn gone() -> Identity {

@@ -1,14 +1,14 @@
 //! Whose links are meant: those of the user behind `sudo`, else our own.
 
 use std::env;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use mainstay_os::assume::{self, User};
 
 use crate::exit::Exit;
-use crate::paths::{DIRECTORY_MODE, Paths};
+use crate::paths::Paths;
 use crate::report::{Report, plain};
 
 /// A user's home, and the rights that count in it.
@@ -30,14 +30,8 @@ impl Home {
             })?;
         }
         let made = home.user.with(|| {
-            [home.paths.run(), home.paths.events()]
-                .iter()
-                .try_for_each(|path| {
-                    DirBuilder::new()
-                        .recursive(true)
-                        .mode(DIRECTORY_MODE)
-                        .create(path)
-                })
+            let made = [home.paths.run(), home.paths.events()];
+            made.iter().try_for_each(|place| place.make().map(drop))
         });
         made.map_err(|error| {
             let state = home.paths.state();
@@ -61,20 +55,15 @@ impl Home {
         // With `sudo -E` HOME is still the user's; else it is root's, and the passwd file knows better.
         let kept = env::var_os("HOME").map(PathBuf::from);
         let kept = kept.filter(|home| fs::metadata(home).is_ok_and(|meta| meta.uid() == uid));
-        let paths = match kept {
-            Some(home) => Paths::below(home)?,
-            None => Paths::of_uid(uid)?,
-        };
         let gid = number("SUDO_GID").or_else(|| {
-            let meta = fs::metadata(paths.home()).ok()?;
+            let meta = fs::metadata(kept.as_ref()?).ok()?;
             Some(meta.gid())
         });
-        Ok(Self {
-            paths,
-            user: User {
-                uid,
-                gid: gid.unwrap_or(uid),
-            },
-        })
+        let user = User {
+            uid,
+            gid: gid.unwrap_or(uid),
+        };
+        let paths = user.with(|| Paths::of_user(kept, uid))?;
+        Ok(Self { paths, user })
     }
 }

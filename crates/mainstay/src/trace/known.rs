@@ -48,7 +48,7 @@ impl Known {
         let inotify =
             inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         let links = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
-        inotify::add_watch(&inotify, home.paths.run(), links)?;
+        inotify::add_watch(&inotify, home.paths.run().open()?.through(), links)?;
         let mut known = Self {
             inotify,
             watched: HashSet::new(),
@@ -74,13 +74,16 @@ impl Known {
         let there: HashSet<LinkId> = listed.iter().map(|link| link.id).collect();
         self.watched.retain(|id| there.contains(id));
         for link in listed {
+            let Ok(directory) = link.path.open() else {
+                continue;
+            };
             if self.watched.insert(link.id) {
                 // Files are replaced by rename. One that was replaced before the watch is read below.
                 let files = inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::CLOSE_WRITE;
-                inotify::add_watch(&self.inotify, &link.path, files).ok();
+                inotify::add_watch(&self.inotify, directory.through(), files).ok();
             }
             // Read behind the watch, so that nothing falls between.
-            let card = registry::list::read_card(&link.path).or(link.card);
+            let card = registry::list::read_card(&directory).or(link.card);
             if let Some(card) = card {
                 self.note(&card, now);
             }

@@ -3,10 +3,8 @@
 //! One file per tracer, named by its identity, gone with it; what a killed tracer has left is removed by the next one. It
 //! is a help: where it cannot be written, nothing else suffers.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 
 use mainstay_core::event::Traced;
 use mainstay_core::ids::Identity;
@@ -17,7 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::home::Home;
 use super::row::Row;
-use crate::paths::{DIRECTORY_MODE, FILE_MODE, Paths};
+use crate::paths::Paths;
+use crate::state::{Directory, Location};
+
+/// A sheet is begun anew behind the line that makes it too long; larger than this is none of ours.
+const SHEET_MOST_BYTES: u64 = 2 * SHEET_BYTES;
 
 /// One line.
 #[derive(Serialize, Deserialize)]
@@ -31,7 +33,8 @@ struct Line {
 #[derive(Debug)]
 pub struct Sheet {
     user: User,
-    path: PathBuf,
+    place: Location,
+    name: String,
     file: Option<File>,
     size: u64,
 }
@@ -54,23 +57,20 @@ impl Sheet {
     }
 
     fn made(home: &Home) -> Self {
-        let directory = directory(&home.paths);
-        DirBuilder::new()
-            .recursive(true)
-            .mode(DIRECTORY_MODE)
-            .create(&directory)
-            .ok();
-        for (path, owner) in sheets(&directory) {
-            if !identity::alive(owner) {
-                fs::remove_file(path).ok();
+        let place = home.paths.traced();
+        if let Ok(directory) = place.make() {
+            for (name, owner) in sheets(&directory) {
+                if !identity::alive(owner) {
+                    directory.remove(&name).ok();
+                }
             }
         }
         let name =
             identity::me().map_or_else(|_| "0-0".into(), |me| format!("{}-{}", me.pid, me.start));
-        let path = directory.join(name);
         let mut sheet = Self {
             user: home.user,
-            path,
+            place,
+            name,
             file: None,
             size: 0,
         };
@@ -99,13 +99,7 @@ impl Sheet {
     }
 
     fn begin(&mut self) -> io::Result<()> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(FILE_MODE)
-            .open(&self.path)?;
-        file.set_len(0)?;
-        self.file = Some(file);
+        self.file = Some(self.place.open()?.create_anew(&self.name)?);
         self.size = 0;
         Ok(())
     }
@@ -113,7 +107,8 @@ impl Sheet {
 
 impl Drop for Sheet {
     fn drop(&mut self) {
-        self.user.with(|| fs::remove_file(&self.path)).ok();
+        let gone = || self.place.open()?.remove(&self.name);
+        self.user.with(gone).ok();
     }
 }
 
@@ -122,16 +117,19 @@ impl Drop for Sheet {
 pub fn ask(paths: &Paths, who: Identity, number: Option<i32>, born_ms: u64) -> Answer {
     let mut answer = Answer::NoTracer;
     let mut last = 0;
-    for (path, owner) in sheets(&directory(paths)) {
+    let Ok(directory) = paths.traced().open() else {
+        return answer;
+    };
+    for (name, owner) in sheets(&directory) {
         if !identity::alive(owner) {
             continue;
         }
         if answer == Answer::NoTracer {
             answer = Answer::Nothing;
         }
-        let text = fs::read_to_string(path).unwrap_or_default();
-        for line in text.lines() {
-            let Ok(Line { at_ms, traced }) = serde_json::from_str(line) else {
+        let text = directory.read(&name, SHEET_MOST_BYTES).unwrap_or_default();
+        for line in text.split(|&byte| byte == b'\n') {
+            let Ok(Line { at_ms, traced }) = serde_json::from_slice(line) else {
                 continue;
             };
             let it = traced.pid == who.pid
@@ -147,21 +145,16 @@ pub fn ask(paths: &Paths, who: Identity, number: Option<i32>, born_ms: u64) -> A
     answer
 }
 
-fn directory(paths: &Paths) -> PathBuf {
-    paths.state().join("traced")
-}
-
-fn sheets(directory: &Path) -> Vec<(PathBuf, Identity)> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let (pid, start) = name.to_str()?.split_once('-')?;
+fn sheets(directory: &Directory) -> Vec<(String, Identity)> {
+    let names = directory.names().unwrap_or_default().into_iter();
+    names
+        .filter_map(|name| {
+            let (pid, start) = name.split_once('-')?;
             let owner = Identity {
                 pid: pid.parse().ok()?,
                 start: start.parse().ok()?,
             };
-            Some((entry.path(), owner))
+            Some((name, owner))
         })
         .collect()
 }
@@ -172,6 +165,7 @@ mod tests {
     use crate::scratch::Scratch;
     use mainstay_core::clock::Moment;
     use mainstay_os::tracefs::Sent;
+    use std::fs;
 
     fn home(paths: &Paths) -> Home {
         Home {
@@ -230,12 +224,12 @@ mod tests {
     fn the_sheet_of_a_dead_tracer_is_removed() {
         let scratch = Scratch::new();
         let paths = scratch.paths();
-        fs::create_dir_all(directory(&paths)).unwrap();
-        let old = directory(&paths).join(format!("{}-1", i32::MAX));
+        fs::create_dir_all(paths.traced()).unwrap();
+        let old = paths.traced().join(format!("{}-1", i32::MAX));
         fs::write(&old, "{").unwrap();
         let sheet = Sheet::open(&home(&paths));
         assert!(!old.exists());
         drop(sheet);
-        assert_eq!(sheets(&directory(&paths)), []);
+        assert_eq!(sheets(&paths.traced().open().unwrap()), []);
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Nothing was started yet and no signal is caught: whoever ends this process ends nothing else.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -21,6 +20,7 @@ use super::word::{Hello, PACKET_BYTES, Request, read_answer};
 use crate::keeper::plan::Plan;
 use crate::profile::Owner;
 use crate::registry::ask::same_user;
+use crate::state::Directory;
 
 /// What came of it.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct Welcome {
 
 /// Looks for a warm server of this configuration and this client.
 pub fn meet(plan: &Plan) -> Meeting {
-    match File::open(plan.paths.warm()) {
+    match plan.paths.warm().open() {
         Ok(directory) => meet_in(&directory, plan),
         Err(_) => Meeting::Nobody(Vec::new()),
     }
@@ -56,12 +56,12 @@ pub fn meet(plan: &Plan) -> Meeting {
 
 /// Somebody may linger. Never inlined: nearly nobody does, and the stack that it takes would be held by whoever goes on.
 #[inline(never)]
-fn meet_in(directory: &File, plan: &Plan) -> Meeting {
+fn meet_in(directory: &Directory, plan: &Plan) -> Meeting {
     let Some(owner) = Owner::among(&plan.above(), &role::standard(0)) else {
         return Meeting::Nobody(Vec::new());
     };
     let prefix = super::prefix(plan, owner.who);
-    let hosts = hosts(plan, directory, &prefix);
+    let hosts = hosts(directory, &prefix);
     let guest = Guest {
         hosts,
         read: Vec::new(),
@@ -243,14 +243,9 @@ fn await_word(channel: &Channel, ms: u64) -> Option<(Identity, Identity)> {
 }
 
 /// Those who linger for us and are of our kind.
-fn hosts(plan: &Plan, directory: &File, prefix: &str) -> Vec<Host> {
-    let Ok(entries) = std::fs::read_dir(plan.paths.warm()) else {
-        return Vec::new();
-    };
-    let names = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| name.starts_with(prefix)).collect();
+fn hosts(directory: &Directory, prefix: &str) -> Vec<Host> {
+    let mut names = directory.names().unwrap_or_default();
+    names.retain(|name| name.starts_with(prefix));
     names.sort();
     let host = |name: &String| greet(Visit::at(directory.as_fd(), name).ok()?);
     names.iter().filter_map(host).collect()

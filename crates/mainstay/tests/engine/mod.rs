@@ -28,7 +28,8 @@ pub fn docker(stage: &Stage, habits: &[&str]) -> Vec<OsString> {
         stage.home().display(),
         server.join(" ")
     );
-    let docker = stage.path("docker");
+    fs::create_dir_all(stage.path("bin")).unwrap();
+    let docker = stage.path("bin/docker");
     stage.program(&docker, Source::Text(&script));
     vec![
         docker.into(),

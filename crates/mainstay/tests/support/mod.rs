@@ -64,7 +64,7 @@ impl Home {
 
     /// Writes the config file.
     pub fn config(&self, text: &str) {
-        let file = self.paths().config_file();
+        let file = self.paths().config_file().unwrap();
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }

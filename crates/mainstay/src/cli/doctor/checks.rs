@@ -18,12 +18,13 @@ use crate::debts;
 use crate::ledger::files;
 use crate::ledger::read::{Filter, Skipped, all};
 use crate::ledger::time::DAY_MS;
-use crate::paths::{DIRECTORY_MODE, Paths};
+use crate::paths::Paths;
 use crate::recollection;
 use crate::registry::ask::{Asked, NoAnswer};
 use crate::registry::control::{Answer, Request};
 use crate::registry::{self, Listed};
 use crate::report::{Report, plain};
+use crate::state::{DIRECTORY_MODE, Directory};
 use crate::view::measure::{memory, processes};
 
 /// Less room than this on the disk is worth a word.
@@ -129,8 +130,10 @@ pub fn paths(paths: &Paths) -> Vec<Finding> {
     let loose: Vec<String> = [state.clone(), paths.events(), paths.run(), paths.record()]
         .iter()
         .filter_map(|path| {
-            let mode = fs::metadata(path).ok()?.mode() & 0o777;
-            (mode & !DIRECTORY_MODE != 0).then(|| format!("{} was {mode:03o}", path.display()))
+            let found = fs::symlink_metadata(path.path()).ok()?;
+            let mode = found.mode() & 0o777;
+            let loose = found.is_dir() && mode & !DIRECTORY_MODE != 0;
+            loose.then(|| format!("{} was {mode:03o}", path.display()))
         })
         .collect();
     if let Err(report) = paths.make() {
@@ -140,7 +143,9 @@ pub fn paths(paths: &Paths) -> Vec<Finding> {
             format!("look at {}", state.display()),
         )];
     }
-    let mut findings = vec![if loose.is_empty() {
+    let mut findings = vec![if let Some(report) = paths.detour() {
+        problem("paths", &report, "set HOME".into())
+    } else if loose.is_empty() {
         finding(
             "paths",
             Status::Ok,
@@ -153,7 +158,7 @@ pub fn paths(paths: &Paths) -> Vec<Finding> {
             format!("{}; made private again", loose.join(", ")),
         )
     }];
-    if let Ok(disk) = rustix::fs::statvfs(&state) {
+    if let Ok(disk) = rustix::fs::statvfs(state.path()) {
         let room = disk.f_bavail.saturating_mul(disk.f_frsize);
         if room < ROOM_BYTES {
             findings.push(
@@ -175,7 +180,14 @@ pub fn paths(paths: &Paths) -> Vec<Finding> {
 
 /// The config file.
 pub fn config(paths: &Paths) -> Finding {
-    let file = paths.config_file();
+    let Some(file) = paths.config_file() else {
+        return finding(
+            "config",
+            Status::Note,
+            "no config file is read: HOME is not ours",
+        )
+        .hint("set HOME to your home directory");
+    };
     match Config::load(paths) {
         Err(report) => problem("config", &report, "correct that line of the file".into()),
         Ok(_) if !file.exists() => {
@@ -378,8 +390,11 @@ pub fn ledger(paths: &Paths) -> Finding {
         Err(error) => return unreadable(&error),
     };
     let unwritable = files.last().and_then(|file| {
-        let opened = fs::OpenOptions::new().append(true).open(&file.path);
-        opened.err().map(|error| (file.path.clone(), error))
+        let events = paths.events();
+        let opened = events.open().and_then(|open| open.append(&file.name));
+        opened
+            .err()
+            .map(|error| (events.path().join(&file.name), error))
     });
     if let Some((path, error)) = unwritable {
         return finding(
@@ -393,11 +408,11 @@ pub fn ledger(paths: &Paths) -> Finding {
         )
         .hint("make it writable, or move it out of the way");
     }
-    let kib = files
-        .iter()
-        .filter_map(|file| Some(fs::metadata(&file.path).ok()?.len()))
-        .sum::<u64>()
-        / 1024;
+    let size = |open: &Directory| -> u64 {
+        let found = files.iter().filter_map(|file| open.look(&file.name).ok());
+        found.map(|found| found.bytes).sum()
+    };
+    let kib = paths.events().open().map_or(0, |open| size(&open)) / 1024;
     let what = match files.len() {
         0 => "none written yet".into(),
         count => format!(
