@@ -152,11 +152,8 @@ fn trap(home: &Path, fired: &Path, victim: Identity) {
     fs::write(link.join("lock"), "").unwrap();
     fs::write(link.join("cid"), "4f5e\n").unwrap();
     let script = format!("echo \"$@\" >> '{}'", fired.display());
-    let engines = [
-        json!(["/bin/sh", "-c", script]),
-        json!("/bin/sh"),
-        json!("docker"),
-    ];
+    let words = ["/bin/sh", "-c", &script].map(|word| json!({"Unix": word.as_bytes()}));
+    let engines = [json!(words), json!("/bin/sh"), json!("docker")];
     for (number, engine) in (1..).zip(engines) {
         let note = json!({
             "owner": me, "engine": engine, "options": [], "directory": {"Unix": b"/"}, "env": [],
@@ -184,7 +181,7 @@ fn root_obeys_nothing_in_the_home_of_another_user() {
     trap(&home, &fired, victim.who);
     let config = home.join(".config/mainstay/config.toml");
     fs::create_dir_all(config.parent().unwrap()).unwrap();
-    fs::write(&config, "[servers.demo]\nenv = { THEIRS = \"1\" }\n").unwrap();
+    fs::write(&config, "[server.demo]\nenv = { THEIRS = \"1\" }\n").unwrap();
     give_away(&home, STRANGER);
     let before = inventory(&home);
 

@@ -149,14 +149,17 @@ fn loose_directories_and_broken_lines_are_worth_a_note() {
 fn what_is_in_the_way_of_the_state_directory_is_named() {
     let home = Home::new();
     fs::write(home.path().join(".local"), "a file").unwrap();
-    let found = problems(&home);
-    assert_eq!(found[0].0, "paths");
-    assert!(
-        found[0]
-            .1
-            .starts_with("cannot make the directory ~/.local/state/mainstay: "),
-        "{found:?}"
-    );
+    let temp = home.path().join("temp");
+    fs::create_dir(&temp).unwrap();
+    let mut doctor = home.command(&["doctor"]);
+    doctor
+        .env("XDG_RUNTIME_DIR", "/nonexistent")
+        .env("TMPDIR", temp);
+    let told = home.outcome(&mut doctor).stdout;
+    let uid = rustix::process::geteuid().as_raw();
+    let problem =
+        format!("events and links are kept in ~/temp/mainstay-{uid}: ~/.local is not a directory");
+    assert!(told.contains(&problem), "{told}");
 }
 
 #[test]
