@@ -102,7 +102,7 @@ impl Scratch {
 
     /// This directory, or one below it, as a place of ours.
     pub fn location(&self) -> crate::state::Location {
-        crate::state::Location::root(self.0.clone(), rustix::process::geteuid().as_raw())
+        crate::state::Location::root(self.path().into(), rustix::process::geteuid().as_raw())
     }
 
     /// Paths with this directory as home, made.
