@@ -110,7 +110,7 @@ fn the_keeper_is_alone_in_its_process() {
 }
 
 /// Everything below the state directory is opened by `state.rs`, which checks owner, kind and size. These files open others.
-const OPENS_OTHER_FILES: [(&str, &str); 15] = [
+const OPENS_OTHER_FILES: [(&str, &str); 16] = [
     ("state.rs", "the one way to them"),
     ("paths.rs", "looks at what is above the state directory"),
     ("trace/home.rs", "looks at a home directory"),
@@ -129,6 +129,7 @@ const OPENS_OTHER_FILES: [(&str, &str); 15] = [
         "cli/doctor/checks.rs",
         "looks at modes before they are mended, and at /proc",
     ),
+    ("keeper/code.rs", "looks at the server's program"),
     ("keeper/server.rs", "/dev/null"),
     ("keeper/recording.rs", "a recording that the user names"),
     ("demo", "a home of its own"),
