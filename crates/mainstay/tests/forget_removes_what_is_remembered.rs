@@ -66,7 +66,7 @@ fn by_name_and_all() {
     assert_eq!(home.mainstay(&["forget", "fetch"]).code, Some(1));
     let told = home.mainstay(&["forget", "--all", "--json"]).json();
     assert_eq!(told["records"], 2);
-    let left = std::fs::read_dir(home.paths().record()).unwrap();
+    let left = std::fs::read_dir(home.paths().record().path()).unwrap();
     assert_eq!(
         left.count(),
         0,

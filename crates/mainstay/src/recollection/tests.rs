@@ -336,7 +336,7 @@ fn a_credential_is_never_learned_and_not_even_its_digest_is_stored() {
         assert!(!session(&scratch.location(), &with(&env, &["HOME=/h"])).open("a"));
     }
     let openings = session(&scratch.location(), &[]).record.openings;
-    let text = fs::read_to_string(openings).unwrap();
+    let text = fs::read_to_string(scratch.path().join(openings)).unwrap();
     assert!(text.contains("HOME") && !text.contains("/h"), "{text}");
     for name in ["GITHUB", "api", "AWS"] {
         assert!(!text.contains(name), "{text}");
@@ -363,14 +363,16 @@ fn openings_that_cannot_be_believed_are_as_good_as_none_and_replaced() {
     for n in 0..3 {
         session(&scratch.location(), &with(&of_unknown_client(n), &[])).open("a");
     }
-    let path = session(&scratch.location(), &[]).record.openings;
+    let name = session(&scratch.location(), &[]).record.openings;
+    let path = scratch.path().join(&name);
+    let open = scratch.location().open().unwrap();
     let whole = fs::read(&path).unwrap();
     for length in 0..whole.len() - 1 {
         fs::write(&path, &whole[..length]).unwrap();
-        assert!(read_openings(&path).is_none(), "{length} bytes");
+        assert!(read_openings(&open, &name).is_none(), "{length} bytes");
     }
     assert!(!session(&scratch.location(), &with(&of_unknown_client(9), &[])).open("a"));
-    assert!(read_openings(&path).is_some());
+    assert!(read_openings(&open, &name).is_some());
 }
 
 #[test]
@@ -378,13 +380,13 @@ fn two_writers_of_openings_leave_a_whole_file() {
     let scratch = Scratch::new();
     std::thread::scope(|scope| {
         for writer in 0..2 {
-            let directory = &scratch.location();
+            let directory = scratch.location();
             scope.spawn(move || {
                 for n in 0..50 {
                     let env = of_unknown_client(writer * 1_000 + n);
-                    session(directory, &with(&env, &[])).open("a");
-                    let path = session(directory, &[]).record.openings;
-                    assert!(read_openings(&path).is_some());
+                    session(&directory, &with(&env, &[])).open("a");
+                    let name = session(&directory, &[]).record.openings;
+                    assert!(read_openings(&directory.open().unwrap(), &name).is_some());
                 }
             });
         }
