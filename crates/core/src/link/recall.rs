@@ -15,6 +15,9 @@ use crate::message::lists::{self, Which};
 use crate::message::remembered::{self, Learned};
 use crate::message::{settle, token};
 
+/// The client of the legacy era has not opened.
+struct Unopened;
+
 impl Link<'_> {
     /// When the opening request is answered from the record, if it can be.
     pub(super) fn instant_at(&self) -> Option<Moment> {
@@ -77,7 +80,7 @@ impl Link<'_> {
     /// The answer to a request for a list: the list, or the server's word that it has none of that sort.
     fn recalled_list(&self, id: &[u8], request: &[u8]) -> Option<Vec<u8>> {
         let which = Which::asked(request)?;
-        let digest = self.lists_digest()?;
+        let digest = self.lists_digest().ok()?;
         if let Some(result) = self.remembered.list(digest, which) {
             return Some(self.answer_from(id, result));
         }
@@ -86,12 +89,11 @@ impl Link<'_> {
     }
 
     /// Under what lists are remembered: the client's opening, or nothing more in the modern era.
-    fn lists_digest(&self) -> Option<Option<u64>> {
+    fn lists_digest(&self) -> Result<Option<u64>, Unopened> {
         if self.head.modern != 0 {
-            Some(None)
-        } else {
-            self.params_digest().map(Some)
+            return Ok(None);
         }
+        self.params_digest().map(Some).ok_or(Unopened)
     }
 
     /// The digest of the client's opening.
@@ -378,7 +380,7 @@ impl Link<'_> {
 
     /// Remembers what the server says of a list now, whether the client has seen it or not.
     pub(super) fn learn_first_page(&mut self, which: Which, line: &[u8]) {
-        let Some(digest) = self.lists_digest() else {
+        let Ok(digest) = self.lists_digest() else {
             return;
         };
         if let Some(result) = remembered::result_of(line) {
