@@ -481,6 +481,8 @@ pub const SUSPECTS_NAMED: usize = 16;
 pub const SUSPECT_YOUNG_MS: u64 = 10_000;
 /// How long `tap` looks for the next keeper of a link whose keeper was killed.
 pub const TAP_AGAIN_MS: u64 = 5_000;
+/// How long a command waits for a keeper that lives and does not listen yet: it has just started or taken over.
+pub const KEEPER_LISTENS_MS: u64 = 5_000;
 /// What a keeper may take beyond the time that its card tells before it counts as stuck.
 pub const KEEPER_MARGIN_MS: u64 = 5_000;
 /// The patience with a card that does not tell how long a restart may take.

@@ -2,6 +2,7 @@
 
 use mainstay_core::ids::LinkId;
 use mainstay_core::limits;
+use mainstay_os::clock;
 
 use crate::config::file::nearest;
 use crate::exit::Exit;
@@ -11,6 +12,9 @@ use crate::registry::control::{Answer, Request};
 use crate::registry::{self, Listed};
 use crate::report::{Report, plain};
 use crate::view::measure::fine;
+
+/// The time between two looks at a keeper that does not listen yet.
+const LOOK_MS: u32 = 10;
 
 /// A link, and what its keeper answered.
 pub type Told = (Listed, Result<Answer, NoAnswer>);
@@ -39,7 +43,7 @@ pub fn ask_all(
         .into_iter()
         .map(|listed| {
             let patience_ms = limits::KEEPER_MARGIN_MS + patience_ms(&listed);
-            let asked = Asked::send(&listed.path, request, patience_ms);
+            let asked = send(&listed, request, patience_ms);
             (listed, asked)
         })
         .collect();
@@ -47,6 +51,17 @@ pub fn ask_all(
         .into_iter()
         .map(|(listed, asked)| (listed, asked.and_then(Asked::answer)))
         .collect()
+}
+
+/// Sends the question, as soon as the keeper listens: a card can be there before its keeper's socket is.
+fn send(listed: &Listed, request: &Request, patience_ms: u64) -> Result<Asked, NoAnswer> {
+    let until = clock::now().after_ms(limits::KEEPER_LISTENS_MS);
+    loop {
+        match Asked::send(&listed.path, request, patience_ms) {
+            Err(NoAnswer::Dead) if listed.lives() && clock::now() < until => clock::nap(LOOK_MS),
+            asked => return asked,
+        }
+    }
 }
 
 /// The links that are meant: all of a name, else the one whose id begins so.
@@ -201,6 +216,9 @@ pub(super) mod samples {
 mod tests {
     use super::samples::listed;
     use super::*;
+    use crate::registry::entry::Entry;
+    use crate::scratch::Scratch;
+    use std::io::Write;
 
     fn all() -> Vec<Listed> {
         vec![
@@ -250,6 +268,29 @@ mod tests {
         assert_eq!(
             early.text("a"),
             "error: a: its keeper does not listen: it is just starting or ending\nhint: ask again\n"
+        );
+    }
+
+    #[test]
+    fn a_keeper_that_does_not_listen_yet_is_waited_for() {
+        let scratch = Scratch::new();
+        let entry = Entry::create(&scratch.paths(), LinkId(7)).unwrap();
+        let all = registry::list(&scratch.paths()).unwrap();
+        let told = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| ask_all(all, &Request::Stop, |_| 60_000));
+            let listener = entry.listen().unwrap();
+            listener.set_nonblocking(false).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            let answer = Answer::Stopped {
+                ended: 1,
+                left: Vec::new(),
+            };
+            stream.write_all(&answer.line()).unwrap();
+            asked.join().unwrap()
+        });
+        assert!(
+            matches!(told.as_slice(), [(_, Ok(Answer::Stopped { .. }))]),
+            "{told:?}"
         );
     }
 }

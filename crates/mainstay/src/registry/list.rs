@@ -29,6 +29,13 @@ pub struct Listed {
     pub alive: bool,
 }
 
+impl Listed {
+    /// Whether guard or keeper lives now, by the lock.
+    pub fn lives(&self) -> bool {
+        self.path.open().is_ok_and(|directory| held(&directory))
+    }
+}
+
 /// All links, by name and then by id.
 pub fn list(paths: &Paths) -> io::Result<Vec<Listed>> {
     let mut found = Vec::new();
