@@ -231,17 +231,18 @@ impl Paths {
             let report = Report::new(Exit::State, format!("cannot use {}", path.display()))
                 .because(plain(&error));
             let there = nearest_existing(&path).display();
-            match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    report.hint(format!("`ls -ld {there}` shows whose it is; or set HOME"))
-                }
-                io::ErrorKind::ReadOnlyFilesystem => {
-                    report.hint("set HOME to a directory that you can write to")
-                }
-                io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-                    report.hint(format!("move it out of the way: {there}"))
-                }
-                _ => report,
+            let kind = error.kind();
+            if kind == io::ErrorKind::PermissionDenied {
+                report.hint(format!("`ls -ld {there}` shows whose it is; or set HOME"))
+            } else if kind == io::ErrorKind::ReadOnlyFilesystem {
+                report.hint("set HOME to a directory that you can write to")
+            } else if matches!(
+                kind,
+                io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists
+            ) {
+                report.hint(format!("move it out of the way: {there}"))
+            } else {
+                report
             }
         })
     }
@@ -318,8 +319,10 @@ fn state_in(home: &Path, uid: u32) -> Result<PathBuf, String> {
 fn elsewhere(uid: u32) -> Result<PathBuf, String> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
     let runtime = runtime.map_or_else(|| Path::new(RUNTIME).join(uid.to_string()), PathBuf::from);
-    let private = fs::symlink_metadata(&runtime)
-        .is_ok_and(|found| found.is_dir() && found.uid() == uid && found.mode() & 0o077 == 0);
+    let private = fs::symlink_metadata(&runtime).is_ok_and(|found| {
+        let for_others = found.mode() & 0o077;
+        found.is_dir() && found.uid() == uid && for_others == 0
+    });
     if private
         && runtime.is_absolute()
         && let Ok(path) = usable(runtime.join(ELSEWHERE), uid)

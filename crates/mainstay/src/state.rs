@@ -415,7 +415,7 @@ impl Directory {
         if stat.st_mode & 0o002 != 0 {
             return Err(invalid("other users can write to it"));
         }
-        if u64::from(stat.st_nlink) > LINKS_MOST {
+        if stat.st_nlink > LINKS_MOST {
             return Err(invalid("it has other names beside this one"));
         }
         if stat.st_size as u64 > limit_bytes {

@@ -53,10 +53,10 @@ mod tests {
         let unlimited = libc::RLIM_INFINITY;
         for (rlim_cur, rlim_max, free) in [
             (unlimited, unlimited, true),
-            (1 << 62 | 77, unlimited, true),
+            (1 << 62 | 0x77, unlimited, true),
             (200_000, unlimited, false),
             (200_000, 200_000, false),
-            (1 << 62 | 77, 1 << 62 | 77, false),
+            (1 << 62 | 0x77, 1 << 62 | 0x77, false),
         ] {
             assert_eq!(is_free(libc::rlimit { rlim_cur, rlim_max }), free);
         }

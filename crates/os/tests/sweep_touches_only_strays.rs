@@ -158,7 +158,7 @@ fn below_a_stray_what_a_living_owner_claims_is_spared() {
         let stray = marked(Some(&orphaned.to_string()), &script);
         let members = stray.spawned.tree.members();
         let root = stray.spawned.who;
-        let claimed: Vec<Identity> = members.iter().map(|stat| stat.who()).collect();
+        let claimed: Vec<Identity> = members.iter().map(mainstay_os::census::Stat::who).collect();
         let claimed: Vec<Identity> = claimed.into_iter().filter(|who| *who != root).collect();
         assert!(!claimed.is_empty());
         let found = find(&[]);

@@ -159,7 +159,7 @@ fn render(all: &[Debt], columns: usize, colour: bool) -> String {
             Cell::new(state(debt), tone),
         ]);
         if !debt.in_use {
-            table.below(format!("  {}", debt.why));
+            table.below(&format!("  {}", debt.why));
         }
     }
     let mut text = table.render(columns, colour);

@@ -127,8 +127,7 @@ pub fn gather(paths: &Paths, with_tree: bool) -> Result<Vec<Row>, Report> {
             .because(plain(&error))
             .hint("`mainstay doctor` looks for the reason")
     };
-    let listed =
-        registry::list(paths).map_err(|error| trouble(paths.run().display().to_string(), error))?;
+    let listed = registry::list(paths).map_err(|error| trouble(paths.run().display(), error))?;
     if listed.is_empty() {
         return Ok(Vec::new());
     }
@@ -268,10 +267,10 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
         ]);
         table.row(cells);
         for why in row.why_not.iter().filter(|_| row.tree.is_some()) {
-            table.below(format!("  {why}"));
+            table.below(&format!("  {why}"));
         }
         for process in row.tree.iter().flatten() {
-            table.below(format!(
+            table.below(&format!(
                 "{}└ {} {}  {}",
                 "  ".repeat(process.depth + 1),
                 process.pid,

@@ -99,11 +99,9 @@ fn text(paths: &Paths) -> Result<Option<(PathBuf, &Path, String)>, Report> {
 
 /// Whether there is no config file, or none that this user could have: a home of root's that we may not look into has none for us.
 fn is_none(error: &io::Error, path: &Path) -> bool {
-    match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => true,
-        io::ErrorKind::PermissionDenied => path.symlink_metadata().is_err(),
-        _ => false,
-    }
+    let kind = error.kind();
+    let hidden = kind == io::ErrorKind::PermissionDenied && path.symlink_metadata().is_err();
+    hidden || matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Reads a config file's text.

@@ -136,6 +136,7 @@ mod tests {
     fn it_is_the_other_way_round_of_the_lines() {
         let scratch = Scratch::new();
         let chunk = CHUNK_BYTES as usize;
+        let numbered: Vec<String> = (0..40_000).map(|n| n.to_string()).collect();
         for text in [
             String::new(),
             "one line\n".into(),
@@ -143,7 +144,7 @@ mod tests {
             "a\nbb\nccc\n".into(),
             format!("{}\n{}\n", "x".repeat(chunk - 1), "y".repeat(chunk)),
             format!("{}\n{}\nz\n", "x".repeat(3 * chunk), "y".repeat(chunk - 2)),
-            (0..40_000).map(|n| format!("line {n}\n")).collect(),
+            numbered.join("\n") + "\n",
         ] {
             fs::write(scratch.path().join("2026-11-15.jsonl"), &text).unwrap();
             let files = files::list(&scratch.location()).unwrap();

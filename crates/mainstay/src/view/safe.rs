@@ -81,15 +81,12 @@ fn escaped(text: &str, keep: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
         } else {
             Some(c.len_utf8())
         };
-        match stays {
-            Some(bytes) => {
-                out.push_str(&rest[..bytes]);
-                rest = &rest[bytes..];
-            }
-            None => {
-                out.extend(c.escape_unicode());
-                rest = &rest[c.len_utf8()..];
-            }
+        if let Some(bytes) = stays {
+            out.push_str(&rest[..bytes]);
+            rest = &rest[bytes..];
+        } else {
+            out.extend(c.escape_unicode());
+            rest = &rest[c.len_utf8()..];
         }
     }
     Cow::Owned(out)

@@ -86,9 +86,9 @@ impl Table {
     }
 
     /// Adds a line of its own below the last row, cut at the table's width.
-    pub fn below(&mut self, line: String) {
+    pub fn below(&mut self, line: &str) {
         if let Some(row) = self.rows.last_mut() {
-            row.below.push(visible(&line).into_owned());
+            row.below.push(visible(line).into_owned());
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
             "claude".into(),
             "7".into(),
         ]);
-        table.below("  └ 8 node".into());
+        table.below("  └ 8 node");
         table.row(vec![Cell::new("b", Tone::Bad), "".into(), "4711".into()]);
         table
     }

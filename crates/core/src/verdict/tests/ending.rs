@@ -102,6 +102,7 @@ fn a_signal_that_was_not_sent_is_another_process_s() {
 
 #[test]
 fn a_server_that_closed_its_end() {
+    use Sure::{Certain, Unknown};
     let end = |pipe| {
         What::PipeEnd(PipeEnd {
             pipe,
@@ -109,7 +110,6 @@ fn a_server_that_closed_its_end() {
         })
     };
     let closed = || vec![end(Pipe::ServerStdin), end(Pipe::ServerStdout)];
-    use Sure::{Certain, Unknown};
     for (status, rungs, by, sure, rule) in [
         // It was on its way out: a process that ends closes its pipes first.
         (

@@ -165,20 +165,18 @@ pub fn abandoned(abandoned: &Abandoned) -> String {
         ms => format!(", tried again every {}", fine(ms)),
     };
     let last = one_line(&abandoned.last, DETAIL_CHARS);
-    match &abandoned.changed {
-        Some(path) => format!(
+    if let Some(path) = &abandoned.changed {
+        return format!(
             "{} has changed and does not start: {last}; waits for the next change{again}",
             one_line(path, DETAIL_CHARS)
-        ),
-        None => {
-            let deaths = (abandoned.deaths, "death");
-            let failed = (abandoned.failed_starts, "failed start");
-            let all = [deaths, failed].into_iter().filter(|(n, _)| *n > 0);
-            let all: Vec<String> = all.map(|(n, what)| count(n, what)).collect();
-            let (all, window) = (all.join(" and "), fine(abandoned.window_ms));
-            format!("{all} within {window}, last: {last}{again}")
-        }
+        );
     }
+    let deaths = (abandoned.deaths, "death");
+    let failed = (abandoned.failed_starts, "failed start");
+    let all = [deaths, failed].into_iter().filter(|(n, _)| *n > 0);
+    let all: Vec<String> = all.map(|(n, what)| count(n, what)).collect();
+    let (all, window) = (all.join(" and "), fine(abandoned.window_ms));
+    format!("{all} within {window}, last: {last}{again}")
 }
 
 fn left(left: &[Seen]) -> Vec<String> {
