@@ -663,25 +663,44 @@ fn keeper_killed() {
     scene.finish();
 }
 
-/// The kernel vouches for the pid of a sender; what it runs a moment later is another matter.
+/// The kernel vouches for the pid of a sender; what it runs a moment later is another matter. The keeper stands still until the sender
+/// runs another program. A descendant of the client is a stranger, and a stranger is obeyed the second time.
 fn sender_that_execs() {
     let mut scene = Scene::open(&[], &[]);
-    let keeper = scene.stage.card().keeper.unwrap().pid.to_string();
-    let mut sender = scene.stage.command("sh");
-    let sender = sender.args(["-c", "kill -TERM \"$1\"; exec sleep 300", "sh", &keeper]);
-    let mut sender = sender.spawn().unwrap();
+    let keeper = scene.stage.card().keeper.unwrap();
+    let mut senders = Vec::new();
+    loop {
+        scene::freeze(keeper);
+        let mut sender = scene.stage.command("sh");
+        let script = "kill -TERM \"$1\"; exec sleep 300";
+        let sender = sender.args(["-c", script, "sh", &keeper.pid.to_string()]);
+        senders.push(sender.spawn().unwrap());
+        let pid = senders.last().unwrap().id();
+        until("it runs another program", || {
+            let stat = mainstay_os::census::stat(pid as i32).unwrap();
+            (stat.comm == "sleep").then_some(())
+        });
+        scene::thaw(keeper);
+        let signal = scene
+            .stage
+            .event_that("signal", |signal| signal["sender"] == pid);
+        assert_eq!(signal["comm"], "sleep");
+        if signal["ignored"].is_null() {
+            break;
+        }
+    }
     scene.client.wait();
     let by = Truth("signal_by_process", "process", "certain", Some(15));
     let story = ask(&scene.stage, "unruly", by);
-    assert_eq!(story["verdict"]["by"]["process"]["pid"], sender.id());
+    let pid = senders.last().unwrap().id();
+    assert_eq!(story["verdict"]["by"]["process"]["pid"], pid);
     let told = story["told"].as_str().unwrap();
-    let said = format!(
-        "was ended by pid {} (SIGTERM, certain; seen a moment later as ",
-        sender.id()
-    );
+    let said = format!("was ended by pid {pid} (SIGTERM, certain; seen a moment later as sleep");
     assert!(told.contains(&said), "{told}");
-    sender.kill().unwrap();
-    sender.wait().unwrap();
+    for mut sender in senders {
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+    }
     scene.stage.census.assert_empty();
 }
 
