@@ -70,21 +70,35 @@ impl Look {
                 let package = base.join(&module);
                 let file = base.join(format!("{module}.py"));
                 let found = [package.join("__main__.py"), file].into_iter();
-                if let Some(changed) = found.into_iter().find_map(|file| self.argument(&file)) {
+                let mut found = found.filter_map(|file| self.argument(&file, Role::Script));
+                if let Some(changed) = found.next() {
                     return Some(changed);
                 }
             }
         }
-        words
-            .iter()
-            .filter(|word| !word.is_empty())
-            .find_map(|word| self.argument(&cwd.join(word)))
+        // An interpreter runs the first file that it is given, whatever the name of that file is.
+        let mut role = match words.first() {
+            Some(program) if is_interpreter(program) => Role::Script,
+            Some(_) | None => Role::Argument,
+        };
+        let files = words.iter().filter(|word| !word.is_empty()).skip(1);
+        for file in files.map(|word| cwd.join(word)) {
+            if !file.is_file() {
+                continue;
+            }
+            let role = std::mem::replace(&mut role, Role::Argument);
+            if let Some(changed) = self.argument(&file, role) {
+                return Some(changed);
+            }
+        }
+        let program = words.first().map(|program| cwd.join(program))?;
+        self.argument(&program, Role::Argument)
     }
 
-    fn argument(&mut self, path: &Path) -> Option<PathBuf> {
+    fn argument(&mut self, path: &Path, role: Role) -> Option<PathBuf> {
         let found = fs::metadata(path).ok().filter(Metadata::is_file)?;
         let script = fs::canonicalize(path).ok()?;
-        let is_script = is_script(&script);
+        let is_script = role == Role::Script || is_script(&script);
         // Any other file may be one that the server is told to write.
         let is_read = is_script || found.mode() & 0o111 != 0 || has_extension(path, &SETTINGS);
         if is_read && self.is_new(&found) {
@@ -143,6 +157,15 @@ impl Look {
     }
 }
 
+/// What a file among the words of a command is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// What the interpreter runs.
+    Script,
+    /// Its name and its first bytes tell.
+    Argument,
+}
+
 /// The directory whose files a script may read: the nearest one above it that a manifest calls a package, else its own. None for
 /// a script among other commands, which has no package that could be told.
 fn package(script: &Path) -> Option<PathBuf> {
@@ -163,6 +186,13 @@ fn package(script: &Path) -> Option<PathBuf> {
 /// Whether an interpreter runs this file: by its name, or by its first line.
 fn is_script(path: &Path) -> bool {
     has_extension(path, &SCRIPTS) || first_bytes(path).is_some_and(|bytes| bytes == *b"#!")
+}
+
+/// Whether this program runs a script, by its name without a version: `python3.11` is `python`.
+fn is_interpreter(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().and_then(OsStr::to_str);
+    let name = name.unwrap_or_default();
+    INTERPRETERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'))
 }
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
@@ -197,6 +227,11 @@ fn is_foreign(directory: &Path) -> bool {
     let name = directory.file_name().and_then(OsStr::to_str);
     name.is_none_or(|name| name.starts_with('.') || FOREIGN.contains(&name))
 }
+
+const INTERPRETERS: [&str; 13] = [
+    "bash", "bun", "dash", "deno", "ksh", "lua", "node", "perl", "php", "python", "ruby", "sh",
+    "zsh",
+];
 
 const MANIFESTS: [&str; 9] = [
     "package.json",
@@ -300,6 +335,22 @@ mod tests {
         let path = root.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "x").unwrap();
+    }
+
+    #[test]
+    fn an_interpreter_runs_its_first_file_whatever_its_name() {
+        for (program, changes) in [("sh", true), ("/usr/bin/python3.11", true), ("cat", false)] {
+            let scratch = Scratch::new();
+            let root = fs::canonicalize(scratch.path()).unwrap();
+            write(&root, "app/server");
+            write(&root, "app/data");
+            let since = now(&root);
+            let words = [program, "-u", "app/server", "app/data"];
+            assert_eq!(look(&words, &root, since), None);
+            write(&root, "app/server");
+            let changed = look(&words, &root, since).is_some();
+            assert_eq!(changed, changes, "{program}");
+        }
     }
 
     /// What is written after the start, and whether that is a change of `python3 app/server.py data settings.toml`.
