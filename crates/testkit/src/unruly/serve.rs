@@ -237,6 +237,11 @@ impl Server<'_> {
                 self.due.push((at, said(id, &content)));
                 Ok(())
             }
+            Outcome::Wake => {
+                let now = clock::now();
+                self.due.iter_mut().for_each(|(at, _)| *at = now);
+                self.content(id, &json!({"woken": self.due.len()}))
+            }
             Outcome::Notify(count) => {
                 let mut lines = String::new();
                 for number in 0..count {

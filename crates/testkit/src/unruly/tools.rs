@@ -24,6 +24,8 @@ pub enum Outcome {
     Now(Value),
     /// An answer later.
     After(Duration, Value),
+    /// All answers that come later come now.
+    Wake,
     /// So many numbered notifications, then an answer.
     Notify(u64),
     /// A text of that many bytes; it dies after so many of them.
@@ -59,10 +61,11 @@ pub enum Outcome {
 /// How long stdout must take nothing before [`push`] calls it blocked.
 const STALL: Duration = Duration::from_millis(300);
 
-const TOOLS: [(&str, &str); 21] = [
+const TOOLS: [(&str, &str); 22] = [
     ("echo", "says what it was told"),
     ("pid", "who the server is"),
     ("sleep", "answers after {ms}"),
+    ("wake", "has every call of sleep answered now"),
     (
         "big",
         "a text of {bytes}; dies after {die_after} of them; before its id if {id_last}",
@@ -171,6 +174,7 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
                 Duration::from_millis(number("ms")),
                 json!({"slept": number("ms")}),
             ),
+            "wake" => Outcome::Wake,
             "big" if arguments.get("id_last").is_some() => Outcome::BigIdLast(number("bytes")),
             "big" => Outcome::Big(
                 number("bytes"),
