@@ -21,12 +21,13 @@ pub enum Action {
     Removed,
     FullDisk,
     HomeUnset,
+    HomeIsNoDirectory,
     HomeUnwritable,
 }
 
 impl Action {
     /// In the order of the page.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::ClientExits,
         Self::ClientKilled,
         Self::TerminalClosed,
@@ -45,6 +46,7 @@ impl Action {
         Self::Removed,
         Self::FullDisk,
         Self::HomeUnset,
+        Self::HomeIsNoDirectory,
         Self::HomeUnwritable,
     ];
 
@@ -69,6 +71,7 @@ impl Action {
             Self::Removed => "mainstay is removed while the server runs",
             Self::FullDisk => "the disk of HOME is full",
             Self::HomeUnset => "HOME is not set",
+            Self::HomeIsNoDirectory => "HOME is /dev/null",
             Self::HomeUnwritable => "HOME is not writable",
         }
     }

@@ -199,7 +199,10 @@ impl Play<'_> {
                 fs::remove_file(&self.mainstay).unwrap();
                 outcome.next = Some(self.next(&mut client));
             }
-            Action::FullDisk | Action::HomeUnset | Action::HomeUnwritable => {
+            Action::FullDisk
+            | Action::HomeUnset
+            | Action::HomeIsNoDirectory
+            | Action::HomeUnwritable => {
                 outcome.next = Some(self.next(&mut client));
             }
         }
@@ -250,6 +253,7 @@ impl Play<'_> {
                 Action::HomeUnset,
                 &["unshare", "-m", "sh", "-c", unset, "sh"],
             ),
+            (Action::HomeIsNoDirectory, &["env", "HOME=/dev/null"]),
             (Action::HomeUnwritable, &["env", "HOME=/proc"]),
         ];
         let mut here = words
