@@ -38,7 +38,8 @@ pub struct Profile {
     pub first_turn_ms: Option<u64>,
     /// After how long it gives a server up that does not open.
     pub connect_ms: u64,
-    /// Variables that it sets anew in each session. They say nothing about the server: the cache does not count them.
+    /// Variables that it sets anew in each session, or in one of its processes that start servers and not in another. They
+    /// say nothing about the server: the cache does not count them.
     pub session_variables: &'static [&'static str],
 }
 
@@ -174,7 +175,7 @@ pub fn known(signature: &Signature) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| (profile.is)(signature))
 }
 
-/// Whether some client sets this variable anew in each session. Of all clients, because one may be started by another.
+/// Whether this variable is of some client's session. Of all clients, because one may be started by another.
 pub fn is_of_session(variable: &str) -> bool {
     PROFILES
         .iter()

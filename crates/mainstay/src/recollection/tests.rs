@@ -296,6 +296,25 @@ fn what_a_known_client_makes_anew_does_not_count_from_the_second_session_on() {
     }
 }
 
+/// Cline CLI starts servers itself as long as its hub does not run, and lets the hub start them from then on.
+#[test]
+fn which_process_of_a_known_client_starts_the_server_does_not_count() {
+    let scratch = Scratch::new();
+    let itself = [
+        r#"CLINE_CONNECTOR_CLI_LAUNCH={"launcher":"/n/1/cline","cwd":"/w"}"#,
+        "HOME=/h",
+    ];
+    let hub = [
+        "CLINE_BUILD_ENV=production",
+        r#"CLINE_CONNECTOR_CLI_LAUNCH={"launcher":"/n/2/cline","cwd":"/w"}"#,
+        "CLINE_NO_INTERACTIVE=1",
+        "HOME=/h",
+    ];
+    assert!(!session(&scratch.location(), &itself).open("a"));
+    assert!(session(&scratch.location(), &hub).open("a"));
+    assert!(session(&scratch.location(), &itself).open("a"));
+}
+
 #[test]
 fn a_variable_that_changes_what_the_server_shows_always_counts() {
     let scratch = Scratch::new();
