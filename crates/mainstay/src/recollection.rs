@@ -6,7 +6,7 @@
 //!
 //! Invariants: files are 0600 in a directory that is 0700; a file is replaced whole, by rename, so that of two writers
 //! the last one wins and no reader sees half a file; environment and arguments are in the names of files as a digest; of
-//! single variables, [`openings`] says what is stored.
+//! single variables, `openings` says what is stored.
 
 mod key;
 mod openings;

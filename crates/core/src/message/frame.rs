@@ -20,7 +20,7 @@
 //! - The id of a frame is always a top-level `id` of that very line. So a line opens or closes no entry that it does not
 //!   name itself, and its writer could have named that one alone.
 //! - A line with a repeated `id` is never relabelled ([`with_id`](super::envelope::with_id)), and of a repeated key nothing is
-//!   taken that we act on ([`Members::get`]).
+//!   taken that we act on (`Members::get`).
 //! - Where clients share a server, a message with repeated keys is refused before it gets here
 //!   ([`Posted::read`](crate::serve::posted::Posted::read)).
 //!
