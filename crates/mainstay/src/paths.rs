@@ -101,6 +101,11 @@ impl Paths {
         }
     }
 
+    /// Whether there is a place for the state.
+    pub fn has_place(&self) -> bool {
+        self.state != Self::nowhere().state
+    }
+
     fn choose(home: Result<PathBuf, String>, uid: u32) -> (Self, Option<Report>) {
         let (home, why) = match home.and_then(|home| trusted_home(home, uid)) {
             Ok(home) => match state_in(&home, uid) {

@@ -81,9 +81,9 @@ impl Link<'_> {
                 }
                 closing.because.why(about)
             }
-            Life::Abandoned(given_up) => given_up.why(&about.name, false),
+            Life::Abandoned(given_up) => given_up.why(about, false),
             Life::Up(up) => match &up.trial {
-                Some(given_up) => given_up.why(&about.name, false),
+                Some(given_up) => given_up.why(about, false),
                 None => return Route::Drop,
             },
             Life::Absent { .. }

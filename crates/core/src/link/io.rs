@@ -18,6 +18,8 @@ pub struct About {
     pub argv: Vec<String>,
     /// The directory that it runs in.
     pub cwd: String,
+    /// Whether `mainstay why` and the other commands find it. They do not where there is no place for its events.
+    pub listed: bool,
 }
 
 /// What happened.

@@ -301,7 +301,9 @@ impl Because {
 
     /// The same, for the answers.
     pub fn why<'b>(&'b self, about: &'b About) -> Why<'b> {
-        let About { name, argv, .. } = about;
+        let About {
+            name, argv, listed, ..
+        } = about;
         match self {
             Self::StartFailed { problem, hint } => Why::StartFailed {
                 argv,
@@ -320,6 +322,7 @@ impl Because {
                 restarted: *restarted,
                 poisoned: false,
                 tries: *tries,
+                listed: *listed,
             },
             Self::Poisoned {
                 status,
@@ -331,8 +334,9 @@ impl Because {
                 restarted: true,
                 poisoned: true,
                 tries: 0,
+                listed: *listed,
             },
-            Self::Abandoned { given_up, sent } => given_up.why(name, *sent),
+            Self::Abandoned { given_up, sent } => given_up.why(about, *sent),
             Self::Renewed(why) => Why::Renewed { name, why },
             Self::Deadline { ms } => Why::Deadline { name, ms: *ms },
             Self::Differs { what } => Why::Differs { name, what },
@@ -359,9 +363,9 @@ impl GivenUp {
     }
 
     /// The same, for the answer to a request that a server may have begun with, or to one that none has seen.
-    pub fn why<'b>(&'b self, name: &'b str, sent: bool) -> Why<'b> {
+    pub fn why<'b>(&'b self, about: &'b About, sent: bool) -> Why<'b> {
         Why::Abandoned {
-            name,
+            name: &about.name,
             losses: self.losses,
             window_ms: self.window_ms,
             last: &self.last,
@@ -369,6 +373,7 @@ impl GivenUp {
             changed: self.changed.as_deref(),
             probe_ms: self.probe_ms,
             sent,
+            listed: about.listed,
         }
     }
 }

@@ -71,6 +71,7 @@ impl World {
             name: "s".into(),
             argv: vec!["srv".into()],
             cwd: "/".into(),
+            listed: true,
         };
         Self {
             link: Link::new(about, limits, policy, record, Remembered::default()),

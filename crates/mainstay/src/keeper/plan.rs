@@ -96,6 +96,7 @@ impl Plan {
             name: self.name.clone(),
             argv: self.words(),
             cwd: self.directory(),
+            listed: self.paths.has_place(),
         }
     }
 

@@ -324,6 +324,7 @@ impl<'a> Desk<'a> {
             name: "s".into(),
             argv: vec!["srv".into()],
             cwd: "/".into(),
+            listed: true,
         };
         let link = Link::new(
             about,

@@ -137,6 +137,7 @@ impl<'a> Shell<'a> {
             name: "s".into(),
             argv: vec!["srv".into()],
             cwd: "/".into(),
+            listed: true,
         };
         let record = Record {
             head,

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::text::QUOTED_CHARS;
 use super::*;
 use crate::event::Status;
+use crate::server::backoff::Losses;
 
 fn told(id: &str, method: Tracked, modern: bool, why: &Why<'_>) -> String {
     let line = answer(id.as_bytes(), method, modern, why);
@@ -31,6 +32,7 @@ fn a_tool_call_reaches_the_model() {
         restarted: true,
         poisoned: false,
         tries: 0,
+        listed: true,
     };
     let text = "MCP server 'files' ended (SIGKILL) while handling tools/call; it is started again, what it held in memory is lost; \
                 the request may or may not have taken effect, so check before repeating it; `mainstay why files` tells the whole story";
@@ -49,6 +51,30 @@ fn a_tool_call_reaches_the_model() {
 }
 
 #[test]
+fn a_server_that_no_command_finds_names_none() {
+    let losses = Losses {
+        deaths: 1,
+        failed_starts: 0,
+    };
+    for (listed, count) in [(true, 2), (false, 0)] {
+        let why = Why::Abandoned {
+            name: "files",
+            losses,
+            window_ms: 60_000,
+            last: "SIGKILL",
+            stderr_tail: &[],
+            changed: None,
+            probe_ms: 0,
+            sent: false,
+            listed,
+        };
+        let text = why.text(Tracked::ToolsCall);
+        assert_eq!(text.matches("`mainstay ").count(), count, "{text}");
+        assert!(text.contains("; mend it"), "{text}");
+    }
+}
+
+#[test]
 fn anything_else_gets_an_error_with_data() {
     let tail: Vec<String> = (1..=7).map(|n| format!("line \"{n}\"")).collect();
     let why = Why::ServerExit {
@@ -58,6 +84,7 @@ fn anything_else_gets_an_error_with_data() {
         restarted: false,
         poisoned: false,
         tries: 0,
+        listed: true,
     };
     assert_eq!(
         told("1.0", Tracked::List, false, &why),
@@ -76,6 +103,7 @@ fn anything_else_gets_an_error_with_data() {
         restarted: true,
         poisoned: false,
         tries: 0,
+        listed: true,
     };
     assert!(told("1", Tracked::Other, true, &why).ends_with(
         "\"data\":{\"proxy\":\"mainstay\",\"reason\":\"server_exit\",\"exit\":{\"signal\":9},\"restarted\":true,\"retried\":false,\"safeToRetry\":false}}}\n"
@@ -163,6 +191,7 @@ fn names_and_last_words_are_quoted_safely_and_in_measure() {
         restarted: true,
         poisoned: false,
         tries: 0,
+        listed: true,
     };
     let line = told("1", Tracked::ToolsCall, false, &why);
     assert_eq!(line.matches('\n').count(), 1);

@@ -32,6 +32,7 @@ impl Why<'_> {
                 restarted,
                 poisoned,
                 tries,
+                listed,
             } => {
                 let given_up = format!("it was started {tries} times and is not started again");
                 let next = match (restarted, poisoned) {
@@ -48,10 +49,10 @@ impl Why<'_> {
                 } else {
                     effect_of_the_end(method)
                 };
-                let story = format!("`mainstay why {name}` tells the whole story");
+                let story = story(name, listed);
                 let quoted = quoted(stderr_tail);
                 format!(
-                    "MCP server '{name}' ended ({status}) while handling {word}; {next}; {effect}; {story}{quoted}"
+                    "MCP server '{name}' ended ({status}) while handling {word}; {next}; {effect}{story}{quoted}"
                 )
             }
             Self::KeeperLost { name } => format!(
@@ -74,6 +75,7 @@ impl Why<'_> {
                 changed,
                 probe_ms,
                 sent,
+                listed,
             } => {
                 let again = match probe_ms {
                     0 => "it is not tried again by itself".to_string(),
@@ -99,9 +101,14 @@ impl Why<'_> {
                         met("anybody")
                     );
                 }
+                let mend = if listed {
+                    format!("mend it, then `mainstay restart {name}` starts it at once")
+                } else {
+                    "mend it".into()
+                };
+                let story = story(name, listed);
                 format!(
-                    "MCP server '{name}' is not running: it {} within {}, last: {last}; {}; {again}; mend it, then \
-                     `mainstay restart {name}` starts it at once; `mainstay why {name}` tells the whole story{quoted}",
+                    "MCP server '{name}' is not running: it {} within {}, last: {last}; {}; {again}; {mend}{story}{quoted}",
                     lost(losses),
                     time(window_ms),
                     met("it")
@@ -139,6 +146,15 @@ impl Why<'_> {
                 "MCP server '{name}' is being stopped because the client is closing; {word} was not answered; connect again to repeat it"
             ),
         }
+    }
+}
+
+/// Where the user finds out more, if the command finds the server.
+fn story(name: &str, listed: bool) -> String {
+    if listed {
+        format!("; `mainstay why {name}` tells the whole story")
+    } else {
+        String::new()
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Why<'a> {
         poisoned: bool,
         /// How often it was started before it was given up; 0 or 1 if that says nothing.
         tries: u32,
+        /// Whether the user's commands find it.
+        listed: bool,
     },
     /// The server has died, or could not be started, too often.
     Abandoned {
@@ -50,6 +52,8 @@ pub enum Why<'a> {
         probe_ms: u64,
         /// Whether a server may have begun with the request before.
         sent: bool,
+        /// Whether the user's commands find it.
+        listed: bool,
     },
     /// The generation had to give way before it had answered.
     Renewed {
