@@ -5,11 +5,10 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::process::Stdio;
 
 use mainstay::ledger::time;
-use mainstay_os::clock;
 use mainstay_os::record::Region;
+use mainstay_os::{clock, identity};
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::card::state_dir;
 use mainstay_testkit::client::Client;
@@ -66,26 +65,25 @@ fn a_ledger_that_may_not_grow_ends_nobody() {
 }
 
 #[test]
-fn a_record_that_may_not_have_its_size_is_told_with_the_limit() {
-    let stage = Stage::new();
+fn a_record_that_may_not_have_its_size_needs_no_file() {
     let kib = Region::BYTES.div_ceil(1024);
-    for limit in [4, kib - 1] {
-        let words = limited(&stage, limit);
-        let output = stage
-            .command(&words[0])
-            .args(&words[1..])
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(125), "{output:?}");
-        assert_eq!(
-            String::from_utf8_lossy(&output.stderr),
-            format!(
-                "error: cannot make the link's record in memory: file too large\n\
-                 hint: the limit on file sizes (`ulimit -f`, LimitFSIZE=) must allow {kib} KiB\n"
-            )
-        );
-        assert!(output.stdout.is_empty());
+    for limit in [0, 4, 1024, kib - 1] {
+        let stage = Stage::new();
+        let mut client = Client::open(&stage, &limited(&stage, limit));
+        let pid = |client: &mut Client| {
+            let told = client.wire.call("pid", &json!({})).unwrap();
+            told["pid"].as_i64().unwrap() as i32
+        };
+        let first = pid(&mut client);
+        killers::at_once(&[identity::of(first).unwrap()]);
+        let second = pid(&mut client);
+        assert_ne!(second, first);
+        // The record is the next keeper's, too: it opens the server again as the client did.
+        let stat = |pid| mainstay_os::census::stat(pid).unwrap();
+        let keeper = stat(stat(second).ppid).ppid;
+        killers::at_once(&[identity::of(keeper).unwrap()]);
+        assert_ne!(pid(&mut client), second);
+        assert!(client.finish().0.success());
+        stage.census.assert_empty();
     }
-    stage.census.assert_empty();
 }

@@ -1,11 +1,14 @@
-//! The record in a memfd: shared by guard and keeper, gone with the last of them.
+//! The record in shared memory: shared by guard and keeper, gone with the last of them.
+//!
+//! It is a memfd, so that a keeper can lend it to a later shim. Where none can be had, because the limit on file sizes counts for a
+//! memfd or no descriptor is left, it is memory without a file: forks share it all the same, and it cannot be lent.
 //!
 //! Sparse: only pages that were touched cost memory. The layout is fixed and every field is plain data, so that a
 //! keeper can map what its predecessor was writing when it was killed.
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
 use mainstay_core::event::Status;
@@ -14,7 +17,7 @@ use mainstay_core::limits::{IN_FLIGHT_MAX, WHOLE_LINE_BYTES};
 use mainstay_core::message::inflight::Slot;
 use mainstay_core::record::{Head, Record, keepsakes};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
 use crate::memory;
 
@@ -145,6 +148,10 @@ pub struct Notes {
     pub lost_ended: u32,
     /// Keepers that were lost so far.
     pub lost_count: u32,
+    /// Why the last keeper could not begin, by the kernel's number; 0 once one has begun.
+    unable: i32,
+    /// 1 once a keeper has begun: it may have read from the client.
+    begun: u32,
     /// The process of ours that waits for the keeper's server, or 0: it is no member of the tree, and not counted with it.
     pub witness: i32,
     shim: Person,
@@ -178,6 +185,21 @@ impl Notes {
             None => (0, 0),
         };
         self.lost_count += 1;
+    }
+
+    /// Notes that a keeper has begun.
+    pub fn begin(&mut self) {
+        (self.unable, self.begun) = (0, 1);
+    }
+
+    /// Notes why a keeper could not begin.
+    pub fn set_unable(&mut self, errno: i32) {
+        self.unable = errno;
+    }
+
+    /// Why no keeper has ever begun, if that is known.
+    pub fn unable(&self) -> Option<i32> {
+        (self.begun == 0 && self.unable != 0).then_some(self.unable)
     }
 
     /// Notes which keeper is about to be lost.
@@ -216,11 +238,11 @@ impl Notes {
     }
 }
 
-/// The mapped memfd. One per process; forks share it.
+/// The mapped memory. One per process; forks share it.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
-    fd: OwnedFd,
+    file: Option<OwnedFd>,
 }
 
 /// The parts of a [`Region`], lent to one keeper.
@@ -236,9 +258,18 @@ pub struct Parts {
 impl Region {
     /// A fresh, zeroed record.
     pub fn create() -> io::Result<Self> {
+        Self::in_a_file().or_else(|_| Self::map(None))
+    }
+
+    fn in_a_file() -> io::Result<Self> {
         let fd = memfd_create("mainstay-record", MemfdFlags::CLOEXEC)?;
         ftruncate(&fd, TOTAL as u64)?;
-        Self::map(fd)
+        Self::map(Some(fd))
+    }
+
+    /// The file that a keeper lends, if there is one.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
     /// The record of a link that others began, which its keeper has lent us.
@@ -246,7 +277,7 @@ impl Region {
         if rustix::fs::fstat(&fd)?.st_size != TOTAL as i64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Self::map(fd)
+        Self::map(Some(fd))
     }
 
     /// How many bytes a record has: two programs with another number cannot share one.
@@ -267,20 +298,21 @@ impl Region {
         }
     }
 
-    fn map(fd: OwnedFd) -> io::Result<Self> {
+    fn map(file: Option<OwnedFd>) -> io::Result<Self> {
+        let (at, access, shared) = (
+            ptr::null_mut(),
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+        );
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
         let base = unsafe {
-            mmap(
-                ptr::null_mut(),
-                TOTAL,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                fd.as_fd(),
-                0,
-            )?
+            match &file {
+                Some(file) => mmap(at, TOTAL, access, shared, file, 0)?,
+                None => mmap_anonymous(at, TOTAL, access, shared | MapFlags::NORESERVE)?,
+            }
         };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, fd })
+        Ok(Self { base, file })
     }
 
     /// Lends all parts. The mapping is never undone, so the borrow may live for ever.
@@ -343,18 +375,6 @@ impl Region {
     pub fn write_notes(&self, notes: Notes) {
         // SAFETY: within the mapping and aligned; no keeper lives that could hold a reference to it.
         unsafe { ptr::write_volatile(self.part::<Notes>(NOTES), notes) }
-    }
-}
-
-impl AsFd for Region {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-impl AsRawFd for Region {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
     }
 }
 
@@ -442,10 +462,33 @@ mod tests {
         let shim = Identity { pid: 7, start: 8 };
         notes.reattach(shim, None);
         region.write_notes(notes);
-        let lent = Region::lent(region.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let lent = Region::lent(region.file().unwrap().try_clone_to_owned().unwrap()).unwrap();
         assert_eq!(lent.notes().reattached(), Some((shim, None)));
         let other = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
         assert!(Region::lent(other).is_err());
+    }
+
+    #[test]
+    fn memory_without_a_file_is_shared_and_given_back_as_well() {
+        let _apart = crate::apart::starting();
+        let region = Region::map(None).unwrap();
+        assert!(region.file().is_none());
+        let child = crate::role::start(|| {
+            // SAFETY: the only use in this process; its parent waits.
+            let mut inbox = unsafe { region.lend() }.inbox;
+            inbox.bytes_mut().fill(b'x');
+            inbox.mark(Marks {
+                end: 7,
+                ..Marks::default()
+            });
+            0
+        });
+        assert_eq!(crate::role::wait(child.unwrap()).unwrap(), Some(0));
+        // SAFETY: that process has ended.
+        let mut inbox = unsafe { region.lend() }.inbox;
+        assert_eq!(&inbox.bytes()[..7], b"xxxxxxx");
+        inbox.give_back();
+        assert!(inbox.bytes().iter().all(|&b| b == 0));
     }
 
     #[test]

@@ -108,9 +108,10 @@ impl Keeper<'_> {
                         link: self.plan.id,
                         modern: self.link.modern(),
                     };
-                    let welcome = same_user(&visit)
-                        && host.guests.len() < DOOR_PEERS
-                        && visit.say(&hello.packet(), &[self.region.as_fd()]).is_ok();
+                    let record = self.region.file().filter(|_| same_user(&visit));
+                    let welcome = host.guests.len() < DOOR_PEERS
+                        && record
+                            .is_some_and(|record| visit.say(&hello.packet(), &[record]).is_ok());
                     if let (true, Ok(visit)) = (welcome, Watched::new(visit)) {
                         host.guests.push(Guest { visit, waits: None });
                     }

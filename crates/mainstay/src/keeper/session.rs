@@ -92,7 +92,8 @@ pub(super) fn stand_beside(
 ) -> Option<(Handle, Channel)> {
     let (mine, theirs) = Channel::pair().ok()?;
     let to_shim = to_shim.try_clone().ok()?;
-    let mut kept: Vec<RawFd> = vec![theirs.as_raw_fd(), to_shim.as_raw_fd(), region.as_raw_fd()];
+    let mut kept: Vec<RawFd> = vec![theirs.as_raw_fd(), to_shim.as_raw_fd()];
+    kept.extend(region.file().map(|file| file.as_raw_fd()));
     if let Some(entry) = entry {
         kept.extend(entry.fds());
     }
