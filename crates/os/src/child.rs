@@ -1,33 +1,31 @@
-//! A child that is no server: a keeper's shim of our own, with pipes, in a group of its own.
-//!
-//! A front that holds thousands of pipes raises its own limit of descriptors; what it starts gets the limit that the
-//! user gave, because some servers still count descriptors with `select`.
+//! Commands that no keeper keeps: a shim of our own, with pipes, in a group of its own; a short errand; and the server itself in our
+//! place, where there is no room for a keeper.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// How many descriptors this process may have, and how many it was given at its start.
-#[derive(Clone, Debug)]
-pub struct Descriptors {
-    given: Rlimit,
+use crate::descriptors;
+
+/// What we changed for ourselves is as it was given, for this command: the limit of descriptors, and SIGXFSZ.
+pub fn as_given(command: &mut Command) {
+    let reset = || {
+        descriptors::as_given();
+        // SAFETY: SIG_DFL is a valid disposition for SIGXFSZ.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec there are only those system calls, on values that were copied before.
+    unsafe { command.pre_exec(reset) };
 }
 
-impl Descriptors {
-    /// As many as the hard limit allows, from now on.
-    pub fn raise() -> Self {
-        let given = getrlimit(Resource::Nofile);
-        let most = Rlimit {
-            current: given.maximum,
-            maximum: given.maximum,
-        };
-        // Where it is refused, fewer sessions fit; each that does not is told so.
-        setrlimit(Resource::Nofile, most).ok();
-        Self { given }
-    }
+/// Becomes this command, with our standard descriptors and no signal blocked. Comes back only if it cannot be executed.
+pub fn replace_us(mut command: Command) -> io::Error {
+    as_given(&mut command);
+    command.exec()
 }
 
 /// A started child.
@@ -44,14 +42,12 @@ pub struct Piped {
 }
 
 /// Starts a command with pipes, stderr as ours, in a group of its own: a signal from the terminal is for us to act on.
-pub fn piped(mut command: Command, descriptors: &Descriptors) -> io::Result<Piped> {
-    let given = descriptors.given;
+pub fn piped(mut command: Command) -> io::Result<Piped> {
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .process_group(0);
-    // SAFETY: between fork and exec only `setrlimit` is called, a plain system call on a value that was copied before.
-    unsafe { command.pre_exec(move || Ok(setrlimit(Resource::Nofile, given)?)) };
+    as_given(&mut command);
     let mut child = command.spawn()?;
     let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::NONBLOCK);
     let pipes = child.stdin.take().zip(child.stdout.take());

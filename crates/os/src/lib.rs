@@ -24,6 +24,7 @@ mod client_watch;
 pub mod clock;
 pub mod connector;
 pub mod dbus;
+pub mod descriptors;
 mod diag;
 pub mod door;
 pub mod ended;

@@ -3,8 +3,6 @@
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 /// What ends a process unless it is caught: the shim passes these on, the keeper stops by them.
 pub const ENDING: [i32; 6] = [
@@ -105,17 +103,6 @@ pub fn ignore_pipe() {
 pub fn ignore_file_size() {
     // SAFETY: SIG_IGN is a valid disposition for SIGXFSZ.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-}
-
-/// The default again, for a command that is neither a role nor a server.
-pub fn default_file_size_in(command: &mut Command) {
-    let reset = || {
-        // SAFETY: SIG_DFL is a valid disposition for SIGXFSZ.
-        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
-        Ok(())
-    };
-    // SAFETY: between fork and exec there is only that system call, on values of its own.
-    unsafe { command.pre_exec(reset) };
 }
 
 /// Ends this process by a signal, so that the parent sees the true cause. Returns only if the signal does not end it.

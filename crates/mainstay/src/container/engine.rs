@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use mainstay_core::clock::Moment;
 use mainstay_os::identity::{self, Handle};
-use mainstay_os::{clock, signals, turn};
+use mainstay_os::{child, clock, turn};
 
 use super::note::Note;
 
@@ -77,7 +77,7 @@ fn call(note: &Note, words: &[&str], until: Moment) -> Option<(bool, String)> {
         command.current_dir(&note.directory);
     }
     turn::as_usual_in(&mut command);
-    signals::default_file_size_in(&mut command);
+    child::as_given(&mut command);
     let mut child = command.spawn().ok()?;
     let handle = identity::of(child.id() as i32).and_then(Handle::open);
     let left_ms = (until - clock::now()).div_ceil(1_000_000);

@@ -19,7 +19,7 @@ use mainstay_core::ids::LinkId;
 use mainstay_core::serve::door::Door;
 use mainstay_core::serve::limits::ServeLimits;
 use mainstay_core::serve::sessions::{Full, Over, Sessions};
-use mainstay_os::child::Descriptors;
+use mainstay_os::descriptors;
 use mainstay_os::{clock, identity, memory};
 
 use super::bell::Bell;
@@ -65,7 +65,6 @@ pub struct Front {
     pub bell: Rc<Bell>,
     /// Rings once, when connections are to end: thousands may wait for it, and nothing else wakes them.
     pub last_orders: Bell,
-    descriptors: Descriptors,
     limits: RefCell<ServeLimits>,
     door: RefCell<Door>,
     endpoints: RefCell<BTreeMap<String, Rc<Endpoint>>>,
@@ -94,12 +93,12 @@ pub struct Front {
 impl Front {
     /// A front with nothing open.
     pub fn new(paths: Paths, id: LinkId, limits: ServeLimits, door: Door) -> Rc<Self> {
+        descriptors::raise();
         Rc::new(Self {
             tasks: Tasks::default(),
             metrics: Metrics::default(),
             bell: Rc::default(),
             last_orders: Bell::default(),
-            descriptors: Descriptors::raise(),
             table: RefCell::new(Sessions::new(
                 limits.session_ttl_ms,
                 limits.session_cap as usize,

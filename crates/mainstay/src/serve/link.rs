@@ -15,7 +15,7 @@ use mainstay_core::limits::HELD_LINE_BYTES;
 use mainstay_core::message::frame::{Id, Kind, Scanner};
 use mainstay_core::serve::limits::INLET_BYTES;
 use mainstay_core::serve::words::{self, Code};
-use mainstay_os::child::{self, Descriptors, Piped};
+use mainstay_os::child::{self, Piped};
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 
@@ -57,12 +57,7 @@ pub struct Link {
 
 impl Link {
     /// Starts it.
-    pub fn open(
-        tasks: &Tasks,
-        descriptors: &Descriptors,
-        spec: &Spec,
-        hear: Hear,
-    ) -> io::Result<Rc<Self>> {
+    pub fn open(tasks: &Tasks, spec: &Spec, hear: Hear) -> io::Result<Rc<Self>> {
         #[expect(
             clippy::disallowed_methods,
             reason = "this starts no server but ourselves, who starts servers by os::spawn"
@@ -74,7 +69,7 @@ impl Link {
             ended,
             to,
             from,
-        } = child::piped(command, descriptors)?;
+        } = child::piped(command)?;
         let link = Rc::new(Self {
             queue: RefCell::default(),
             queued: Cell::new(0),

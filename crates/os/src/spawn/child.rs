@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use mainstay_core::ids::{TAG_VARIABLE, Tag};
 
 use super::{Plan, SpawnError, Stage};
-use crate::{made_up, mark, turn};
+use crate::{descriptors, made_up, mark, turn};
 
 /// Where a command without a slash is looked for if the environment has no PATH (as execvp does).
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
@@ -210,6 +210,8 @@ fn prepare(
         {
             return Err(failure(Stage::Cwd));
         }
+        // Last: no descriptor may be had any more above a lower limit.
+        descriptors::as_given();
         Ok(report)
     }
 }

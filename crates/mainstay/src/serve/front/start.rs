@@ -150,7 +150,7 @@ impl Front {
                 front.bell.ring();
             }
         };
-        let link = Link::open(&self.tasks, &self.descriptors, spec, Box::new(counted))?;
+        let link = Link::open(&self.tasks, spec, Box::new(counted))?;
         self.links.set(self.links.get() + 1);
         let listener = Rc::new(make(link));
         // It was empty until now.
