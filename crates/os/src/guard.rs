@@ -6,7 +6,7 @@
 //! writes no file; what it saw goes into the record's notes for the next keeper to tell.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::Status;
@@ -97,8 +97,12 @@ pub fn run(
     detach: Detach,
     roles: &mut dyn Roles,
 ) -> u8 {
-    let Ok(mut guard) = Guard::begin(region, to_shim, roles) else {
-        return LOST;
+    let mut guard = match Guard::begin(region, to_shim, roles) {
+        Ok(guard) => guard,
+        Err(error) => {
+            note_unable(region, &error);
+            return LOST;
+        }
     };
     guard.detach = detach;
     if birth == Birth::Relit {
@@ -129,6 +133,13 @@ pub fn run_beside(
     let ended = guard.roles.end_strays();
     region.note_loss(None, ended);
     guard.stand(true)
+}
+
+/// For the shim, should no keeper ever begin. Only while none lives, or in one that could not begin.
+pub fn note_unable(region: &Region, error: &io::Error) {
+    let mut notes = region.notes();
+    notes.set_unable(error.raw_os_error().unwrap_or(libc::EIO));
+    region.write_notes(notes);
 }
 
 struct Guard<'a> {
@@ -168,13 +179,17 @@ impl<'a> Guard<'a> {
     /// Keeper after keeper, until the work is done or the budget is spent.
     fn stand(&mut self, mut takeover: bool) -> u8 {
         loop {
-            let Ok((keeper, words)) = self.light(takeover) else {
-                // What fails now for want of memory, processes or descriptors may go well a little later.
-                if !self.losses.bear() {
-                    return self.give_up();
+            let (keeper, words) = match self.light(takeover) {
+                Ok(lit) => lit,
+                Err(error) => {
+                    note_unable(self.region, &error);
+                    // What fails now for want of memory, processes or descriptors may go well a little later.
+                    if !self.losses.bear() {
+                        return self.give_up();
+                    }
+                    clock::nap(limits::KEEPER_RETRY_MS);
+                    continue;
                 }
-                clock::nap(limits::KEEPER_RETRY_MS);
-                continue;
             };
             let status = self.over(keeper.pid, &words);
             // Whatever is below us now was the keeper's: it is ours to end, however the keeper ended.
@@ -206,12 +221,22 @@ impl<'a> Guard<'a> {
         let (mine, theirs) = Channel::pair()?;
         let (region, me) = (self.region, self.me);
         let to_shim = self.to_shim.try_clone()?;
+        let ours = [
+            self.signals.as_fd().as_raw_fd(),
+            self.to_shim.as_raw_fd(),
+            mine.as_raw_fd(),
+        ];
         let roles = &mut *self.roles;
         let who = role::start_known(|| {
+            role::close_parents(ours);
             role::own_session();
             title::set(c"mcp-keeper");
-            let (Ok(keeper), Ok(())) = (identity::me(), role::become_subreaper()) else {
-                return LOST;
+            let keeper = match identity::me().and_then(|me| role::become_subreaper().map(|()| me)) {
+                Ok(keeper) => keeper,
+                Err(error) => {
+                    note_unable(region, &error);
+                    return LOST;
+                }
             };
             // Ours to say, and first of all: were the guard killed before it had said it, the shim would take us for dead
             // as well, and start a second pair.

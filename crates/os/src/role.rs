@@ -41,6 +41,9 @@ pub fn start_held(role: impl FnOnce() -> u8) -> io::Result<Handle> {
     Handle::open(who).inspect_err(|_| end(who.pid))
 }
 
+/// The error of [`start_detached`] whose intermediate was killed: the child may have been started.
+pub(crate) const KILLED: i32 = libc::EINTR;
+
 /// Like [`start`], but the child is nobody's in our tree: its parent exits at once, so that it is adopted elsewhere. That
 /// parent does nothing else, so it needs no copy of us.
 pub fn start_detached<R: FnOnce() -> u8>(mut role: R) -> io::Result<()> {
@@ -52,7 +55,7 @@ pub fn start_detached<R: FnOnce() -> u8>(mut role: R) -> io::Result<()> {
     };
     match wait(intermediate)? {
         Some(0) => Ok(()),
-        errno => Err(io::Error::from_raw_os_error(errno.unwrap_or(libc::EAGAIN))),
+        errno => Err(io::Error::from_raw_os_error(errno.unwrap_or(KILLED))),
     }
 }
 
@@ -72,6 +75,28 @@ extern "C" fn hand_over<R: FnOnce() -> u8>(role: *mut c_void) -> ! {
         ),
         _ => leave(0),
     }
+}
+
+/// Whether so many more processes may be started, all at a time. They only wait until all of them are there.
+pub fn room_for(count: usize) -> io::Result<()> {
+    let (wait, gate) = pipe_with(PipeFlags::CLOEXEC)?;
+    let mut waiting = Vec::with_capacity(count);
+    let gate_fd = gate.as_raw_fd();
+    let mut room = Ok(());
+    while room.is_ok() && waiting.len() < count {
+        let started = start(|| {
+            close_parents([gate_fd]);
+            // Nothing ever comes but the end.
+            rustix::io::read(&wait, &mut [0]).ok();
+            0
+        });
+        room = started.map(|pid| waiting.push(pid));
+    }
+    drop(gate);
+    for pid in waiting {
+        drop(self::wait(pid));
+    }
+    room
 }
 
 /// Like [`start`], for a child that works without us and tells by its code how that came out, also where nobody waits for
@@ -153,6 +178,14 @@ pub fn become_subreaper() -> io::Result<()> {
 /// before anything of ours holds one.
 pub fn close_inherited() {
     close_from(3, RawFd::MAX);
+}
+
+/// Closes these in a role that was just forked: they are its parent's, and it never uses or drops the values that own them. A role
+/// has few descriptors where the limit is low.
+pub(crate) fn close_parents<const N: usize>(descriptors: [RawFd; N]) {
+    for fd in descriptors {
+        close_from(fd, fd);
+    }
 }
 
 /// Closes every descriptor above 2 but these: for a role that is forked from a keeper in full swing, whose copies of the

@@ -5,7 +5,7 @@
 //! allocates nothing after its start. Anyone may kill it: the guard and the keeper go on.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use mainstay_core::clock::Moment;
 use mainstay_core::ids::Identity;
@@ -31,6 +31,8 @@ pub enum Ending {
     Signal(i32),
     /// Guard and keeper were killed again and again. Nobody of the tree is left; the record's notes tell of the last loss.
     Lost,
+    /// No guard or no keeper could begin, for this reason of the kernel's. Nothing was started, and nothing was read from the client.
+    Unmanned(i32),
 }
 
 /// Whether the guard leaves our process tree.
@@ -44,10 +46,21 @@ pub enum Detach {
 
 /// Starts the guard and keeps the place until all is done.
 pub fn run(region: &Region, detach: Detach, roles: &mut dyn Roles) -> io::Result<Ending> {
-    let mut shim = Shim::new(detach, None)?;
-    memory::trim();
-    shim.light(region, Birth::First, roles)?;
-    shim.keep_the_place(region, roles)
+    let begun = Shim::new(detach, None).and_then(|mut shim| {
+        memory::trim();
+        shim.light(region, Birth::First, roles)?;
+        Ok(shim)
+    });
+    let mut shim = match begun.map_err(|error| (error.raw_os_error(), error)) {
+        Ok(shim) => shim,
+        Err((Some(errno), _)) if errno != role::KILLED => return Ok(Ending::Unmanned(errno)),
+        Err((_, error)) => return Err(error),
+    };
+    let ending = shim.keep_the_place(region, roles)?;
+    Ok(match (ending, region.notes().unable()) {
+        (Ending::Lost, Some(errno)) => Ending::Unmanned(errno),
+        (ending, _) => ending,
+    })
 }
 
 /// Takes the place of a shim that was killed: guard, keeper and server are there, and look after us by this channel.
@@ -167,7 +180,11 @@ impl Shim {
         let (mine, theirs) = Channel::pair()?;
         self.pair = None;
         self.channel = None;
-        let role = || guard::run(region, theirs, birth, self.detach, roles);
+        let ours = [self.signals.as_fd().as_raw_fd(), mine.as_raw_fd()];
+        let role = || {
+            role::close_parents(ours);
+            guard::run(region, theirs, birth, self.detach, roles)
+        };
         match self.detach {
             Detach::Yes => role::start_detached(role)?,
             Detach::No => self.child = Some(role::start(role)?),

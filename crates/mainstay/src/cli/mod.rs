@@ -14,6 +14,7 @@ pub mod restart;
 pub mod run;
 pub mod run_options;
 mod run_refused;
+mod run_unmanned;
 pub mod serve;
 pub mod stop;
 pub mod tap;
@@ -87,6 +88,9 @@ pub enum Verb {
   mainstay run --url https://example.com/mcp --header-env Authorization=MY_TOKEN
   mainstay run --linger 5m -- npx -y @playwright/mcp     kept warm if the client kills it and comes back
   mainstay run --name files            command and limits from [server.files] of the config file
+
+Events are in ~/.local/state/mainstay; without a usable HOME in mainstay below $XDG_RUNTIME_DIR, else in
+mainstay-UID below $TMPDIR or /tmp.
 
 Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 126 not executable,
 125 mainstay itself failed.")]

@@ -15,10 +15,11 @@ use mainstay_core::ids::LinkId;
 use mainstay_os::record::Region;
 use mainstay_os::shim::{self, Detach, Ending};
 use mainstay_os::tier::Wish;
-use mainstay_os::{adopter, census, identity, role, signals, title};
+use mainstay_os::{adopter, census, descriptors, identity, role, signals, title};
 
 use super::run_options::RunOptions;
-use super::run_refused::refuse;
+use super::run_refused::Refusal;
+use super::run_unmanned;
 use crate::config::{Config, Settings, Settled, name_of, resolve};
 use crate::exit::Exit;
 use crate::http::target::Target;
@@ -34,7 +35,10 @@ use crate::warm::{self, Meeting, Welcome};
 /// Runs a server.
 #[inline(never)]
 pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
-    let (plan, detach) = prepare(options)?;
+    let (mut plan, detach) = prepare(options)?;
+    if let Err(error) = run_unmanned::room() {
+        return Err(run_unmanned::serve(&plan, &error, &[]));
+    }
     let meeting = match &plan.refused {
         Some(_) => Meeting::Nobody(Vec::new()),
         None => warm::meet(&plan),
@@ -42,8 +46,21 @@ pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
     let ending = match meeting {
         Meeting::Over => return Ok(Exit::Server(Status::Code(0))),
         Meeting::Nobody(read) => {
-            let region = Region::create().map_err(|error| no_record(&error))?;
-            start(&plan, &region, detach, &read)
+            let region = match Region::create() {
+                Ok(region) => region,
+                Err(error) => return Err(run_unmanned::serve(&plan, &error, &read)),
+            };
+            if region.file().is_none() {
+                // A client that comes back could not be lent the record.
+                plan.linger = Some(0);
+            }
+            match start(&plan, &region, detach, &read) {
+                Ok(Ending::Unmanned(errno)) => {
+                    let error = io::Error::from_raw_os_error(errno);
+                    return Err(run_unmanned::serve(&plan, &error, &read));
+                }
+                ending => ending,
+            }
         }
         Meeting::Warm(welcome) => go_on(plan, detach, welcome),
     }
@@ -57,7 +74,7 @@ pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
                 core: false,
             }))
         }
-        Ending::Lost => Err(Report::new(
+        Ending::Lost | Ending::Unmanned(_) => Err(Report::new(
             Exit::Failed,
             "our keepers were killed again and again; the server is ended, nobody of it is left",
         )
@@ -70,6 +87,7 @@ pub fn run(options: Box<RunOptions>) -> Result<Exit, Report> {
 #[inline(never)]
 fn prepare(options: Box<RunOptions>) -> Result<(Box<Plan>, Detach), Report> {
     role::close_inherited();
+    descriptors::raise();
     let name = name_of(&options)?;
     // Without a place for the state there is no registry and no event; the server runs all the same.
     let (paths, nowhere) = Paths::find_or_nowhere();
@@ -88,7 +106,8 @@ fn prepare(options: Box<RunOptions>) -> Result<(Box<Plan>, Detach), Report> {
     hide_secrets(&options);
     drop(options);
     let verdict = adopter::judge(adopter::INIT);
-    let mut plan = plan(settled, paths, &verdict).map_err(|error| failed(&error))?;
+    let mut plan = plan(&settled, &paths, &verdict)
+        .map_err(|error| refuse(&paths, &settled, failed(&error)))?;
     plan.refused = refused;
     let detach = if verdict.reaps {
         Detach::Yes
@@ -96,6 +115,17 @@ fn prepare(options: Box<RunOptions>) -> Result<(Box<Plan>, Detach), Report> {
         Detach::No
     };
     Ok((Box::new(plan), detach))
+}
+
+/// Tells the client why nothing is started.
+fn refuse(paths: &Paths, settled: &Settled, report: Report) -> Report {
+    let refusal = Refusal {
+        paths,
+        name: &settled.name,
+        argv: &settled.argv,
+        read: &[],
+    };
+    refusal.tell(report)
 }
 
 /// Nobody can be found, watched or confirmed to be gone in a table that counts differently than the kernel does for us, not
@@ -216,7 +246,7 @@ fn tell_loss(plan: &Plan, region: &Region, ending: Ending) {
     Ledger::open(&plan.paths).record(plan.id, &plan.name, What::KeeperLost(lost));
 }
 
-fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Result<Plan> {
+fn plan(settled: &Settled, paths: &Paths, verdict: &adopter::Verdict) -> io::Result<Plan> {
     let Settled {
         name,
         argv,
@@ -232,7 +262,7 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         frames,
         secrets,
         linger,
-    } = settled;
+    } = settled.clone();
     let frames = frames.map(std::path::absolute).transpose()?;
     let watch = if watch.is_empty() {
         watch
@@ -274,7 +304,7 @@ fn plan(settled: Settled, paths: Paths, verdict: &adopter::Verdict) -> io::Resul
         frames,
         secrets,
         wish,
-        paths,
+        paths: paths.clone(),
         realm: identity::realm()?,
         started_at: crate::ledger::time::rfc3339(mainstay_os::clock::wall_ms()),
         shim: identity::me()?,
@@ -298,20 +328,6 @@ pub fn random_id() -> io::Result<LinkId> {
     let mut bytes = [0u8; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(LinkId(u32::from_ne_bytes(bytes)))
-}
-
-/// No link can be without its record, which is a file to the kernel, though in memory.
-#[inline(never)]
-fn no_record(error: &io::Error) -> Report {
-    let report =
-        Report::new(Exit::Failed, "cannot make the link's record in memory").because(plain(error));
-    if error.kind() == io::ErrorKind::FileTooLarge {
-        let kib = Region::BYTES.div_ceil(1024);
-        return report.hint(format!(
-            "the limit on file sizes (`ulimit -f`, LimitFSIZE=) must allow {kib} KiB"
-        ));
-    }
-    report.hint("mainstay doctor looks for the reason")
 }
 
 fn failed(error: &io::Error) -> Report {

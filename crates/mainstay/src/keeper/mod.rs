@@ -72,9 +72,16 @@ const TO_CLIENT_BYTES: usize = 256 * 1024;
 /// Runs a keeper's life; the exit code of its process.
 pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
     mainstay_os::signals::ignore_pipe();
-    let Ok(mut keeper) = begin(plan, entry, keeping) else {
-        return mainstay_os::guard::LOST;
+    let region = keeping.region;
+    let mut keeper = match begin(plan, entry, keeping) {
+        Ok(keeper) => keeper,
+        Err(error) => {
+            // The parts are gone with the keeper that could not begin.
+            mainstay_os::guard::note_unable(region, &error);
+            return mainstay_os::guard::LOST;
+        }
     };
+    keeper.notes.begin();
     // Not earlier: what a takeover asks a container engine is a child's answer.
     mainstay_os::orphans::leave_to_the_kernel();
     // The server comes first: whoever waits for its turn gives it away at once.

@@ -96,6 +96,8 @@ impl Keeper<'_> {
         self.unread.clear();
         self.down.source_lost();
         let (argv, mut container) = self.contain();
+        // Its descriptors are free for the next one: where few are allowed, both do not fit.
+        self.server = None;
         match server::start(self.plan, &argv, self.me) {
             Ok((mut running, stderr)) => {
                 running.container = container;
