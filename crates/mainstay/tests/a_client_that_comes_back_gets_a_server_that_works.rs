@@ -39,6 +39,8 @@ fn hangs(habits: &[&str], hang: impl FnOnce(&mut Scene)) {
     let told = scene.stage.event("reattached");
     assert_eq!(told["replaced"]["silent"]["ms"], 1_000, "{told}");
     assert!(!identity::alive(old), "the old one is gone");
+    let said = ["initialize", "notifications/initialized", "tools/call"];
+    assert_eq!(scene.heard()[..3], said, "what this client said");
     // It does not read, so that it is sent no EOF first.
     assert_eq!(scene.stage.event("teardown")["rungs"][0], "term");
     assert_eq!(scene.stage.card().json["generation"], 2);
@@ -48,6 +50,26 @@ fn hangs(habits: &[&str], hang: impl FnOnce(&mut Scene)) {
 #[test]
 fn after_a_server_that_was_stopped() {
     hangs(&[], |scene| freeze(scene.server(1)));
+}
+
+/// What the client that is gone had sent is not for the next server: neither what the old one left in its pipe nor what did not
+/// fit into that.
+#[test]
+fn after_a_server_that_left_something_unread() {
+    // A wide pipe holds 128 KiB.
+    for lines in [1, 130] {
+        hangs(&[], |scene| {
+            scene.freeze(1);
+            let method = "notifications/of_the_former_client";
+            let params = json!({"pad": "x".repeat(1_000)});
+            let note = json!({"jsonrpc": "2.0", "method": method, "params": params});
+            let notes = format!("{note}\n").repeat(lines);
+            scene.client.wire.send_bytes(notes.as_bytes()).unwrap();
+            scene.taken();
+            let (sent, unread) = (notes.len() as u64, scene.unread(1));
+            assert_eq!(unread < sent, lines > 1, "{unread} of {sent} bytes");
+        });
+    }
 }
 
 /// It reads on, and answers nothing.

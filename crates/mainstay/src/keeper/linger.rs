@@ -213,7 +213,11 @@ impl Keeper<'_> {
         self.to_client.clear();
         self.releasing = false;
         self.unread_until = None;
+        // What the former client had sent is void: a server that is replaced may never take it, and what comes now would wait
+        // behind it.
         self.sent = 0;
+        self.up.discard_routed();
+        self.to_server.clear();
         self.up.source_lost();
         self.handle(Input::Reattached);
         self.up.preload(read);
