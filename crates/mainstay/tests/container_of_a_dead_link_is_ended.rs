@@ -7,7 +7,9 @@ mod leased;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::process::Stdio;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
 
 use engine::{ID, calls, docker, errands, is_up, lose, named, question, wrapped};
 use leased::{lease, mainstay};
@@ -16,6 +18,7 @@ use mainstay_testkit::client::Client;
 use mainstay_testkit::killers;
 use mainstay_testkit::stage::{Stage, run};
 use mainstay_testkit::wait::{children_executed, until};
+use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
@@ -111,6 +114,36 @@ fn hold(card: &Card) -> File {
     lock
 }
 
+/// Notes who opens and closes the lock of a link's directory.
+struct Looks(OwnedFd);
+
+impl Looks {
+    /// Far more than a command needs that does not wait for the lock.
+    const MANY: usize = 20;
+
+    fn at(card: &Card) -> Self {
+        let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
+        // Both, for the kernel tells two equal ones in a row as one.
+        let what = WatchFlags::OPEN | WatchFlags::CLOSE_WRITE;
+        inotify::add_watch(&fd, card.dir.join("lock"), what).unwrap();
+        Self(fd)
+    }
+
+    /// Waits until a command waits for the lock, or has ended without that.
+    fn await_many(self, command: &mut Child) {
+        let mut room = [MaybeUninit::uninit(); 1024];
+        let mut reader = Reader::new(self.0, &mut room);
+        let mut seen = 0;
+        until("it waits for the lock or ends", || {
+            while reader.next().is_ok() {
+                seen += 1;
+            }
+            let ended = command.try_wait().unwrap().is_some();
+            (ended || seen >= Self::MANY).then_some(())
+        });
+    }
+}
+
 #[test]
 fn by_whoever_closes_its_lease_as_soon_as_the_lock_is_free() {
     let stage = Stage::new();
@@ -119,8 +152,9 @@ fn by_whoever_closes_its_lease_as_soon_as_the_lock_is_free() {
     let card = dead(&stage, &argv);
     let lock = hold(&card);
     let mut close = leased::command(&stage, &["close", "job", "--json"]);
-    let close = close.stdout(Stdio::piped()).spawn().unwrap();
-    stage.event("lease_ended");
+    let looks = Looks::at(&card);
+    let mut close = close.stdout(Stdio::piped()).spawn().unwrap();
+    looks.await_many(&mut close);
     drop(lock);
     let closed = leased::told(&close.wait_with_output().unwrap());
     assert_eq!(closed["ok"], true, "{closed}");
