@@ -117,7 +117,7 @@ fn a_daemon_that_has_lost_its_environment_is_known_by_its_mark() {
         "a_daemon_that_has_lost_its_environment_is_known_by_its_mark",
         || {
             let tag = orphaned();
-            let script = "(env -i setsid /bin/sh -c 'echo up; sleep 600; :' &); read nothing";
+            let script = "(env -i setsid /bin/sh -c 'echo up; exec sleep 600' &); read nothing";
             let stray = marked(Some(&tag.to_string()), script);
             let root = stray.spawned.who;
             let is_root = |stat: &mainstay_os::census::Stat| stat.who() == root;
