@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use libfuzzer_sys::fuzz_target;
 use mainstay_core::serve::joint::{Joint, To};
-use mainstay_core::serve::posted::{Kind, Posted};
+use mainstay_core::serve::posted::{self, Kind, Posted};
 use mainstay_core::serve::shared::{Heard, Shared};
 use mainstay_fuzz::json::{Read, Value, What, read};
 
@@ -101,6 +101,10 @@ fn many_clients(data: &[u8]) {
         let line = filled(bytes, &labels);
         match what % 3 {
             0 => {
+                // As the front does: what it has read from a body goes on as one line.
+                let Ok(line) = posted::line(&line) else {
+                    return;
+                };
                 let Ok(posted) = Posted::read(&line) else {
                     return;
                 };
@@ -161,6 +165,9 @@ fn many_sessions(data: &[u8]) {
         let line = filled(bytes, &labels);
         let session = u64::from(what / 4 % 2);
         if what % 4 < 2 {
+            let Ok(line) = posted::line(&line) else {
+                return;
+            };
             let Ok(posted) = Posted::read(&line) else {
                 return;
             };

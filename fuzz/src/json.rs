@@ -105,7 +105,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether every key, at any depth, is plain lower case and `repeats` is false even so.
+    /// Whether every key, at any depth, is plain lower case, every text is Unicode, and `repeats` is false even so.
     pub fn plain(&self) -> bool {
         let usual = |unit: &u16| matches!(unit, 0x61..=0x7a | 0x5f);
         let known = ["progressToken", "protocolVersion", "requestId", "taskId"].map(units);
@@ -117,7 +117,8 @@ impl<'a> Value<'a> {
                         (key.iter().all(usual) || known.contains(key)) && value.plain()
                     })
             }
-            What::Null | What::Bool | What::Number | What::Text(_) => true,
+            What::Text(units) => String::from_utf16(units).is_ok(),
+            What::Null | What::Bool | What::Number => true,
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::unique::alike;
-pub(crate) use super::unique::repeats_a_key;
+pub(crate) use super::unique::has_unclear_keys;
 
 /// The key in `params._meta` that makes a request a modern one.
 pub const PROTOCOL_VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -349,7 +349,7 @@ impl<'a> Members<'a> {
     }
 
     /// Whether each of these keys, where it is there, is written so that no reader takes another member for it. Repeated
-    /// keys are [`repeats_a_key`]'s business.
+    /// keys are [`has_unclear_keys`]'s business.
     pub(crate) fn spell(&self, keys: &[&str]) -> bool {
         let clear = |held: &str| keys.iter().all(|key| held == *key || !alike(held, key));
         self.0.iter().all(|(held, _)| clear(held))

@@ -8,10 +8,11 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use super::headers::named_by;
 use crate::limits::LONG_ID_BYTES;
-use crate::message::envelope::{Members, PROTOCOL_VERSION_KEY, repeats_a_key};
+use crate::message::envelope::{Members, PROTOCOL_VERSION_KEY, has_unclear_keys};
 
 /// The key in `_meta` that says what the client can do.
 pub const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -70,7 +71,7 @@ impl<'a> Posted<'a> {
                 Ok(_) => Unread::NoMessage,
             });
         };
-        if repeats_a_key(body) || !message.spell(&TOP_KEYS) {
+        if has_unclear_keys(body) || !message.spell(&TOP_KEYS) {
             return Err(Unread::Ambiguous);
         }
         if message.text("jsonrpc").as_deref() != Some("2.0") {
@@ -100,7 +101,10 @@ impl<'a> Posted<'a> {
             members.as_ref().is_none_or(|members| members.spell(keys))
         };
         let clear_params = clear(&params, &["_meta"]) && clear(&params, param_keys(&method));
-        if !(clear_params && clear(&meta, &META_KEYS)) {
+        // A text with half a surrogate pair is one for some readers, and none for us.
+        let name = named_by(&method).is_none_or(|key| is_text_or_none(params.as_ref(), key));
+        let texts = name && is_text_or_none(meta.as_ref(), PROTOCOL_VERSION_KEY);
+        if !(clear_params && clear(&meta, &META_KEYS) && texts) {
             return Err(Unread::Ambiguous);
         }
         Ok(Self {
@@ -161,6 +165,13 @@ const META_KEYS: [&str; 4] = [
     LOG_LEVEL_KEY,
     "progressToken",
 ];
+
+/// Whether a member is not there, is no text, or is a text that every reader reads.
+fn is_text_or_none(members: Option<&Members<'_>>, key: &str) -> bool {
+    let Some(members) = members else { return true };
+    let is_text = |value: &RawValue| value.get().starts_with('"');
+    !members.get(key).is_some_and(is_text) || members.text(key).is_some()
+}
 
 /// The parameters of a method that we read, beside `_meta`.
 fn param_keys(method: &str) -> &'static [&'static str] {
@@ -277,13 +288,19 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":1,"progresstoken":2}}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_Meta":{}}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"a":[{"b":1,"b":2}]}}}"#,
+            // Rust reads nothing of an object with such a key, JavaScript and Python read all of it.
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","\ud83d":1}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"\ud83d":1}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a\ud83d"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"\ud83d"}}}"#,
         ] {
             assert_eq!(read(body), Err(Unread::Ambiguous), "{body}");
         }
         for body in [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"Name":1,"name":2,"NAME":3}}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"own/method","params":{"Name":1,"name":2,"URI":3}}"#,
-            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"text":"\ud83d","\ud83d":1}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"text":"\ud83d","name":"\ud83d"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"text":"\ud83d"}}}"#,
         ] {
             assert_eq!(read(body), Ok(()), "{body}");
         }
