@@ -108,13 +108,17 @@ impl<'a> Value<'a> {
     /// Whether every key, at any depth, is plain lower case, every text is Unicode, and `repeats` is false even so.
     pub fn plain(&self) -> bool {
         let usual = |unit: &u16| matches!(unit, 0x61..=0x7a | 0x5f);
-        let known = ["progressToken", "protocolVersion", "requestId", "taskId"].map(units);
+        let names = ["progressToken", "protocolVersion", "requestId", "taskId"];
+        let known = names.map(units);
+        // In lower case they are another spelling of a key that is read.
+        let respelled = names.map(|name| units(&name.to_lowercase()));
         match &self.what {
             What::Array(all) => all.iter().all(Value::plain),
             What::Object(members) => {
                 !self.repeats()
                     && members.iter().all(|(key, value)| {
-                        (key.iter().all(usual) || known.contains(key)) && value.plain()
+                        let plain = key.iter().all(usual) && !respelled.contains(key);
+                        (plain || known.contains(key)) && value.plain()
                     })
             }
             What::Text(units) => String::from_utf16(units).is_ok(),
