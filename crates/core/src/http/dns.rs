@@ -158,7 +158,7 @@ fn name_at(packet: &[u8], at: usize) -> Option<(String, usize)> {
             name.push('.');
         }
         name.extend(label.iter().map(|byte| match byte {
-            // A dot inside of a label separates nothing: such a name is nobody's that we ask for.
+            // A dot inside a label separates nothing, so such a name is not one that we asked for.
             b'.' => char::REPLACEMENT_CHARACTER,
             byte => char::from(byte.to_ascii_lowercase()),
         }));
