@@ -41,8 +41,9 @@ use crate::report::talk;
 const STRANGERS_MAX: usize = 16;
 /// Connections of refused users that are told why at a time.
 const REFUSED_MAX: usize = 64;
-/// So many connections leave memory behind that is worth giving back.
-const CROWD: usize = 256;
+/// This many connections leave memory behind that is worth giving back. Small, because a crowd leaves in parts: after three
+/// quarters of it are gone and their memory is given back, the last quarter is a crowd too.
+const CROWD: usize = 16;
 
 /// How the user of a connection stands with the door when the connection is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
