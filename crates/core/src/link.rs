@@ -33,13 +33,13 @@ use alloc::vec::Vec;
 use crate::clock::Moment;
 use crate::event::{Lost, StartFailed, Status, What};
 use crate::limits::{EXPLAIN_MS, Limits};
-use crate::message::again::Again;
 use crate::message::asked::Asked;
 use crate::message::inflight::{Inflight, Slot, Token, Tracked};
 use crate::message::lists::{Lists, Which};
 use crate::message::long_ids::LongIds;
 use crate::message::orphans::Orphans;
 use crate::message::remembered::Remembered;
+use crate::message::resend::Resend;
 use crate::message::tasks::Tasks;
 use crate::policy::Policy;
 use crate::record::keepsakes::{Keepsakes, Kind as Kept};
@@ -75,7 +75,7 @@ pub struct Link<'a> {
     /// How the last generation ended, as an exit code.
     code: u8,
     /// Requests that can be sent once more.
-    again: Again,
+    resend: Resend,
     /// What the server asks the client.
     asked: Asked,
     /// What the client has seen of the server's lists.
@@ -169,7 +169,7 @@ impl<'a> Link<'a> {
             tries: 0,
             served_by: 0,
             code: 0,
-            again: Again::new(limits.held_bytes as usize),
+            resend: Resend::new(limits.held_bytes as usize),
             asked: Asked::new(),
             lists: Lists::default(),
             tasks: Tasks::default(),
@@ -229,6 +229,10 @@ impl<'a> Link<'a> {
 
     /// Takes one input.
     pub fn handle(&mut self, now: Moment, input: Input) {
+        if matches!(self.life, Life::Finished) {
+            // The last output is out: whatever else is told changes nothing.
+            return;
+        }
         match input {
             Input::Started => self.started(now),
             Input::StartFailed {
@@ -267,6 +271,9 @@ impl<'a> Link<'a> {
 
     /// When to be woken if nothing happens, and why.
     pub fn wake_at(&self) -> Option<(Moment, Reason)> {
+        if matches!(self.life, Life::Finished) {
+            return None;
+        }
         let linger = self.linger_at().map(|at| (at, Reason::Linger));
         earliest([linger, self.life_wake_at()])
     }

@@ -8,7 +8,7 @@ pub mod keepsakes;
 use crate::message::inflight::Slot;
 
 /// How far a link has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Nothing was started yet.
     Fresh,
@@ -89,6 +89,10 @@ impl Head {
 
     /// Notes how far it has come.
     pub fn set_phase(&mut self, phase: Phase) {
+        debug_assert!(
+            phase >= self.phase(),
+            "a link does not go back to an earlier phase"
+        );
         self.phase = match phase {
             Phase::Fresh => 0,
             Phase::Serving => 1,

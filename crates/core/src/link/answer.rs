@@ -4,15 +4,14 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::route::HELD;
 use super::state::{Because, Client, GivenUp, Life, Then};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
 use crate::event::{OpeningSilent, Status, What};
-use crate::message::again::Fate;
 use crate::message::frame::{Fed, Frame, Id, Kind, Scanner};
 use crate::message::inflight::{Opened, Token, Tracked};
 use crate::message::lists::Which;
+use crate::message::resend::Fate;
 use crate::message::{batch, settle, token};
 use crate::policy::Retry;
 
@@ -24,7 +23,7 @@ impl Link<'_> {
         let answer = settle::answer(id, method, self.head.modern != 0, &why);
         self.push(Output::ToClient(answer));
         self.inflight.answered_by_us(id);
-        self.again.forget(id);
+        self.resend.forget(id);
         if method.listens() {
             self.stop_listening(id);
         }
@@ -36,7 +35,7 @@ impl Link<'_> {
         let answer = settle::answer(id, method, self.head.modern != 0, &why);
         self.push(Output::ToClient(answer));
         self.inflight.settle(id);
-        self.again.forget(id);
+        self.resend.forget(id);
         if method.listens() {
             self.stop_listening(id);
         }
@@ -44,8 +43,8 @@ impl Link<'_> {
 
     /// The same for all that it was asked.
     pub(super) fn answer_all_ahead(&mut self, because: &Because) {
-        for (id, method, generation) in self.in_flight_now() {
-            if generation != HELD {
+        for (id, method, sent_to) in self.in_flight_now() {
+            if sent_to.is_some() {
                 self.answer_ahead(&id, method, because);
             }
         }
@@ -116,10 +115,10 @@ impl Link<'_> {
     /// Nobody is started for what is in flight. That it was not sent is said only of what waits within us and of what the
     /// dead server has not read, unless an earlier generation had it.
     pub(super) fn settle_abandoned(&mut self, given_up: &GivenUp) {
-        for (id, method, generation) in self.in_flight_now() {
+        for (id, method, sent_to) in self.in_flight_now() {
             let because = Because::Abandoned {
                 given_up: given_up.clone().into(),
-                sent: generation != HELD || self.again.was_sent(&id),
+                sent: sent_to.is_some() || self.resend.was_sent(&id),
             };
             self.answer(&id, method, &because);
         }
@@ -154,8 +153,8 @@ impl Link<'_> {
     /// The same for any end of a generation.
     pub(super) fn settle_or_keep(&mut self, because: &Because, poisoned: Option<&Because>) -> u32 {
         let mut kept = 0;
-        for (id, method, generation) in self.in_flight_now() {
-            if generation == HELD {
+        for (id, method, sent_to) in self.in_flight_now() {
+            if sent_to.is_none() {
                 kept += 1;
                 continue;
             }
@@ -184,7 +183,7 @@ impl Link<'_> {
             | Tracked::Subscribe
             | Tracked::Task => match self.policy.retry {
                 Retry::Never => Fate::NotKept,
-                Retry::Safe | Retry::Annotated => self.again.fate(id),
+                Retry::Safe | Retry::Annotated => self.resend.fate(id),
             },
         }
     }
@@ -241,8 +240,8 @@ impl Link<'_> {
         let Some(entry) = self.inflight.get(id) else {
             return false;
         };
-        self.inflight.open(id, method, HELD, entry.opened);
-        self.again.unread(id);
+        self.inflight.hold(id, method, entry.opened);
+        self.resend.unread(id);
         true
     }
 
@@ -260,13 +259,13 @@ impl Link<'_> {
         if self.opened() {
             return;
         }
-        for (id, method, generation) in self.in_flight_now() {
-            if method == Tracked::Discover && generation != HELD {
+        for (id, method, sent_to) in self.in_flight_now() {
+            if method == Tracked::Discover && sent_to.is_some() {
                 self.discover_killed = true;
                 let answer = settle::method_not_found(&id, method.word());
                 self.push(Output::ToClient(answer));
                 self.inflight.answered_by_us(&id);
-                self.again.forget(&id);
+                self.resend.forget(&id);
             }
         }
     }
@@ -310,7 +309,7 @@ impl Link<'_> {
     /// After a killed keeper: what the next generation can be asked is kept, the rest is answered; how many were.
     pub(super) fn settle_after_keeper(&mut self) -> u32 {
         let mut settled = 0;
-        for (id, method, generation) in self.in_flight_now() {
+        for (id, method, sent_to) in self.in_flight_now() {
             let keep = match method {
                 Tracked::Initialize => !self.greeted() && self.is_opening(&id),
                 Tracked::Listen => self.keepsakes.get(Kept::Listen, &id).is_some(),
@@ -327,7 +326,7 @@ impl Link<'_> {
             if !keep {
                 self.answer(&id, method, &Because::KeeperLost);
                 settled += 1;
-            } else if generation == HELD
+            } else if sent_to.is_none()
                 && let Some(entry) = self.inflight.get(&id)
             {
                 // The line that was held is lost; what is kept of it counts as sent.
@@ -407,10 +406,10 @@ impl Link<'_> {
         self.answer_all_ahead(&Because::OpeningSilent { ms });
     }
 
-    pub(super) fn in_flight_now(&self) -> Vec<(Token, Tracked, u32)> {
+    pub(super) fn in_flight_now(&self) -> Vec<(Token, Tracked, Option<u32>)> {
         self.inflight
             .iter()
-            .filter_map(|(id, entry)| Some((Token::new(id)?, entry.method, entry.generation)))
+            .filter_map(|(id, entry)| Some((Token::new(id)?, entry.method, entry.sent_to)))
             .collect()
     }
 }

@@ -92,7 +92,7 @@ impl Link<'_> {
         };
         let own = self.orphans.progress(token);
         match own.and_then(|own| envelope::with_progress(line, own)) {
-            Some(line) if self.again.may_progress(&line) => {
+            Some(line) if self.resend.may_progress(&line) => {
                 self.push(Output::ToClient(line));
                 Route::Instead
             }

@@ -340,7 +340,8 @@ impl Link<'_> {
         because: Because,
         server: Server,
     ) {
-        self.head.set_phase(Phase::Stopping);
+        // A keeper that was killed when all was done leaves nothing to go back to.
+        self.head.set_phase(self.head.phase().max(Phase::Stopping));
         let since = match &self.life {
             Life::Up(up) => up.since,
             Life::Swapping(swapping) => swapping.since,

@@ -1,6 +1,6 @@
 //! Lines that are too long to be held: may they go on as they come, or must we see them whole?
 
-use super::route::{HELD, each_request};
+use super::route::each_request;
 use super::state::{Because, Life, Stage};
 use super::{Link, Output, Route};
 use crate::clock::Moment;
@@ -32,7 +32,7 @@ impl Link<'_> {
             return None;
         };
         let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
-        match self.inflight.open(id, tracked, HELD, now) {
+        match self.inflight.hold(id, tracked, now) {
             Opened::New | Opened::Again => Token::new(id),
             Opened::Full | Opened::Untracked => None,
         }
@@ -199,7 +199,7 @@ impl Link<'_> {
     fn hold_gathered(&mut self, now: Moment, frame: &Frame<'_>, line: Vec<u8>) {
         if !self.over() {
             each_request(&line, |id, tracked| {
-                self.inflight.open(id, tracked, HELD, now);
+                self.inflight.hold(id, tracked, now);
             });
             self.held_bytes += line.len();
             self.held.push_back(line);

@@ -142,8 +142,8 @@ impl Link<'_> {
     pub(super) fn forget_calls(&mut self) {
         let generation = self.head.generation;
         for (id, entry) in self.inflight.iter() {
-            if entry.method == Tracked::ToolsCall && entry.generation == generation {
-                self.again.give_up(id);
+            if entry.method == Tracked::ToolsCall && entry.sent_to == Some(generation) {
+                self.resend.give_up(id);
             }
         }
     }
@@ -162,7 +162,7 @@ impl Link<'_> {
             // What a server on its way down has begun is answered by us or begun anew.
             "notifications/progress" if matches!(self.life, Life::Swapping(_)) => Route::Drop,
             "notifications/progress" if !self.orphans.is_empty() => self.progress_apart(line),
-            "notifications/progress" if !self.again.may_progress(line) => Route::Drop,
+            "notifications/progress" if !self.resend.may_progress(line) => Route::Drop,
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
             _ => {
@@ -329,7 +329,7 @@ impl Link<'_> {
             (Kind::Response, method) => self.learn(id, method, line),
             (_, Tracked::Discover) => self.learn_discover(line),
             (_, Tracked::List) => {
-                if let Some(which) = self.again.line(id).and_then(Which::asked) {
+                if let Some(which) = self.resend.line(id).and_then(Which::asked) {
                     self.learn_first_page(which, line);
                 }
             }
@@ -340,7 +340,7 @@ impl Link<'_> {
         if entry.method == Tracked::Listen {
             self.stop_listening(id);
         }
-        self.again.forget(id);
+        self.resend.forget(id);
         Route::Forward
     }
 
@@ -373,14 +373,14 @@ impl Link<'_> {
             }
             Tracked::Discover => self.learn_discover(line),
             Tracked::SetLevel => {
-                if let Some(request) = self.again.line(id) {
+                if let Some(request) = self.resend.line(id) {
                     let request = envelope::without_progress(request);
                     self.keepsakes.put(Kept::Level, b"", &request);
                     self.supersede(id, method, None);
                 }
             }
             Tracked::Subscribe => {
-                if let Some(request) = self.again.line(id)
+                if let Some(request) = self.resend.line(id)
                     && let Some(uri) = envelope::uri(request).map(Cow::into_owned)
                 {
                     if envelope::method(request).as_deref() == Some("resources/subscribe") {
@@ -394,7 +394,7 @@ impl Link<'_> {
                 }
             }
             Tracked::List => {
-                if let Some(request) = self.again.line(id) {
+                if let Some(request) = self.resend.line(id) {
                     let request = request.to_vec();
                     self.learn_list(&request, line);
                 }
@@ -410,7 +410,7 @@ impl Link<'_> {
 
     /// Of several wishes for the same, the last one that was asked lasts, whichever is answered last.
     fn supersede(&mut self, id: &[u8], method: Tracked, uri: Option<&str>) {
-        self.again.supersede(id, |older| {
+        self.resend.supersede(id, |older| {
             Tracked::of(&envelope::method(older).unwrap_or_default()) == method
                 && envelope::uri(older).as_deref() == uri
         });

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 
 use super::io::Exited;
 use super::own::Purpose;
-use super::route::HELD;
 use super::state::{Because, GivenUp, GivingWay, Life, Server, Silence, Stage, Swapping, Then, Up};
 use super::{Link, Output};
 use crate::clock::Moment;
@@ -410,7 +409,7 @@ impl Link<'_> {
     pub(super) fn owes(&self) -> bool {
         self.inflight
             .iter()
-            .any(|(_, entry)| entry.generation <= self.head.generation && !entry.method.listens())
+            .any(|(_, entry)| !entry.is_held() && !entry.method.listens())
     }
 
     pub(super) fn tick_up(&mut self, now: Moment) {
@@ -525,7 +524,7 @@ impl Link<'_> {
             };
             let ms = now.ms_since(entry.opened);
             let because = Because::Deadline { ms };
-            if entry.generation == HELD {
+            if entry.is_held() {
                 // No server has seen it.
                 self.let_go(&id);
                 self.answer(&id, entry.method, &because);

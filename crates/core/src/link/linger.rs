@@ -8,7 +8,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::own::Purpose;
-use super::route::HELD;
 use super::state::{Attachment, Away, Because, Fitness, Life, Server, Stage, Then, TreeState, Up};
 use super::{Kept, Link, Output, Route};
 use crate::clock::Moment;
@@ -194,15 +193,15 @@ impl Link<'_> {
 
     /// Nobody waits any more for what is in flight, in either direction.
     fn orphan_all(&mut self) {
-        for (id, method, generation) in self.in_flight_now() {
-            if generation != HELD && method.listens() {
+        for (id, method, sent_to) in self.in_flight_now() {
+            if sent_to.is_some() && method.listens() {
                 let label = self.orphans.unlabel(&id);
                 let known = label.as_deref().unwrap_or(&id);
                 self.push(Output::ToServer(settle::cancel(known, AWAY)));
             }
             self.inflight.close(&id);
         }
-        self.again.clear();
+        self.resend.clear();
         // A late answer to one of them is an orphan's, too.
         self.inflight.forget_settled(self.head.generation);
         self.orphans.client_gone();

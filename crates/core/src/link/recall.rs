@@ -1,7 +1,6 @@
 //! Answers from the record: while a server is not up yet, what an earlier session saw is told to the client, and
 //! compared when the server itself speaks.
 
-use super::route::HELD;
 use alloc::vec::Vec;
 
 use super::state::{Because, Client, Closing, Life, Silence, Stage, TreeState, Up};
@@ -52,13 +51,13 @@ impl Link<'_> {
     fn recallable(&self) -> Option<(Token, Moment)> {
         let mut all = self.inflight.iter();
         all.find_map(|(id, entry)| {
-            if entry.generation == HELD {
+            if entry.is_held() {
                 return None;
             }
             let known = match entry.method {
                 Tracked::Initialize => self.recalled_opening().is_some(),
                 Tracked::Discover => self.remembered.discover().is_some(),
-                Tracked::List => self.recalled_list(id, self.again.line(id)?).is_some(),
+                Tracked::List => self.recalled_list(id, self.resend.line(id)?).is_some(),
                 Tracked::Other
                 | Tracked::Ping
                 | Tracked::ToolsCall
@@ -115,7 +114,7 @@ impl Link<'_> {
             Tracked::Initialize => self.recalled_opening().map(answer),
             Tracked::Discover => self.remembered.discover().map(answer),
             Tracked::List => {
-                let request = self.again.line(&id);
+                let request = self.resend.line(&id);
                 request.and_then(|request| self.recalled_list(&id, request))
             }
             Tracked::Other
@@ -137,15 +136,15 @@ impl Link<'_> {
             self.instant_id = Some(id);
         } else {
             if entry.method == Tracked::List
-                && let Some(which) = self.again.line(&id).and_then(Which::asked)
+                && let Some(which) = self.resend.line(&id).and_then(Which::asked)
             {
                 self.lists.client_saw(which, false, &line);
             }
             // The server's own answer does not reach the client, but is compared with this one when it comes.
-            let asked = self.again.line(&id).and_then(Which::asked);
+            let asked = self.resend.line(&id).and_then(Which::asked);
             self.recalled.push((id, asked));
             self.inflight.settle(&id);
-            self.again.forget(&id);
+            self.resend.forget(&id);
         }
         self.waited_for = self.head.generation;
         self.push(Output::ToClient(line));
@@ -283,8 +282,8 @@ impl Link<'_> {
     /// The server has not answered the opening that the record has answered: whoever waits for it is told.
     pub(super) fn held_in_vain(&mut self, now: Moment) {
         let ms = now.ms_since(self.held_since);
-        for (id, method, generation) in self.in_flight_now() {
-            if generation == HELD {
+        for (id, method, sent_to) in self.in_flight_now() {
+            if sent_to.is_none() {
                 self.answer(&id, method, &Because::OpeningSilent { ms });
             }
         }

@@ -24,7 +24,7 @@ pub(super) const INITIALIZED: &[u8] =
     b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
 
 impl Link<'_> {
-    /// A generation was started.
+    /// The generation that was asked for was started. At most one lives: no other is counted.
     pub(super) fn started(&mut self, now: Moment) {
         let trial = match &mut self.life {
             Life::Absent { trial } => trial.take(),
@@ -34,7 +34,7 @@ impl Link<'_> {
             | Life::Resting
             | Life::Abandoned(_)
             | Life::Closing(_)
-            | Life::Finished => None,
+            | Life::Finished => return,
         };
         self.head.generation += 1;
         self.head.set_phase(Phase::Serving);
@@ -245,7 +245,7 @@ impl Link<'_> {
                 | Tracked::Read
                 | Tracked::SetLevel
                 | Tracked::Subscribe
-                | Tracked::Task => self.again.resend(&id),
+                | Tracked::Task => self.resend.resend(&id),
             };
             let Some(line) = line else {
                 self.answer(&id, method, &Because::Lost);
@@ -282,7 +282,7 @@ impl Link<'_> {
         let generation = self.head.generation;
         self.inflight
             .iter()
-            .filter(|(_, entry)| entry.generation < generation)
+            .filter(|(_, entry)| entry.sent_to.is_some_and(|sent_to| sent_to < generation))
             .filter_map(|(id, entry)| Some((Token::new(id)?, entry.method)))
             .collect()
     }

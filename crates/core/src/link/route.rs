@@ -12,9 +12,6 @@ use crate::message::{batch, token};
 use crate::policy::Retry;
 use alloc::vec::Vec;
 
-/// The generation of a request that waits within us and belongs to none yet.
-pub(super) const HELD: u32 = u32::MAX;
-
 impl Link<'_> {
     /// Routes a whole line from the client, whose ids have their place in the table.
     pub(super) fn routed(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
@@ -206,9 +203,9 @@ impl Link<'_> {
             }
             Tracked::ToolsCall => {
                 if self.policy.retry == Retry::Annotated && self.may_repeat_call(line) {
-                    self.again.keep(id, line);
+                    self.resend.keep(id, line);
                 } else {
-                    self.again.forget(id);
+                    self.resend.forget(id);
                 }
             }
             Tracked::Discover
@@ -216,7 +213,7 @@ impl Link<'_> {
             | Tracked::List
             | Tracked::Read
             | Tracked::SetLevel
-            | Tracked::Subscribe => self.again.keep(id, line),
+            | Tracked::Subscribe => self.resend.keep(id, line),
             Tracked::Task | Tracked::Other => {}
         }
         self.note_era(tracked, line);
@@ -259,9 +256,9 @@ impl Link<'_> {
             return false;
         };
         let entry = self.inflight.close(id);
-        self.again.forget(id);
+        self.resend.forget(id);
         self.stop_listening(id);
-        let held = entry.is_some_and(|entry| entry.generation == HELD);
+        let held = entry.is_some_and(|entry| entry.is_held());
         if held {
             self.let_go(id);
         } else if entry.is_some() {
@@ -342,7 +339,7 @@ impl Link<'_> {
                 return Route::Hold;
             }
             each_request(line, |id, tracked| {
-                self.inflight.open(id, tracked, HELD, now);
+                self.inflight.hold(id, tracked, now);
             });
         }
         if self.held.is_empty() {

@@ -30,7 +30,7 @@ impl Link<'_> {
             && let (Id::Token(id), Some("tools/call")) = (frame.id, frame.method.as_deref())
         {
             match self.inflight.open(id, Tracked::ToolsCall, generation, now) {
-                Opened::New | Opened::Again => self.again.forget(id),
+                Opened::New | Opened::Again => self.resend.forget(id),
                 Opened::Full | Opened::Untracked => break,
             }
             passed(&frame);
@@ -59,7 +59,7 @@ impl Link<'_> {
             && let (Id::Token(id), Kind::Response) = (frame.id, frame.kind)
             && self.inflight.answered_if(id, Tracked::ToolsCall)
         {
-            self.again.forget(id);
+            self.resend.forget(id);
             passed(&frame);
             used += len;
         }

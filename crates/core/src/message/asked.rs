@@ -91,6 +91,7 @@ impl Asked {
             own: Name::new(id),
             label,
         });
+        debug_assert!(self.pending.len() <= PENDING_MAX, "within the limit");
         told
     }
 
@@ -174,6 +175,7 @@ impl Asked {
             self.dead.pop_front();
         }
         self.dead.push_back(name);
+        debug_assert!(self.dead.len() <= DEAD_MAX, "the oldest dead one goes");
     }
 
     fn next_label(&mut self, generation: u32) -> Name {
@@ -183,6 +185,10 @@ impl Asked {
             let name = Name::new(label.as_bytes());
             // A server that is itself behind a mainstay may have asked under just this name.
             if !self.dead.iter().any(|dead| dead.is(&name)) {
+                debug_assert!(
+                    !self.pending.iter().any(|asked| asked.known_as().is(&name)),
+                    "no label is given twice"
+                );
                 return name;
             }
         }

@@ -106,12 +106,21 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
 
     /// Notes a request that goes to the server.
     pub fn open(&mut self, id: &[u8], method: Tracked, generation: u32, now: Moment) -> Opened {
+        self.enter(id, method, Some(generation), now)
+    }
+
+    /// Notes a request that waits within us.
+    pub fn hold(&mut self, id: &[u8], method: Tracked, now: Moment) -> Opened {
+        self.enter(id, method, None, now)
+    }
+
+    fn enter(&mut self, id: &[u8], method: Tracked, sent_to: Option<u32>, now: Moment) -> Opened {
         if id.is_empty() || id.len() > ID_BYTES {
             return Opened::Untracked;
         }
         let entry = Entry {
             method,
-            generation,
+            sent_to,
             opened: now,
         };
         let hash = token::hash(id);
@@ -142,6 +151,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         self.sequence += 1;
         self.slots.as_mut()[slot as usize].publish(id, entry, self.sequence);
         self.link(slot);
+        debug_assert_eq!(self.look_up(hash, id), Some(slot), "one slot per id");
+        self.check();
         opened
     }
 
@@ -154,6 +165,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         }
         self.unlink(slot);
         self.release(slot);
+        self.check();
         Some(entry)
     }
 
@@ -204,6 +216,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         while let Some(slot) = self.unwritten.pop() {
             self.release_answered(slot);
         }
+        self.check();
     }
 
     /// All answers of our own that were on their way have reached the client.
@@ -214,17 +227,23 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         while let Some(slot) = self.settling.pop() {
             self.slots.as_mut()[slot as usize].settle();
         }
+        self.check();
     }
 
     /// An answer of our own is on its way to the client: nobody waits any more, and the server's late answer is to be
     /// swallowed. The entry of an answer that is never [`written`](Self::written) is open for a successor. Whether somebody
     /// waited.
     pub fn settle(&mut self, id: &[u8]) -> bool {
-        let Some((slot, _)) = self.take_answer(id) else {
+        let Some((slot, entry)) = self.take_answer(id) else {
             return false;
         };
+        debug_assert!(
+            !entry.is_held(),
+            "only a server that was asked answers late"
+        );
         self.settling.push(slot);
         self.settled += 1;
+        self.check();
         true
     }
 
@@ -257,6 +276,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 self.release(slot);
             }
         }
+        self.check();
         true
     }
 
@@ -271,11 +291,12 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             let Some((State::Settled, _, entry)) = self.slots.as_ref()[slot as usize].read() else {
                 continue;
             };
-            if entry.generation <= generation {
+            if entry.sent_to.is_some_and(|sent_to| sent_to <= generation) {
                 self.settled -= 1;
                 self.release(slot);
             }
         }
+        self.check();
     }
 
     /// How many wait.
@@ -390,6 +411,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
                 None => {}
             }
         }
+        self.check();
     }
 
     fn slot_of(&self, id: &[u8]) -> Option<u32> {
@@ -465,9 +487,12 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
 
     /// An answered slot keeps its id until it is released here or opened again.
     fn release_answered(&mut self, slot: u32) {
-        if self.slots.as_ref()[slot as usize].state() == Some(State::Answered) {
-            self.release(slot);
-        }
+        debug_assert_eq!(
+            self.slots.as_ref()[slot as usize].state(),
+            Some(State::Answered),
+            "an answer that was on its way belongs to its request until it has arrived"
+        );
+        self.release(slot);
     }
 
     fn release(&mut self, slot: u32) {
@@ -476,7 +501,41 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         self.free.push(slot);
     }
 
+    /// What holds between two calls: every used slot is free or an entry, and every entry is counted where it belongs.
+    #[inline]
+    fn check(&self) {
+        debug_assert_eq!(
+            self.index.len(),
+            self.open + self.unwritten.len() + self.unwritten_ours.len() + self.settled,
+            "every entry waits, is answered or is settled"
+        );
+        debug_assert_eq!(
+            self.free.len() + self.index.len(),
+            self.order.len(),
+            "every used slot is free or an entry"
+        );
+        debug_assert!(
+            self.order.len() <= self.slots.as_ref().len().min(IN_FLIGHT_MAX),
+            "within the table"
+        );
+        debug_assert!(
+            self.settling.len() <= self.settled,
+            "those on their way count"
+        );
+        debug_assert_eq!(
+            self.open == 0,
+            self.first == NONE,
+            "the list has a beginning"
+        );
+        debug_assert_eq!(self.open == 0, self.last == NONE, "the list has an end");
+    }
+
     fn link(&mut self, slot: u32) {
+        debug_assert_eq!(
+            self.slots.as_ref()[slot as usize].state(),
+            Some(State::Open),
+            "only what waits is in the list"
+        );
         let before = self.last;
         self.order[slot as usize] = Link {
             before,

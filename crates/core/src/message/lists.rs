@@ -177,6 +177,7 @@ impl Lists {
             self.adopt(which);
             return;
         };
+        debug_assert!(!before.whole, "a list has no page behind its last one");
         *known = Some(Known {
             sum: elements,
             pages: before.pages.saturating_add(1),
@@ -210,6 +211,7 @@ impl Lists {
             *walk = None;
             return Check::Differs;
         };
+        debug_assert!(page < PAGES_MAX, "the walk ends");
         let wanted = known.whole || page + 1 < known.pages as usize;
         let verdict = match next {
             Some(cursor) if wanted && sum.count <= known.sum.count && page + 1 < PAGES_MAX => {

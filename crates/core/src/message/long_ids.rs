@@ -1,6 +1,6 @@
 //! Ids that are too long for the table of requests in flight.
 //!
-//! The table has [`ID_BYTES`](crate::limits::ID_BYTES) bytes for an id, which is more than known clients use. A request with a longer id goes to the
+//! The table has [`ID_BYTES`] bytes for an id, which is more than known clients use. A request with a longer id goes to the
 //! server under a short label of ours, so that all that is known of it is known under that label; what goes to the client has
 //! the client's own id again. Labels and ids are kept in the record, because a successor of a killed keeper answers too.
 //!
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::token;
 use crate::ids::LinkId;
-use crate::limits::LONG_IDS_BYTES;
+use crate::limits::{ID_BYTES, LONG_IDS_BYTES};
 use crate::record::keepsakes::{Keepsakes, Kind};
 
 /// The labels in use, with the ids that they stand for.
@@ -69,7 +69,9 @@ impl LongIds {
         if !kept.put(Kind::LongId, &label, id) {
             return None;
         }
+        debug_assert!(label.len() <= ID_BYTES, "a label fits into the table");
         self.known.push((label.clone(), id.to_vec()));
+        debug_assert_eq!(self.id_of(&label), Some(id), "a label leads back to its id");
         Some(label)
     }
 

@@ -61,14 +61,22 @@ impl Orphans {
     pub fn label(&mut self, id: &[u8]) -> Vec<u8> {
         self.count += 1;
         give(&mut self.ids, self.count, id, IN_FLIGHT_MAX);
-        label(ID_PREFIX, self.count, id)
+        let label = label(ID_PREFIX, self.count, id);
+        debug_assert_eq!(self.own(&label), Some(id), "a label leads back to its id");
+        label
     }
 
     /// The label under which a progress token goes.
     pub fn progress_label(&mut self, token: &[u8]) -> Vec<u8> {
         self.count += 1;
         give(&mut self.tokens, self.count, token, PROGRESS_MAX);
-        label(PROGRESS_PREFIX, self.count, token)
+        let label = label(PROGRESS_PREFIX, self.count, token);
+        debug_assert_eq!(
+            self.progress(&label),
+            Some(token),
+            "a label leads back to its token"
+        );
+        label
     }
 
     /// The label under which the server knows this client's request, which is waited for no longer.
@@ -102,7 +110,9 @@ fn give(all: &mut BTreeMap<u64, Vec<u8>>, n: u64, own: &[u8], most: usize) {
     if all.len() >= most {
         all.pop_first();
     }
-    all.insert(n, own.to_vec());
+    let before = all.insert(n, own.to_vec());
+    debug_assert!(before.is_none(), "no label is given twice");
+    debug_assert!(all.len() <= most, "the oldest goes");
 }
 
 /// What goes in the place of a token: a number for a number, a string for a string.

@@ -188,6 +188,7 @@ impl Remembered {
             self.openings.remove(0);
         }
         self.openings.push(Opening { result, ..opening });
+        debug_assert!(self.openings.len() <= RECORD_OPENINGS, "the oldest goes");
         self.changed |= learned != Learned::Same || !newest;
         learned
     }
@@ -394,6 +395,7 @@ impl Remembered {
             self.openings.remove(oldest);
             self.changed = true;
         }
+        debug_assert!(self.bytes() + bytes <= RECORD_BYTES, "there is room now");
         true
     }
 }

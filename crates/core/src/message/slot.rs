@@ -150,10 +150,17 @@ impl Tracked {
 pub struct Entry {
     /// What sort of request.
     pub method: Tracked,
-    /// The generation of the server that it was given to.
-    pub generation: u32,
+    /// The generation that it was sent to. `None`: it waits within us, and no server has been sent it.
+    pub sent_to: Option<u32>,
     /// When it came.
     pub opened: Moment,
+}
+
+impl Entry {
+    /// Whether it waits within us.
+    pub fn is_held(&self) -> bool {
+        self.sent_to.is_none()
+    }
 }
 
 /// Whether somebody still waits.
@@ -187,6 +194,8 @@ const STATE_SETTLED: u8 = 2;
 const STATE_ANSWERED: u8 = 3;
 /// Tells a head from most garbage.
 const SEAL: u8 = 0x5E;
+/// How a slot writes that no generation was sent the request. No link starts so many.
+const UNSENT: u32 = u32::MAX;
 
 impl Slot {
     /// A slot that was never used: all bytes zero.
@@ -237,7 +246,7 @@ impl Slot {
         }
         let entry = Entry {
             method: Tracked::from_byte(method)?,
-            generation: self.generation,
+            sent_to: (self.generation != UNSENT).then_some(self.generation),
             opened: Moment(self.opened),
         };
         Some((state, self.id.get(..usize::from(len))?, entry))
@@ -245,6 +254,9 @@ impl Slot {
 
     /// Makes the slot an open entry. If it is one already, with the same id, it stays one throughout.
     pub(super) fn publish(&mut self, id: &[u8], entry: Entry, sequence: u64) {
+        debug_assert!(!id.is_empty() && id.len() <= ID_BYTES, "an id that fits");
+        debug_assert_ne!(sequence, 0, "0 is a slot that was never used");
+        debug_assert_ne!(entry.sent_to, Some(UNSENT), "a generation that can be told");
         let len = id.len().min(ID_BYTES);
         if self.read().is_none_or(|(_, old, _)| old != id) {
             self.clear();
@@ -252,7 +264,7 @@ impl Slot {
             copy::short(&mut self.id, id);
         }
         self.sequence = sequence;
-        self.generation = entry.generation;
+        self.generation = entry.sent_to.unwrap_or(UNSENT);
         self.opened = entry.opened.0;
         // Release keeps the compiler from moving the stores above below this one; a killed process has done every
         // store before the one that it died at, so no stronger order is needed.
@@ -276,6 +288,7 @@ impl Slot {
     }
 
     fn set(&mut self, state: u8) {
+        debug_assert!(self.read().is_some(), "only an entry changes its state");
         let [_, method, len, seal] = self.head.load(Ordering::Relaxed).to_le_bytes();
         let head = u32::from_le_bytes([state, method, len, seal]);
         self.head.store(head, Ordering::Release);
@@ -333,7 +346,7 @@ mod tests {
 
     const ENTRY: Entry = Entry {
         method: Tracked::ToolsCall,
-        generation: 3,
+        sent_to: Some(3),
         opened: Moment(77),
     };
 

@@ -68,6 +68,7 @@ impl Tasks {
         }
         let until = now.after_ms(kept_ms.unwrap_or(TASK_MS));
         self.open.insert(id, until);
+        debug_assert!(self.open.len() <= TASKS_MAX, "the one that ends first goes");
     }
 }
 

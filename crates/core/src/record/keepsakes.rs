@@ -106,6 +106,11 @@ impl<'a> Keepsakes<'a> {
         if let Some(at) = forerunner {
             kept.strike(at);
         }
+        debug_assert_eq!(
+            entries(kept.log()).map(|held| held.size()).sum::<usize>(),
+            kept.log().len(),
+            "the log is whole entries and nothing else"
+        );
         kept
     }
 
@@ -126,6 +131,7 @@ impl<'a> Keepsakes<'a> {
         while let Some(at) = find(&self.log()[..end], kind as u8, key) {
             self.strike(at);
         }
+        debug_assert_eq!(self.get(kind, key), Some(value), "what was put is there");
         true
     }
 
@@ -139,6 +145,7 @@ impl<'a> Keepsakes<'a> {
         if found {
             self.trim();
         }
+        debug_assert!(self.get(kind, key).is_none(), "what was removed is gone");
         found
     }
 
@@ -166,6 +173,7 @@ impl<'a> Keepsakes<'a> {
             at = next;
         }
         self.trim();
+        debug_assert!(self.each(kind).next().is_none(), "all of one kind are gone");
     }
 
     /// Copies what lives to the other half, with a new one in place of its forerunner, and puts that half in force.
@@ -181,11 +189,13 @@ impl<'a> Keepsakes<'a> {
             0 => (first, second),
             _ => (second, first),
         };
+        debug_assert!(needed + size <= to.len(), "it fits into the other half");
         let mut end = 0;
         for held in entries(&from[..old_len]).filter(stays) {
             to[end..end + held.size()].copy_from_slice(&from[held.at..held.end]);
             end += held.size();
         }
+        debug_assert_eq!(end, needed, "all that lives was copied");
         write(&mut to[end..], kind as u8, key, value);
         self.publish(1 - old, end + size);
         self.board.in_force.store(1 - old as u32, Ordering::Release);

@@ -46,6 +46,11 @@ impl<'a> Frame<'a> {
             (Kind::Request, Some(Cow::Borrowed(method)), rest)
         };
         let used = piece.len() - rest.len() + memchr(b'\n', rest)? + 1;
+        debug_assert_eq!(
+            piece.get(used - 1),
+            Some(&b'\n'),
+            "a line ends with its line end"
+        );
         let frame = Self {
             kind,
             id: Id::Token(id),

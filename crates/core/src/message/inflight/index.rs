@@ -53,6 +53,10 @@ impl Index {
     /// Puts a slot in that is not there yet.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, slot: u32) {
+        debug_assert!(
+            self.find(hash, |other| other == slot).is_none(),
+            "a slot is in one chain once"
+        );
         if slot as usize >= self.places.len() || self.len >= self.chains.len() {
             self.grow(slot);
         }
@@ -69,17 +73,20 @@ impl Index {
         let Place { hash, next } = self.places[slot as usize];
         let chain = self.chain(hash);
         let mut before = self.chains[chain];
-        if before == slot {
+        let mut found = before == slot;
+        if found {
             self.chains[chain] = next;
         } else {
             while let Some(place) = self.places.get_mut(before as usize) {
                 if place.next == slot {
                     place.next = next;
+                    found = true;
                     break;
                 }
                 before = place.next;
             }
         }
+        debug_assert!(found, "a slot is taken out once");
         self.len -= 1;
     }
 

@@ -27,7 +27,7 @@ fn an_answer_closes_what_was_opened() {
     assert_eq!(table.oldest().map(|(id, _)| id), Some(&b"1"[..]));
     let entry = Entry {
         method: Tracked::ToolsCall,
-        generation: 2,
+        sent_to: Some(2),
         opened: NOW,
     };
     assert_eq!(table.get(b"1"), Some(entry));
@@ -61,8 +61,8 @@ fn an_id_opened_again_moves_to_the_end() {
     assert_eq!(table.open(b"1", Tracked::Ping, 2, NOW), Opened::Again);
     assert_eq!(ids(&table), ["2", "3", "1"]);
     assert_eq!(
-        table.get(b"1").map(|e| (e.method, e.generation)),
-        Some((Tracked::Ping, 2))
+        table.get(b"1").map(|e| (e.method, e.sent_to)),
+        Some((Tracked::Ping, Some(2)))
     );
 }
 
@@ -140,7 +140,7 @@ fn of_two_slots_with_one_id_the_later_stays() {
     for (slot, (id, sequence)) in slots.iter_mut().zip([("7", 9), ("7.0", 4)]) {
         let entry = Entry {
             method: Tracked::Other,
-            generation: sequence,
+            sent_to: Some(sequence),
             opened: NOW,
         };
         slot.publish(id.as_bytes(), entry, u64::from(sequence));
@@ -150,7 +150,7 @@ fn of_two_slots_with_one_id_the_later_stays() {
     for (id, expected) in [("a", Opened::New), ("b", Opened::New), ("c", Opened::Full)] {
         assert_eq!(table.open(id.as_bytes(), Tracked::Other, 1, NOW), expected);
     }
-    assert_eq!(table.close(b"7").map(|e| e.generation), Some(9));
+    assert_eq!(table.close(b"7").map(|e| e.sent_to), Some(Some(9)));
     assert_eq!(table.close(b"7"), None);
 }
 
@@ -249,7 +249,7 @@ proptest! {
             match step {
                 Step::Open(id, generation) => {
                     let id = id.to_string();
-                    let entry = Entry { method: Tracked::List, generation, opened: now };
+                    let entry = Entry { method: Tracked::List, sent_to: Some(generation), opened: now };
                     let was_open = model.open.iter().any(|(held, _)| *held == id);
                     let was_settled = model.settled.iter().any(|(held, _)| *held == id);
                     let full = model.open.len() + model.settled.len() == ROOM;
@@ -288,7 +288,7 @@ proptest! {
                     prop_assert_eq!(table.swallow(id.as_bytes()), model.settled.len() < before);
                 }
                 Step::Forget(generation) => {
-                    model.settled.retain(|(_, of)| of.generation > generation);
+                    model.settled.retain(|(_, of)| of.sent_to > Some(generation));
                     table.forget_settled(generation);
                 }
                 Step::TakeOldest => {

@@ -1,7 +1,7 @@
 //! Requests that may be sent once more if the server dies: their lines, and how far their progress has come.
 //!
 //! It does not know which requests are safe to repeat; whoever keeps one here has decided that. What a killed keeper kept
-//! is lost: its successor answers instead of sending again.
+//! is lost: its successor answers instead of sending resend.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,10 +11,12 @@ use super::token;
 
 /// How often one request is sent: a second death is not put down to chance.
 const SENT_MOST: u8 = 2;
+/// Lines that a debug build adds up after every change.
+const CHECKED_MOST: usize = 64;
 
 /// The kept lines.
 #[derive(Debug)]
-pub struct Again {
+pub struct Resend {
     lines: BTreeMap<Vec<u8>, Kept>,
     bytes: usize,
     bytes_most: usize,
@@ -24,12 +26,18 @@ pub struct Again {
 
 #[derive(Debug)]
 struct Kept {
-    /// Empty if it is not sent again.
-    line: Vec<u8>,
+    /// None if it is not sent again: only its progress counts.
+    line: Option<Vec<u8>>,
     /// Its place in the order of asking.
     nth: u64,
     sent: u8,
     progress: Option<Progress>,
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        self.line.as_ref().map_or(0, Vec::len)
+    }
 }
 
 #[derive(Debug)]
@@ -49,7 +57,7 @@ pub enum Fate {
     NotKept,
 }
 
-impl Again {
+impl Resend {
     /// Nothing is kept; at most this many bytes of lines will be.
     pub fn new(bytes_most: usize) -> Self {
         Self {
@@ -64,13 +72,14 @@ impl Again {
     pub fn keep(&mut self, id: &[u8], line: &[u8]) {
         let room = self.bytes + line.len() <= self.bytes_most;
         if let Some(kept) = self.lines.get_mut(&*token::plain(id))
-            && (kept.line == line || kept.line.is_empty() && room)
+            && kept.line.as_ref().map_or(room, |known| known == line)
         {
-            if kept.line.is_empty() {
+            if kept.line.is_none() {
                 self.bytes += line.len();
-                kept.line = line.to_vec();
+                kept.line = Some(line.to_vec());
             }
             kept.sent = kept.sent.saturating_add(1);
+            self.check();
             return;
         }
         self.forget(id);
@@ -84,12 +93,13 @@ impl Again {
         self.bytes += line.len();
         self.count += 1;
         let kept = Kept {
-            line: line.to_vec(),
+            line: Some(line.to_vec()),
             nth: self.count,
             sent: 1,
             progress,
         };
         self.lines.insert(token::plain(id).into_owned(), kept);
+        self.check();
     }
 
     /// It has its answer, or needs none.
@@ -102,19 +112,22 @@ impl Again {
 
     fn remove(&mut self, id: &[u8]) {
         if let Some(kept) = self.lines.remove(&*token::plain(id)) {
-            self.bytes -= kept.line.len();
+            self.bytes -= kept.bytes();
         }
+        self.check();
     }
 
-    /// It is not sent again. How far its progress has come still counts: it may have been sent before.
+    /// It is not sent resend. How far its progress has come still counts: it may have been sent before.
     pub fn give_up(&mut self, id: &[u8]) {
         let id = token::plain(id);
         if let Some(kept) = self.lines.get_mut(&*id) {
-            self.bytes -= core::mem::take(&mut kept.line).len();
+            self.bytes -= kept.bytes();
+            kept.line = None;
             if kept.progress.is_none() {
                 self.lines.remove(&*id);
             }
         }
+        self.check();
     }
 
     /// Nobody waits for any of them.
@@ -131,12 +144,13 @@ impl Again {
         };
         let bytes = &mut self.bytes;
         self.lines.retain(|_, kept| {
-            let over = kept.nth < nth && same(&kept.line);
+            let over = kept.nth < nth && kept.line.as_deref().is_some_and(&same);
             if over {
-                *bytes -= kept.line.len();
+                *bytes -= kept.bytes();
             }
             !over
         });
+        self.check();
     }
 
     /// The server that it was sent to has not read it.
@@ -155,27 +169,46 @@ impl Again {
     /// What becomes of it if the server is dead.
     pub fn fate(&self, id: &[u8]) -> Fate {
         match self.lines.get(&*token::plain(id)) {
-            Some(kept) if kept.line.is_empty() => Fate::NotKept,
+            Some(kept) if kept.line.is_none() => Fate::NotKept,
             Some(kept) if kept.sent < SENT_MOST => Fate::Resend,
             Some(_) => Fate::Poisoned,
             None => Fate::NotKept,
         }
     }
 
-    /// Its line, to be sent again.
+    /// Its line, to be sent resend.
     pub fn resend(&mut self, id: &[u8]) -> Option<Vec<u8>> {
         let kept = self.lines.get_mut(&*token::plain(id))?;
-        if kept.line.is_empty() {
-            return None;
-        }
+        let line = kept.line.clone()?;
         kept.sent += 1;
-        Some(kept.line.clone())
+        debug_assert!(
+            kept.sent <= SENT_MOST,
+            "a second death is not put down to chance"
+        );
+        Some(line)
     }
 
     /// The line of a kept request.
     pub fn line(&self, id: &[u8]) -> Option<&[u8]> {
-        let kept = self.lines.get(&*token::plain(id))?;
-        (!kept.line.is_empty()).then_some(&kept.line)
+        self.lines.get(&*token::plain(id))?.line.as_deref()
+    }
+
+    /// The count of the bytes is right, and within its limit. Not looked at where many lines are kept: it walks them all.
+    fn check(&self) {
+        debug_assert!(self.bytes <= self.bytes_most, "the kept lines fit");
+        debug_assert!(
+            self.lines.len() > CHECKED_MOST
+                || self.bytes == self.lines.values().map(Kept::bytes).sum::<usize>(),
+            "the kept bytes are those of the kept lines"
+        );
+        debug_assert!(
+            self.lines.len() > CHECKED_MOST
+                || self
+                    .lines
+                    .values()
+                    .all(|kept| kept.line.is_some() || kept.progress.is_some()),
+            "what is kept is of use"
+        );
     }
 
     /// Whether a progress notification may pass: values must rise, and a request that was sent again begins anew.
@@ -207,36 +240,36 @@ mod tests {
 
     #[test]
     fn a_request_is_sent_twice_at_most() {
-        let mut again = Again::new(100);
-        assert_eq!(again.fate(b"1"), Fate::NotKept);
-        again.keep(b"1", b"{}\n");
-        assert_eq!(again.fate(b"1.0"), Fate::Resend);
-        assert_eq!(again.resend(b"1").as_deref(), Some(&b"{}\n"[..]));
-        assert_eq!(again.fate(b"1"), Fate::Poisoned);
-        again.unread(b"1");
-        assert_eq!(again.fate(b"1"), Fate::Resend);
-        again.keep(b"1", b"{}\n");
-        assert_eq!(again.fate(b"1"), Fate::Poisoned);
-        again.forget(b"1.0");
+        let mut resend = Resend::new(100);
+        assert_eq!(resend.fate(b"1"), Fate::NotKept);
+        resend.keep(b"1", b"{}\n");
+        assert_eq!(resend.fate(b"1.0"), Fate::Resend);
+        assert_eq!(resend.resend(b"1").as_deref(), Some(&b"{}\n"[..]));
+        assert_eq!(resend.fate(b"1"), Fate::Poisoned);
+        resend.unread(b"1");
+        assert_eq!(resend.fate(b"1"), Fate::Resend);
+        resend.keep(b"1", b"{}\n");
+        assert_eq!(resend.fate(b"1"), Fate::Poisoned);
+        resend.forget(b"1.0");
         assert_eq!(
-            (again.fate(b"1"), again.resend(b"1")),
+            (resend.fate(b"1"), resend.resend(b"1")),
             (Fate::NotKept, None)
         );
     }
 
     #[test]
     fn an_older_wish_for_the_same_is_forgotten() {
-        let mut again = Again::new(100);
+        let mut resend = Resend::new(100);
         for (id, line) in [(b"1", b"a"), (b"2", b"b"), (b"3", b"a"), (b"4", b"a")] {
-            again.keep(id, line);
+            resend.keep(id, line);
         }
         // Sent again, it is as old as before.
-        again.keep(b"1", b"a");
-        again.supersede(b"3", |line| line == b"a");
-        assert_eq!((again.line(b"1"), again.bytes), (None, 3));
+        resend.keep(b"1", b"a");
+        resend.supersede(b"3", |line| line == b"a");
+        assert_eq!((resend.line(b"1"), resend.bytes), (None, 3));
         assert!(
             [b"2", b"3", b"4"]
-                .map(|id| again.line(id))
+                .map(|id| resend.line(id))
                 .iter()
                 .all(Option::is_some)
         );
@@ -244,16 +277,16 @@ mod tests {
 
     #[test]
     fn there_is_a_limit() {
-        let mut again = Again::new(5);
-        again.keep(b"1", b"1234\n");
-        again.keep(b"2", b"\n");
+        let mut resend = Resend::new(5);
+        resend.keep(b"1", b"1234\n");
+        resend.keep(b"2", b"\n");
         assert_eq!(
-            (again.fate(b"1"), again.fate(b"2")),
+            (resend.fate(b"1"), resend.fate(b"2")),
             (Fate::Resend, Fate::NotKept)
         );
-        again.keep(b"1", b"\n");
-        again.keep(b"2", b"\n");
-        assert_eq!(again.fate(b"2"), Fate::Resend);
+        resend.keep(b"1", b"\n");
+        resend.keep(b"2", b"\n");
+        assert_eq!(resend.fate(b"2"), Fate::Resend);
     }
 
     #[test]
@@ -263,9 +296,9 @@ mod tests {
                 r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":{value}}}}}"#
             )
         };
-        let mut again = Again::new(1_000);
-        assert!(again.may_progress(note("1", "5").as_bytes()));
-        again.keep(b"1", br#"{"id":1,"params":{"_meta":{"progressToken":7}}}"#);
+        let mut resend = Resend::new(1_000);
+        assert!(resend.may_progress(note("1", "5").as_bytes()));
+        resend.keep(b"1", br#"{"id":1,"params":{"_meta":{"progressToken":7}}}"#);
         for (token, value, passes) in [
             ("7", "1", true),
             ("7", "2.5", true),
@@ -275,13 +308,13 @@ mod tests {
             ("7", "3", true),
         ] {
             assert_eq!(
-                again.may_progress(note(token, value).as_bytes()),
+                resend.may_progress(note(token, value).as_bytes()),
                 passes,
                 "{token} {value}"
             );
         }
-        again.forget(b"1");
-        assert!(again.may_progress(note("7", "0").as_bytes()));
+        resend.forget(b"1");
+        assert!(resend.may_progress(note("7", "0").as_bytes()));
     }
 
     #[test]
@@ -289,24 +322,24 @@ mod tests {
         let note =
             br#"{"method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#;
         let line = br#"{"id":1,"params":{"_meta":{"progressToken":7}}}"#;
-        let mut again = Again::new(100);
-        again.keep(b"1", line);
-        again.keep(b"2", b"{}");
-        assert!(again.may_progress(note));
-        again.resend(b"1");
+        let mut resend = Resend::new(100);
+        resend.keep(b"1", line);
+        resend.keep(b"2", b"{}");
+        assert!(resend.may_progress(note));
+        resend.resend(b"1");
         for id in [b"1", b"2"] {
-            again.give_up(id);
-            let known = (again.fate(id), again.resend(id), again.line(id));
+            resend.give_up(id);
+            let known = (resend.fate(id), resend.resend(id), resend.line(id));
             assert_eq!(known, (Fate::NotKept, None, None));
         }
-        assert!(!again.may_progress(note));
-        assert_eq!((again.bytes, again.lines.len()), (0, 1));
+        assert!(!resend.may_progress(note));
+        assert_eq!((resend.bytes, resend.lines.len()), (0, 1));
         // The last server has not read it: it is sent after all.
-        again.unread(b"1");
-        again.keep(b"1", line);
-        assert!(!again.may_progress(note));
+        resend.unread(b"1");
+        resend.keep(b"1", line);
+        assert!(!resend.may_progress(note));
         assert_eq!(
-            (again.fate(b"1"), again.bytes),
+            (resend.fate(b"1"), resend.bytes),
             (Fate::Poisoned, line.len())
         );
     }
