@@ -8,8 +8,7 @@ use crate::message::asked::Answered;
 use crate::message::envelope::{self, Era, cancelled_id};
 use crate::message::frame::{Frame, Id, Kind, Scanner};
 use crate::message::inflight::{Opened, Tracked};
-use crate::message::{batch, token};
-use crate::policy::Retry;
+use crate::message::{batch, retry, token};
 use alloc::vec::Vec;
 
 impl Link<'_> {
@@ -202,7 +201,7 @@ impl Link<'_> {
                 self.keepsakes.put(Kept::Listen, id, line);
             }
             Tracked::ToolsCall => {
-                if self.policy.retry == Retry::Annotated && self.may_repeat_call(line) {
+                if retry::may_repeat(self.policy.retry, tracked, line, &self.lists) {
                     self.resend.keep(id, line);
                 } else {
                     self.resend.forget(id);
@@ -238,16 +237,6 @@ impl Link<'_> {
     /// Whether the client has chosen an era: a `server/discover` and its answer leave both open.
     pub(super) fn era_settled(&self) -> bool {
         self.head.modern != 0 || self.greeted()
-    }
-
-    /// Whether a tool says of itself that calling it twice does no harm, and nothing in the call speaks against it.
-    pub(super) fn may_repeat_call(&self, line: &[u8]) -> bool {
-        let Some(name) = envelope::tool_name(line) else {
-            return false;
-        };
-        let hints = self.lists.tool(&name);
-        hints.is_some_and(|hints| hints.read_only || hints.idempotent)
-            && !envelope::has_param(line, &["task", "inputResponses", "requestState"])
     }
 
     /// The client takes a request back; whether no server has seen it yet.

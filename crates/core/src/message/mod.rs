@@ -1,10 +1,11 @@
 //! The way of one message, in travel order.
 //!
-//! [`frame`] finds lines and what they are in passing; [`batch`] and [`envelope`] look into the few lines that we act
-//! on; [`inflight`] knows who waits for an answer, [`asked`] what the server asks the client, [`resend`] what may be sent
-//! once more, [`orphans`] whose client is gone; [`lists`] knows what the client has seen, [`tasks`] what goes on after an answer; [`settle`] writes the answers that we give ourselves;
-//! [`remembered`] holds those that an earlier session saw. Nothing here re-serializes a message: bytes go on as they
-//! came, a rewrite replaces the span of one value.
+//! [`frame`] finds lines and what they are in passing;
+//! [`batch`] and [`envelope`] look into the few lines that we act on; [`inflight`] knows who waits for an answer, [`asked`]
+//! what the server asks the client, [`retry`] what may be sent twice, [`resend`] keeps those lines, [`orphans`] knows whose
+//! client is gone; [`lists`] knows what the client has seen, [`tasks`] what goes on after an answer; [`settle`] writes the
+//! answers that we give ourselves; [`remembered`] holds those that an earlier session saw. Nothing here re-serializes a
+//! message: bytes go on as they came, a rewrite replaces the span of one value.
 
 pub mod asked;
 pub mod batch;
@@ -20,6 +21,7 @@ pub mod oracle;
 pub mod orphans;
 pub mod remembered;
 pub mod resend;
+pub mod retry;
 pub mod settle;
 pub mod slot;
 pub mod tasks;

@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::http::headers;
 use crate::http::words::{self, Why};
 use crate::limits;
-use crate::message::envelope;
+use crate::message::retry;
 use crate::message::slot::Tracked;
 use crate::policy::Retry;
 
@@ -53,22 +53,8 @@ impl Bridge {
         let Some(request) = self.requests.get(id) else {
             return false;
         };
-        if request.asked {
-            return false;
-        }
-        match self.about.retry {
-            Retry::Never => false,
-            Retry::Annotated if request.method == Tracked::ToolsCall => {
-                let hints =
-                    envelope::tool_name(&request.line).and_then(|name| self.lists.tool(&name));
-                hints.is_some_and(|hints| hints.read_only || hints.idempotent)
-                    && !envelope::has_param(
-                        &request.line,
-                        &["task", "inputResponses", "requestState"],
-                    )
-            }
-            Retry::Safe | Retry::Annotated => request.method.is_repeatable(),
-        }
+        !request.asked
+            && retry::may_repeat(self.about.retry, request.method, &request.line, &self.lists)
     }
 
     /// The exchange of a request is over; its answer may have come before.
