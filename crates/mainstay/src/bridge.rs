@@ -10,8 +10,8 @@
 mod exchange;
 mod exchanges;
 mod journal;
-mod lines;
 pub mod spec;
+mod stdin;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -47,8 +47,8 @@ use crate::paths::Paths;
 use crate::report::{Report, plain, talk};
 use exchanges::Exchanges;
 use journal::Journal;
-use lines::Lines;
 use spec::Spec;
+use stdin::Stdin;
 
 /// Bytes for the client that may wait before nothing more is taken from anybody.
 const OUT_BYTES: usize = 1024 * 1024;
@@ -99,7 +99,7 @@ struct Shell {
     target: Target,
     headers: HeaderMap,
     client: Rc<Client>,
-    stdin: Option<Lines>,
+    stdin: Option<Stdin>,
     stdout: Option<pipe::Sender>,
     out: VecDeque<u8>,
     signals: AsyncFd<Signals>,
@@ -145,7 +145,7 @@ impl Shell {
             target,
             headers,
             client: Rc::new(Client::new()),
-            stdin: Some(Lines::new(own(0).map_err(told)?).map_err(told)?),
+            stdin: Some(Stdin::new(own(0).map_err(told)?).map_err(told)?),
             stdout: Some(pipe::Sender::from_owned_fd(own(1).map_err(told)?).map_err(told)?),
             out: VecDeque::new(),
             signals: registered(signals, Interest::READABLE).map_err(told)?,

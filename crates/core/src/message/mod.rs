@@ -1,6 +1,6 @@
 //! The way of one message, in travel order.
 //!
-//! [`frame`] finds lines and what they are in passing;
+//! [`lines`] puts lines together where they are wanted whole, [`frame`] finds lines and what they are in passing;
 //! [`batch`] and [`envelope`] look into the few lines that we act on; [`inflight`] knows who waits for an answer, [`asked`]
 //! what the server asks the client, [`retry`] what may be sent twice, [`resend`] keeps those lines, [`orphans`] knows whose
 //! client is gone; [`lists`] knows what the client has seen, [`tasks`] what goes on after an answer; [`settle`] writes the
@@ -13,6 +13,7 @@ mod digest;
 pub mod envelope;
 pub mod frame;
 pub mod inflight;
+pub mod lines;
 pub mod lists;
 pub(crate) mod long_ids;
 #[cfg(any(test, feature = "oracle"))]

@@ -4,6 +4,8 @@
 //! It knows neither sockets nor time. Invariants: never more than one request is heard; what is kept is bounded, whatever
 //! is said; nothing panics.
 
+use mainstay_core::message::lines::{Line, Lines};
+
 use super::control::{REQUEST_BYTES, Request};
 
 /// What a connection has said so far.
@@ -15,14 +17,15 @@ pub struct Conversation {
 #[derive(Clone, Debug)]
 enum Said {
     /// A part of its request.
-    Part(Vec<u8>),
+    Part(Lines),
     /// Its request, and so many bytes beyond it, which nobody hears.
     All { beyond: usize },
 }
 
 impl Default for Said {
     fn default() -> Self {
-        Self::Part(Vec::new())
+        // Its newline counts.
+        Self::Part(Lines::new(REQUEST_BYTES - 1))
     }
 }
 
@@ -43,26 +46,20 @@ impl Conversation {
     /// It says something.
     pub fn hear(&mut self, bytes: &[u8]) -> Heard {
         match &mut self.said {
-            Said::Part(request) => {
-                let room = REQUEST_BYTES.saturating_sub(request.len());
-                let end = bytes.iter().take(room).position(|&b| b == b'\n');
-                request.extend_from_slice(&bytes[..end.unwrap_or(bytes.len().min(room))]);
-                match end {
-                    Some(end) => {
-                        let parsed = Request::parse(request);
-                        let beyond = bytes.len() - end - 1;
-                        self.said = Said::All { beyond };
-                        match parsed {
-                            Ok(request) => Heard::Request(request),
-                            Err(garbled) => Heard::Refuse(garbled.0),
-                        }
-                    }
-                    None if bytes.len() >= room => {
-                        self.said = Said::All { beyond: 0 };
+            Said::Part(lines) => {
+                let mut rest = bytes;
+                let heard = match lines.next(&mut rest) {
+                    Some(Line::Whole(line)) => match Request::parse(&line) {
+                        Ok(request) => Heard::Request(request),
+                        Err(garbled) => Heard::Refuse(garbled.0),
+                    },
+                    None if !lines.is_too_long() => return Heard::Nothing,
+                    Some(Line::TooLong(_)) | None => {
                         Heard::Refuse(format!("a request has {REQUEST_BYTES} bytes at most"))
                     }
-                    None => Heard::Nothing,
-                }
+                };
+                self.said = Said::All { beyond: rest.len() };
+                heard
             }
             Said::All { beyond } => {
                 *beyond += bytes.len();
@@ -99,8 +96,8 @@ impl Conversation {
                 }
                 Heard::Babble => assert!(!conversation.asking(), "only behind a request"),
             }
-            if let Said::Part(kept) = &conversation.said {
-                assert!(kept.len() < REQUEST_BYTES, "what is kept is bounded");
+            if let Said::Part(lines) = &conversation.said {
+                assert!(!lines.is_too_long(), "what is kept is bounded");
             }
         }
         assert!(heard <= 1, "one request, or one refusal");

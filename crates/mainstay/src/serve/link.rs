@@ -12,7 +12,8 @@ use std::process::Command;
 use std::rc::Rc;
 
 use mainstay_core::limits::HELD_LINE_BYTES;
-use mainstay_core::message::frame::{Id, Kind, Scanner};
+use mainstay_core::message::frame::{Id, Kind};
+use mainstay_core::message::lines::{Line, Lines};
 use mainstay_core::serve::limits::INLET_BYTES;
 use mainstay_core::serve::words::{self, Code};
 use mainstay_os::child::{self, Piped};
@@ -159,14 +160,19 @@ thread_local! {
 }
 
 async fn read(from: pipe::Receiver, hear: &Hear) {
-    let mut lines = Lines::default();
+    let mut lines = Lines::new(HELD_LINE_BYTES);
     loop {
         if from.readable().await.is_err() {
             return;
         }
         let read = CHUNK.with_borrow_mut(|chunk| {
             let count = from.try_read(chunk)?;
-            lines.feed(&chunk[..count], |line| hear(Said::Line(line)));
+            let mut piece = &chunk[..count];
+            while let Some(line) = lines.next(&mut piece) {
+                if let Some(line) = whole_or_answer(line) {
+                    hear(Said::Line(line));
+                }
+            }
             Ok::<_, io::Error>(count)
         });
         match read {
@@ -178,54 +184,13 @@ async fn read(from: pipe::Receiver, hear: &Hear) {
     }
 }
 
-/// Puts lines together, up to what may be held.
-#[derive(Default)]
-struct Lines {
-    held: Vec<u8>,
-    /// The line is too long; this scans on for what it is.
-    long: Option<Box<Scanner>>,
-}
-
-impl Lines {
-    fn feed(&mut self, mut piece: &[u8], mut line: impl FnMut(Vec<u8>)) {
-        while !piece.is_empty() {
-            let end = piece.iter().position(|byte| *byte == b'\n');
-            let (now, rest) = piece.split_at(end.map_or(piece.len(), |at| at + 1));
-            piece = rest;
-            match &mut self.long {
-                Some(scanner) => {
-                    scanner.feed(now);
-                    if end.is_some() {
-                        if let Some(answer) = answer_for(scanner) {
-                            line(answer);
-                        }
-                        self.long = None;
-                    }
-                }
-                None if self.held.len() + now.len() > HELD_LINE_BYTES => {
-                    let mut scanner = Box::<Scanner>::default();
-                    scanner.feed(&std::mem::take(&mut self.held));
-                    scanner.feed(now);
-                    if end.is_none() {
-                        self.long = Some(scanner);
-                    } else if let Some(answer) = answer_for(&scanner) {
-                        line(answer);
-                    }
-                }
-                None if end.is_some() => {
-                    let mut whole = std::mem::take(&mut self.held);
-                    whole.extend_from_slice(&now[..now.len() - 1]);
-                    line(whole);
-                }
-                None => self.held.extend_from_slice(now),
-            }
-        }
-    }
-}
-
-/// What is said instead of an answer that is too long; other lines that are, are dropped.
-fn answer_for(scanner: &Scanner) -> Option<Vec<u8>> {
-    let frame = scanner.frame();
+/// The line, or what is said instead of an answer that is too long; other lines that are too long are dropped.
+fn whole_or_answer(line: Line<'_>) -> Option<Vec<u8>> {
+    let long = match line {
+        Line::Whole(line) => return Some(line.into_owned()),
+        Line::TooLong(scanner) => scanner,
+    };
+    let frame = long.frame();
     match (frame.kind, frame.id) {
         (Kind::Response | Kind::Error, Id::Token(id)) => Some(words::error(
             Some(id),
@@ -251,10 +216,12 @@ mod tests {
     use super::*;
 
     fn lines(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
-        let mut lines = Lines::default();
+        let mut lines = Lines::new(HELD_LINE_BYTES);
         let mut found = Vec::new();
-        for piece in pieces {
-            lines.feed(piece, |line| found.push(line));
+        for mut piece in pieces.iter().copied() {
+            while let Some(line) = lines.next(&mut piece) {
+                found.extend(whole_or_answer(line));
+            }
         }
         found
     }
