@@ -3,6 +3,7 @@
 //! Plain data in memory that guard and keeper share. Every bit pattern is safe to read, because the writer may have
 //! been killed between any two stores; what must be consistent is published by one store at the end.
 
+pub mod inbox;
 pub mod keepsakes;
 
 use crate::message::inflight::Slot;

@@ -59,7 +59,7 @@ pub fn give_back(bytes: &mut [u8]) {
 }
 
 /// The same for a buffer in shared memory: for everybody who maps it.
-pub(crate) fn give_back_shared(bytes: &mut [u8]) {
+pub fn give_back_shared(bytes: &mut [u8]) {
     release(bytes, libc::MADV_REMOVE);
 }
 

@@ -15,11 +15,10 @@ use mainstay_core::event::Status;
 use mainstay_core::ids::Identity;
 use mainstay_core::limits::{IN_FLIGHT_MAX, WHOLE_LINE_BYTES};
 use mainstay_core::message::inflight::Slot;
+use mainstay_core::record::inbox::{self, Inbox};
 use mainstay_core::record::{Head, Record, keepsakes};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
-
-use crate::memory;
 
 const PAGE: usize = 4096;
 /// The small parts share the first page: every link touches them.
@@ -36,105 +35,6 @@ const KEEPSAKES: usize = INBOX + INBOX_BYTES;
 const KEEPSAKES_BYTES: usize = 2 * 1024 * 1024;
 const SLOTS: usize = KEEPSAKES + KEEPSAKES_BYTES;
 const TOTAL: usize = SLOTS + IN_FLIGHT_MAX * size_of::<Slot>();
-
-/// Where the bytes in the inbox stand.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    /// First byte that the server does not have yet.
-    pub start: u32,
-    /// First byte whose line has not been routed yet.
-    pub routed: u32,
-    /// End of what was read.
-    pub end: u32,
-}
-
-/// The marks, twice: one is in force while the other is being written.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Board {
-    in_force: u32,
-    /// Not 0: bytes beyond the end are stale, not fresh.
-    stale: u32,
-    marks: [Marks; 2],
-}
-
-/// Bytes from the client that survive a killed keeper.
-///
-/// Free space is zero. JSON text holds no NUL, so bytes that the kernel had delivered when the keeper was killed, before
-/// it could move the mark, are found by [`Inbox::recover`].
-pub struct Inbox {
-    bytes: &'static mut [u8],
-    board: *mut Board,
-}
-
-impl Inbox {
-    /// The whole buffer.
-    pub fn bytes(&self) -> &[u8] {
-        self.bytes
-    }
-
-    /// The whole buffer.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.bytes
-    }
-
-    /// Gives the memory of an empty buffer back: free space is zero, and so is memory that nobody has touched.
-    pub fn give_back(&mut self) {
-        memory::give_back_shared(self.bytes);
-    }
-
-    /// Puts new marks in force, all at once.
-    pub fn mark(&mut self, marks: Marks) {
-        let board = self.board;
-        // SAFETY: `board` points into the mapping, which lives for ever; only the one keeper writes it. Volatile stores
-        // keep their order, so a successor sees either the old marks or the new ones.
-        unsafe {
-            let other = 1 - (ptr::read_volatile(&raw const (*board).in_force) & 1);
-            ptr::write_volatile(
-                (&raw mut (*board).marks)
-                    .cast::<Marks>()
-                    .add(other as usize),
-                marks,
-            );
-            ptr::write_volatile(&raw mut (*board).in_force, other);
-        }
-    }
-
-    /// The bytes were copied to the front (source and copy do not overlap) and used to reach to `old_end`: puts the new
-    /// marks in force and clears what is stale.
-    pub fn moved(&mut self, marks: Marks, old_end: usize) {
-        // SAFETY: as in `mark`.
-        unsafe { ptr::write_volatile(&raw mut (*self.board).stale, 1) };
-        self.mark(marks);
-        if let Some(stale) = self.bytes.get_mut(marks.end as usize..old_end) {
-            stale.fill(0);
-        }
-        // SAFETY: as in `mark`; the fence keeps the clearing before it.
-        unsafe {
-            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
-            ptr::write_volatile(&raw mut (*self.board).stale, 0);
-        }
-    }
-
-    /// What a killed keeper left, including bytes that came with its last `read`.
-    pub fn recover(&mut self) -> Marks {
-        // SAFETY: as in `mark`; any bit pattern is valid.
-        let board = unsafe { ptr::read_volatile(self.board) };
-        let mut marks = board.marks[(board.in_force & 1) as usize];
-        let len = self.bytes.len();
-        if marks.start > marks.routed || marks.routed > marks.end || marks.end as usize > len {
-            marks = Marks::default();
-        }
-        let free = &mut self.bytes[marks.end as usize..];
-        if board.stale != 0 {
-            free.fill(0);
-        }
-        marks.end += free.iter().position(|&b| b == 0).unwrap_or(free.len()) as u32;
-        self.moved(marks, marks.end as usize);
-        marks
-    }
-}
 
 /// What guard and keeper tell each other beside the link's own memory.
 #[repr(C)]
@@ -252,7 +152,7 @@ pub struct Parts {
     /// Notes between guard and keeper.
     pub notes: &'static mut Notes,
     /// Bytes from the client.
-    pub inbox: Inbox,
+    pub inbox: Inbox<'static>,
 }
 
 impl Region {
@@ -285,17 +185,8 @@ impl Region {
 
     /// Puts what was read from the client before there was a keeper into the inbox. Only before the first one is started.
     pub fn preload(&self, bytes: &[u8]) {
-        let len = bytes.len().min(INBOX_BYTES);
-        // SAFETY: within the mapping and aligned; no other process knows this record yet.
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), self.part::<u8>(INBOX), len);
-            let board = self.part::<Board>(BOARD);
-            let marks = Marks {
-                end: len as u32,
-                ..Marks::default()
-            };
-            ptr::write_volatile((&raw mut (*board).marks).cast::<Marks>(), marks);
-        }
+        // SAFETY: no other process knows this record yet.
+        unsafe { self.inbox() }.preload(bytes);
     }
 
     fn map(file: Option<OwnedFd>) -> io::Result<Self> {
@@ -339,11 +230,20 @@ impl Region {
                     ),
                 },
                 notes: &mut *self.part::<Notes>(NOTES),
-                inbox: Inbox {
-                    bytes: std::slice::from_raw_parts_mut(self.part::<u8>(INBOX), INBOX_BYTES),
-                    board: self.part::<Board>(BOARD),
-                },
+                inbox: self.inbox(),
             }
+        }
+    }
+
+    /// # Safety
+    /// At most one process at a time may use it.
+    unsafe fn inbox(&self) -> Inbox<'static> {
+        // SAFETY: both lie within the mapping, are aligned and disjoint; any bit pattern is valid; the caller promises the rest.
+        unsafe {
+            Inbox::over(
+                &*self.part::<inbox::Board>(BOARD),
+                std::slice::from_raw_parts_mut(self.part::<u8>(INBOX), INBOX_BYTES),
+            )
         }
     }
 
@@ -381,6 +281,8 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory;
+    use mainstay_core::record::inbox::Marks;
 
     #[test]
     fn what_one_keeper_wrote_the_next_one_reads() {
@@ -411,36 +313,6 @@ mod tests {
             ))
         );
         assert_eq!(region.notes().lost_ended, 7);
-    }
-
-    #[test]
-    fn bytes_of_the_fatal_read_are_found() {
-        let region = Region::create().unwrap();
-        // SAFETY: each is used after the other, as by a keeper and its successor.
-        let (mut first, mut next) = unsafe { (region.lend().inbox, region.lend().inbox) };
-        first.bytes_mut()[..6].copy_from_slice(b"{}\n{}\n");
-        first.mark(Marks {
-            start: 0,
-            routed: 3,
-            end: 3,
-        });
-        assert_eq!(
-            next.recover(),
-            Marks {
-                start: 0,
-                routed: 3,
-                end: 6
-            }
-        );
-        first.moved(
-            Marks {
-                start: 0,
-                routed: 0,
-                end: 0,
-            },
-            6,
-        );
-        assert_eq!(next.recover(), Marks::default());
     }
 
     #[test]
@@ -487,7 +359,7 @@ mod tests {
         // SAFETY: that process has ended.
         let mut inbox = unsafe { region.lend() }.inbox;
         assert_eq!(&inbox.bytes()[..7], b"xxxxxxx");
-        inbox.give_back();
+        memory::give_back_shared(inbox.bytes_mut());
         assert!(inbox.bytes().iter().all(|&b| b == 0));
     }
 
@@ -497,7 +369,7 @@ mod tests {
             assert!(
                 size_of::<Head>() <= SMALL
                     && size_of::<Notes>() <= SMALL
-                    && size_of::<Board>() <= SMALL
+                    && size_of::<inbox::Board>() <= SMALL
                     && size_of::<keepsakes::Board>() <= SMALL
                     && size_of::<Slot>() == 128
             );

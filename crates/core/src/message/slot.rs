@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use crate::clock::Moment;
 use crate::copy;
+use crate::kill_point::kill_point;
 use crate::limits::ID_BYTES;
 
 /// What sort of request waits, as far as it matters for what we do when its answer cannot come.
@@ -260,12 +261,18 @@ impl Slot {
         let len = id.len().min(ID_BYTES);
         if self.read().is_none_or(|(_, old, _)| old != id) {
             self.clear();
+            kill_point();
             self.sequence = sequence;
+            kill_point();
             copy::short(&mut self.id, id);
         }
+        kill_point();
         self.sequence = sequence;
+        kill_point();
         self.generation = entry.sent_to.unwrap_or(UNSENT);
+        kill_point();
         self.opened = entry.opened.0;
+        kill_point();
         // Release keeps the compiler from moving the stores above below this one; a killed process has done every
         // store before the one that it died at, so no stronger order is needed.
         let head = u32::from_le_bytes([STATE_OPEN, entry.method as u8, len as u8, SEAL]);
@@ -291,11 +298,13 @@ impl Slot {
         debug_assert!(self.read().is_some(), "only an entry changes its state");
         let [_, method, len, seal] = self.head.load(Ordering::Relaxed).to_le_bytes();
         let head = u32::from_le_bytes([state, method, len, seal]);
+        kill_point();
         self.head.store(head, Ordering::Release);
     }
 
     /// Frees the slot.
     pub(super) fn clear(&mut self) {
+        kill_point();
         self.head.store(0, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
     }

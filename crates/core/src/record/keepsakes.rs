@@ -13,6 +13,8 @@
 use core::iter;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
+use crate::kill_point::kill_point;
+
 /// What sort of thing is kept. The key tells things of one kind apart; it is empty where there is only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -198,6 +200,7 @@ impl<'a> Keepsakes<'a> {
         debug_assert_eq!(end, needed, "all that lives was copied");
         write(&mut to[end..], kind as u8, key, value);
         self.publish(1 - old, end + size);
+        kill_point();
         self.board.in_force.store(1 - old as u32, Ordering::Release);
         self.published();
         true
@@ -233,6 +236,7 @@ impl<'a> Keepsakes<'a> {
     /// Removes the entry at this place of the log: one store of one byte.
     fn strike(&mut self, at: usize) {
         let half = self.board.half();
+        kill_point();
         self.half_mut(half)[at] = REMOVED;
         self.published();
     }
@@ -240,6 +244,7 @@ impl<'a> Keepsakes<'a> {
     fn publish(&mut self, half: usize, len: usize) {
         // Release keeps the compiler from moving the stores above below this one; a killed process has done every
         // store before the one that it died at, so no stronger order is needed.
+        kill_point();
         self.board.len[half].store(len as u32, Ordering::Release);
         self.published();
     }

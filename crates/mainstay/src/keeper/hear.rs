@@ -9,10 +9,10 @@ use mainstay_os::sender::{self, LOOK_BYTES, Look};
 use mainstay_os::signals::Received;
 use mainstay_os::{holder, notice};
 
-use super::Keeper;
 use super::attribute::{self, Around};
 use super::server::Running;
 use super::watch::Death;
+use super::{Keeper, STEPS};
 use crate::profile;
 
 impl Keeper<'_> {
@@ -135,7 +135,7 @@ impl Keeper<'_> {
                 return;
             }
             Meaning::MaybeEnd => self.set_linger(),
-            Meaning::End => self.link.set_linger(0),
+            Meaning::End => self.relay.set_linger(0),
         }
         if std::mem::replace(&mut self.watcher.shim_signalled, true) {
             self.look_for_eof();
@@ -206,7 +206,12 @@ impl Keeper<'_> {
         while self.introduce() {}
         if let Some(client) = &self.client_in {
             client.look_again();
-            self.pump_up();
+            for _ in 0..STEPS {
+                let more = self.move_bytes();
+                if !(self.perform() || more) {
+                    break;
+                }
+            }
         }
     }
 
@@ -224,7 +229,7 @@ impl Keeper<'_> {
             return;
         }
         self.tell_gone(Part::Client, from, death);
-        if self.client_in.is_some() || self.link.away() {
+        if self.client_in.is_some() || self.relay.link().away() {
             self.handle(Input::Stop(Cause::ClientGone));
         }
         // Else EOF was first.

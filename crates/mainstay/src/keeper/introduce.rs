@@ -86,7 +86,7 @@ impl Keeper<'_> {
         let Some(server) = &self.server else { return };
         let recording = self.plan.frames.as_ref();
         self.tell(What::Start(Start {
-            generation: self.link.generation(),
+            generation: self.relay.link().generation(),
             argv: self.plan.words(),
             cwd: self.plan.directory(),
             pid: server.who.pid,

@@ -228,7 +228,7 @@ impl Keeper<'_> {
         };
         match Tenancy::enter(&self.plan.paths, name, tenant, self.now) {
             Ok(tenancy) => self.tenancy = Some(tenancy),
-            Err(Refusal { over, .. }) if self.link.generation() > 0 => {
+            Err(Refusal { over, .. }) if self.relay.link().generation() > 0 => {
                 let lease = name.clone();
                 self.handle(Input::Stop(Cause::LeaseEnded(LeaseEnded { lease, over })));
             }

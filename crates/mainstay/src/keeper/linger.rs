@@ -57,10 +57,11 @@ impl Keeper<'_> {
     pub(super) fn set_linger(&mut self) {
         let Some(Owner { who, profile }) = self.owner() else {
             // No client could come back.
-            return self.link.set_linger(0);
+            return self.relay.set_linger(0);
         };
         let by_profile = profile.map_or(LINGER_MS, |profile| profile.linger_ms);
-        self.link.set_linger(self.plan.linger.unwrap_or(by_profile));
+        self.relay
+            .set_linger(self.plan.linger.unwrap_or(by_profile));
         // A launcher may end with the shim, and is not what we wait for.
         if self.client != Some(who) {
             self.watch_client(who);
@@ -69,13 +70,6 @@ impl Keeper<'_> {
 
     /// Lets go of the client and opens the door.
     pub(super) fn linger(&mut self) {
-        if self.up.mid_line() {
-            // The server has half of a line whose rest will never come.
-            self.to_server.push_front(b'\n');
-        }
-        self.up.forget_partial();
-        self.down.sink_lost();
-        self.ours_torn = false;
         self.drop_client();
         self.to_shim.close();
         let Some(client) = self.client else { return };
@@ -106,7 +100,7 @@ impl Keeper<'_> {
                     any = true;
                     let hello = Hello {
                         link: self.plan.id,
-                        modern: self.link.modern(),
+                        modern: self.relay.link().modern(),
                     };
                     let record = self.region.file().filter(|_| same_user(&visit));
                     let welcome = host.guests.len() < DOOR_PEERS
@@ -126,7 +120,7 @@ impl Keeper<'_> {
             .and_then(|host| host.guests.get_mut(index))
         {
             let said = match wish(&mut guest.visit) {
-                Wish::Nothing => match (self.link.judged(), guest.waits.take()) {
+                Wish::Nothing => match (self.relay.link().judged(), guest.waits.take()) {
                     (Some(fit), Some((read, lent))) => {
                         if self.take_in(index, &read, lent, fit).is_some() {
                             self.linger_over();
@@ -164,7 +158,7 @@ impl Keeper<'_> {
     fn discovered(&self, line: &[u8]) -> Vec<u8> {
         let mut scanner = Scanner::new();
         let answer = match (scanner.feed(line), scanner.frame().id) {
-            (Fed::Line { .. }, Id::Token(id)) => self.link.discovered(id),
+            (Fed::Line { .. }, Id::Token(id)) => self.relay.link().discovered(id),
             (Fed::Line { .. } | Fed::Partial, _) => None,
         };
         match answer.filter(|answer| answer.len() <= ANSWER_BYTES) {
@@ -195,8 +189,8 @@ impl Keeper<'_> {
         let shim = identity::of(pid).ok()?;
         // A newcomer that has given up waiting has closed; and what a fit server has not read yet would mix with what comes.
         let waits = guest.visit.get().hear(&mut [0; 1], &mut Vec::new()) == Said::Nothing;
-        let reads = self.up.flushed() && self.to_server.is_empty();
-        if !waits || (fit && !reads) || !self.link.away() {
+        let reads = self.relay.server_has_all();
+        if !waits || (fit && !reads) || !self.relay.link().away() {
             return None;
         }
         let client_in = Port::of_client(stdin.as_fd(), Way::In).ok()?;
@@ -209,18 +203,7 @@ impl Keeper<'_> {
         self.client_in = Some(client_in);
         self.client_out = Some(client_out);
         self.stderr.pass_to(client_err);
-        self.down.sink_lost();
-        self.to_client.clear();
-        self.releasing = false;
-        self.unread_until = None;
-        // What the former client had sent is void: a server that is replaced may never take it, and what comes now would wait
-        // behind it.
-        self.sent = 0;
-        self.up.discard_routed();
-        self.to_server.clear();
-        self.up.source_lost();
-        self.handle(Input::Reattached);
-        self.up.preload(read);
+        self.with_relay(|relay, now, pipes| relay.reattach(now, read, pipes));
         self.shim = shim;
         self.ancestors = above(self.client);
         self.notes.reattach(shim, self.client);

@@ -18,7 +18,6 @@ mod linger;
 mod perform;
 pub mod plan;
 mod port;
-mod pump;
 mod ready;
 pub mod recording;
 mod server;
@@ -29,7 +28,6 @@ mod tap;
 mod upkeep;
 pub(crate) mod watch;
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::Poll;
@@ -37,8 +35,9 @@ use std::task::Poll;
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Lost, Part, StderrDropped, Teardown, What};
 use mainstay_core::ids::Identity;
-use mainstay_core::link::{Input, Link};
-use mainstay_core::message::remembered::Remembered;
+use mainstay_core::limits::WHOLE_LINE_BYTES;
+use mainstay_core::link::Input;
+use mainstay_core::relay::Relay;
 use mainstay_core::senders::Senders;
 use mainstay_os::channel::Channel;
 use mainstay_os::guard::Keeping;
@@ -56,7 +55,6 @@ use lease::Tenancy;
 use linger::Host;
 use plan::{Plan, Refused};
 use port::{Port, Way};
-use pump::Pump;
 use recording::Recording;
 use server::Running;
 use stderr::Stderr;
@@ -64,10 +62,8 @@ use tap::Frames;
 use upkeep::Upkeep;
 use watch::{Watched, Watcher};
 
-/// Steps of one direction before the others have their turn.
+/// Turns of one matter before the others have theirs.
 const STEPS: u32 = 32;
-/// Lines of ours that may wait for a client that does not read, before it is not listened to any more.
-const TO_CLIENT_BYTES: usize = 256 * 1024;
 
 /// Runs a keeper's life; the exit code of its process.
 pub fn keep(plan: &Plan, entry: Option<&Entry>, keeping: Keeping<'_>) -> u8 {
@@ -130,30 +126,17 @@ struct Keeper<'p> {
     entry: Option<Entry>,
     region: &'p Region,
     me: Identity,
-    link: Link<'static>,
+    /// Carries the bytes, and decides.
+    relay: Relay<'static>,
     ledger: Ledger,
     client_in: Option<Port>,
     client_out: Option<Port>,
     stderr: Stderr,
-    /// From the client to the server.
-    up: Pump,
-    /// From the server to the client.
-    down: Pump,
-    /// Lines of ours to the client and to the server.
-    to_client: VecDeque<u8>,
-    /// The client has a part of the first line of these.
-    ours_torn: bool,
-    to_server: VecDeque<u8>,
-    /// How many bytes went into the server's stdin since this client is here.
-    sent: usize,
-    /// Lines that a server which reads no more has not read.
-    unread: Vec<u8>,
     server: Option<Running>,
     /// What is still to be done for a server that was started.
     introduction: Option<Introduction>,
     /// The state that the card shows.
     shown: &'static str,
-    releasing: bool,
     signals: Watched<Signals>,
     to_shim: Watched<Channel>,
     to_guard: Watched<Channel>,
@@ -189,12 +172,8 @@ struct Keeper<'p> {
     /// When the members are to be noted.
     note_at: Option<Moment>,
     noted_at: Moment,
-    /// Until when a server may leave the client's last bytes unread.
-    unread_until: Option<Moment>,
     teardown: Option<Teardown>,
     finished: Option<u8>,
-    /// Until when a client that does not read is waited for.
-    patience: Option<Moment>,
     now: Moment,
 }
 
@@ -210,7 +189,6 @@ impl<'p> Keeper<'p> {
             takeover,
         } = keeping;
         let signals = [&ENDING[..], &[libc::SIGCHLD, notice::SIGNAL]].concat();
-        let mid_line = parts.record.head.client_mid_line != 0;
         let lost = takeover.then(|| {
             let (pid, status) = parts.notes.lost().unwrap_or_default();
             Lost {
@@ -239,12 +217,13 @@ impl<'p> Keeper<'p> {
             entry: entry.and_then(|entry| entry.try_clone().ok()),
             region,
             me,
-            link: Link::new(
+            relay: Relay::new(
                 plan.about(),
                 limits.clone(),
                 plan.policy,
                 parts.record,
-                Remembered::default(),
+                parts.inbox,
+                mainstay_os::memory::buffer(2 * WHOLE_LINE_BYTES)?,
             ),
             ledger: Ledger::later(&plan.paths),
             client_in: Some(Port::of_client(standard(0), Way::In)?),
@@ -254,17 +233,9 @@ impl<'p> Keeper<'p> {
                 limits.stderr_tail_lines,
                 limits.stderr_tail_bytes,
             ),
-            up: Pump::recorded(parts.inbox, mid_line),
-            down: Pump::own()?,
-            to_client: VecDeque::new(),
-            ours_torn: false,
-            to_server: VecDeque::new(),
-            sent: 0,
-            unread: Vec::new(),
             server: None,
             introduction: None,
             shown: "",
-            releasing: false,
             signals: Watched::new(Signals::open(&signals)?)?,
             to_shim: Watched::new(to_shim)?,
             to_guard: Watched::new(to_guard)?,
@@ -287,25 +258,17 @@ impl<'p> Keeper<'p> {
             due: None,
             note_at: None,
             noted_at: Moment(0),
-            unread_until: None,
             teardown: None,
             finished: None,
-            patience: None,
             now: clock::now(),
         };
-        if keeper.link.mid_line().to_client() {
-            // A line to the client was torn by our predecessor's death.
-            keeper.to_client.push_back(b'\n');
-            keeper.ours_torn = true;
-        }
         if lost.is_some() {
             keeper.kill_lost_container();
-            keeper.link.never_sent(keeper.up.fresh());
         }
         if plan.policy.lazy {
             keeper.recall();
         }
-        keeper.link.begin(keeper.now, lost);
+        keeper.with_relay(|relay, now, pipes| relay.begin(now, lost, pipes));
         if let Some(Refused {
             problem,
             hint,
@@ -330,15 +293,12 @@ impl<'p> Keeper<'p> {
         loop {
             self.now = clock::now();
             self.perform();
-            let mut again = self.pump_down();
-            // What an answer has set free goes out before the client's next lines.
+            let generation = self.relay.link().generation();
+            let mut again = self.move_bytes();
             again |= self.perform();
-            let generation = self.link.generation();
-            again |= self.introduce() || self.pump_up();
             // A generation that was started meanwhile has not been looked at yet.
-            again |= generation != self.link.generation();
-            // Answers of our own to what the client has just asked.
-            again |= !self.to_client.is_empty() && self.write_client();
+            again |= generation != self.relay.link().generation();
+            again |= self.introduce();
             again |= self.stderr.poll();
             again |= self.poll_signals();
             again |= self.poll_server();
@@ -349,11 +309,10 @@ impl<'p> Keeper<'p> {
             again |= self.poll_door();
             again |= self.poll_upkeep();
             again |= self.poll_lease();
-            self.tell_exit();
+            self.look_at_tree();
             again |= self.perform();
             again |= self.poll_frames();
-            again |= !self.to_client.is_empty() && self.write_client();
-            if self.shown != self.link.word() {
+            if self.shown != self.relay.link().word() {
                 self.write_card();
                 if self.shown == "resting" {
                     // What was needed for the server is not needed now.
@@ -374,17 +333,13 @@ impl<'p> Keeper<'p> {
         }
     }
 
-    fn handle(&mut self, input: Input) {
-        self.link.handle(self.now, input);
-    }
-
     /// Does what is due, and notes what is due next; whether there was anything.
     fn look_at_clock(&mut self) -> bool {
         let mut any = false;
-        let mut link_due = self.link.wake_at();
-        if link_due.is_some_and(|(at, _)| self.now >= at) {
+        let mut relay_due = self.relay.wake_at();
+        if relay_due.is_some_and(|at| self.now >= at) {
             self.handle(Input::Tick);
-            link_due = self.link.wake_at();
+            relay_due = self.relay.wake_at();
             any = true;
         }
         if self.note_at.is_some_and(|at| self.now >= at) {
@@ -398,16 +353,12 @@ impl<'p> Keeper<'p> {
             self.tell(What::StderrDropped(StderrDropped { bytes }));
         }
         let due = [
-            link_due.map(|(at, _)| at),
+            relay_due,
             self.note_at,
             self.guard_at,
             self.upkeep.due(),
             self.lease_due(),
-            self.exit_due(),
             self.kill_due(),
-            self.patience,
-            self.unread_until,
-            self.server.as_ref().and_then(Running::deaf_due),
             self.frames.due(),
         ];
         self.due = due.into_iter().flatten().min();
@@ -438,8 +389,13 @@ impl<'p> Keeper<'p> {
             port.narrow();
         }
         self.remember();
-        self.up.give_back();
-        self.down.give_back();
+        let (recorded, own) = self.relay.spare();
+        if let Some(bytes) = recorded {
+            mainstay_os::memory::give_back_shared(bytes);
+        }
+        if let Some(bytes) = own {
+            mainstay_os::memory::give_back(bytes);
+        }
         mainstay_os::memory::trim();
     }
 
@@ -471,15 +427,8 @@ impl<'p> Keeper<'p> {
     }
 
     /// Whether all is done and the client has what it should have.
-    fn done(&mut self) -> bool {
-        if self.finished.is_none() || self.introduction.is_some() {
-            return false;
-        }
-        let flushed =
-            self.client_out.is_none() || (self.down.flushed() && self.to_client.is_empty());
-        let grace = self.plan.limits.grace_term_ms;
-        let until = *self.patience.get_or_insert(self.now.after_ms(grace));
-        flushed || self.now >= until
+    fn done(&self) -> bool {
+        self.introduction.is_none() && self.relay.is_done(self.now)
     }
 }
 

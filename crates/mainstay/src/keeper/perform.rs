@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use mainstay_core::event::{Lost, Seen, StderrDropped, What};
-use mainstay_core::frames::Side;
+use mainstay_core::event::{Lost, Pipe, Seen, StderrDropped, What};
 use mainstay_core::limits;
-use mainstay_core::link::{Input, Output};
+use mainstay_core::link::Input;
+use mainstay_core::relay::Output;
 use mainstay_core::server::stop::Step;
 use mainstay_os::census;
 use mainstay_os::channel::Word;
@@ -25,33 +25,16 @@ use crate::registry::entry::Entry;
 use crate::sweeper;
 
 impl Keeper<'_> {
-    /// Drains the link's outputs; whether there were any.
-    #[inline]
+    /// Does what the relay asks for; true if there was anything.
     pub(super) fn perform(&mut self) -> bool {
-        // Asked several times for each message, for which there is nothing to do.
-        (self.link.has_output() || self.releasing) && self.perform_all()
-    }
-
-    fn perform_all(&mut self) -> bool {
         let mut any = false;
-        while let Some(output) = self.link.next() {
+        while let Some(output) = self.relay.next() {
             any = true;
             match output {
                 Output::Spawn => self.spawn(),
-                Output::ToClient(line) => {
-                    let generation = self.link.generation();
-                    self.frames.ours(self.now, Side::Client, &line, generation);
-                    self.to_client.extend(line);
-                }
-                Output::ToServer(line) => {
-                    let generation = self.link.generation();
-                    self.frames.ours(self.now, Side::Server, &line, generation);
-                    self.to_server.extend(line);
-                }
                 Output::Say(text) => self.stderr.say(&text),
                 Output::Stop(step) => self.step(step),
                 Output::Measure => self.measure(),
-                Output::ReleaseClient => self.releasing = true,
                 Output::DropClient => self.drop_client(),
                 Output::Linger => self.linger(),
                 Output::LingerOver => self.linger_over(),
@@ -65,12 +48,28 @@ impl Keeper<'_> {
                     self.tell(what);
                     self.write_card();
                 }
+                Output::ClientEnded => self.client_ended(),
+                Output::ClientDeaf => {
+                    self.client_out = None;
+                    self.tell_pipe_end(Pipe::ClientStdout);
+                }
+                Output::CloseServerStdin => {
+                    if let Some(server) = &mut self.server {
+                        server.close_stdin();
+                    }
+                }
+                Output::ServerDeaf => self.server_deaf(),
+                Output::ServerStdoutEnded => {
+                    if let Some(server) = &mut self.server {
+                        server.stdout = None;
+                    }
+                    self.tell_pipe_end(Pipe::ServerStdout);
+                    let tree_empty = self.tree_is_empty();
+                    self.handle(Input::StdoutClosed { tree_empty });
+                }
+                Output::ExitDue => self.tell_exit(),
                 Output::Finish(code) => self.finished = Some(code),
             }
-        }
-        self.frames.settled();
-        if self.releasing && self.down.flushed() && self.to_client.is_empty() {
-            self.drop_client();
         }
         self.let_the_shim_leave();
         any
@@ -79,7 +78,7 @@ impl Keeper<'_> {
     /// A shim that was signalled stays until it is known what that was.
     fn let_the_shim_leave(&mut self) {
         let waits = self.watcher.shim_signalled && !self.watcher.leave_told;
-        if waits && !self.link.doubted() {
+        if waits && !self.relay.link().doubted() {
             self.watcher.leave_told = true;
             self.to_shim.get().say(Word::Leave);
         }
@@ -89,12 +88,6 @@ impl Keeper<'_> {
         if self.lease_is_over() {
             return;
         }
-        // What was meant for the last generation, or half said by it, is void.
-        self.up.sink_lost();
-        self.to_server.clear();
-        self.sent = 0;
-        self.unread.clear();
-        self.down.source_lost();
         let (argv, mut container) = self.contain();
         // Its descriptors are free for the next one: where few are allowed, both do not fit.
         self.server = None;
@@ -139,7 +132,7 @@ impl Keeper<'_> {
     /// The command of the next generation; if it runs a container, with a place for its id and a note of that.
     fn contain(&mut self) -> (Vec<OsString>, Option<Held>) {
         let plan = self.plan;
-        let next = self.link.generation() + 1;
+        let next = self.relay.link().generation() + 1;
         if Container::of(&plan.argv, Path::new(""), next).is_none() {
             return (plan.argv.clone(), None);
         }
@@ -170,7 +163,6 @@ impl Keeper<'_> {
     fn step(&mut self, step: Step) {
         if let Some(server) = &mut self.server {
             server.look();
-            server.stdin_closing = true;
         }
         self.write_card();
         match step {
@@ -193,13 +185,9 @@ impl Keeper<'_> {
 
     /// Lets go of the client's pipes, here and in the guard.
     pub(super) fn drop_client(&mut self) {
-        self.releasing = false;
         self.client_in = None;
-        self.unread_until = None;
         self.client_out = None;
         self.stderr.release();
-        self.to_client.clear();
-        self.down.discard_routed();
         mainstay_os::role::release_stdio();
         self.to_guard.get().say(Word::Release);
     }
@@ -282,11 +270,13 @@ impl Keeper<'_> {
             name: self.plan.name.clone(),
             argv: self.plan.words(),
             cwd: self.plan.directory(),
-            state: self.link.word().into(),
-            generation: self.link.generation(),
+            state: self.relay.link().word().into(),
+            generation: self.relay.link().generation(),
             started_at: self.plan.started_at.clone(),
             realm: self.plan.realm.clone(),
-            shim: (!self.link.away()).then(|| seen(self.shim.pid)).flatten(),
+            shim: (!self.relay.link().away())
+                .then(|| seen(self.shim.pid))
+                .flatten(),
             guard: seen(self.guard().pid),
             keeper: seen(self.me.pid),
             // Whoever has the number of a launcher that has left is not the server.
@@ -310,9 +300,9 @@ impl Keeper<'_> {
     }
 
     pub(super) fn write_card(&mut self) {
-        self.shown = self.link.word();
+        self.shown = self.relay.link().word();
         self.frames
-            .state(self.now, self.shown, self.link.generation());
+            .state(self.now, self.shown, self.relay.link().generation());
         if let Some(entry) = &self.entry {
             // Best effort: `ps` shows an older state.
             drop(entry.write(&self.card()));
@@ -339,7 +329,8 @@ impl Keeper<'_> {
             Outcome::Tap { who, body_bytes } => {
                 if let Some(stream) = self.control.release(who)
                     && let Err(stream) =
-                        self.frames.attach(stream, body_bytes, &self.link, self.now)
+                        self.frames
+                            .attach(stream, body_bytes, self.relay.link(), self.now)
                 {
                     let error = format!("{} taps are open already", limits::TAPS);
                     control::send(stream.get(), &Answer::Refused { error });

@@ -5,10 +5,8 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use mainstay_core::clock::Moment;
 use mainstay_core::event::{Status, Usage};
 use mainstay_core::ids::Identity;
-use mainstay_core::limits;
 use mainstay_core::link::Holders;
 use mainstay_core::tier::{Tier, WhyNot};
 use mainstay_os::spawn::{self, OOM_RAISE, SpawnError, Stage};
@@ -46,14 +44,9 @@ pub struct Running {
     pub stdin: Option<Port>,
     /// The other end of its stdin once that is closed: what it leaves unread is there still.
     stdin_rest: Option<OwnedFd>,
-    /// When it counts as deaf: it has closed its stdin and left something unread. So does a server that is about to exit, and
-    /// its exit is to be known first.
-    deaf_at: Option<Moment>,
-    /// Its stdin is to be closed once all that is routed has been written.
-    pub stdin_closing: bool,
     /// Its stdout, until its end.
     pub stdout: Option<Port>,
-    /// How the process ended, from its end until the link has been told.
+    /// How the process ended.
     pub exit: Option<Ended>,
     /// Everybody who was seen in the tree since the ladder began.
     pub seen: BTreeSet<i32>,
@@ -70,10 +63,6 @@ pub struct Ended {
     pub status: Status,
     /// What it used.
     pub usage: Usage,
-    /// When.
-    pub at: Moment,
-    /// Whether the link knows.
-    pub told: bool,
 }
 
 /// Why it could not be started, in words.
@@ -128,8 +117,6 @@ pub fn start(plan: &Plan, argv: &[OsString], keeper: Identity) -> Result<(Runnin
         why_not: spawned.why_not,
         stdin: Some(ours.0),
         stdin_rest: None,
-        deaf_at: None,
-        stdin_closing: false,
         stdout: Some(ours.1),
         exit: None,
         seen: BTreeSet::new(),
@@ -151,20 +138,6 @@ impl Running {
             // A reader of our own keeps no other reader from seeing the end; without one, less is known at a death.
             self.stdin_rest = other_end(&stdin).ok();
         }
-    }
-
-    /// Whether it has closed its stdin, lives on and will never read what is there.
-    pub fn is_deaf(&mut self, now: Moment) -> bool {
-        if !self.stdin.as_ref().is_some_and(Port::left_unread) {
-            self.deaf_at = None;
-            return false;
-        }
-        now >= *self.deaf_at.get_or_insert(now.after_ms(limits::EXITING_MS))
-    }
-
-    /// When to ask that again.
-    pub fn deaf_due(&self) -> Option<Moment> {
-        self.deaf_at.filter(|_| self.stdin.is_some())
     }
 
     /// Takes what nobody has read out of its stdin; none while somebody may read it yet.

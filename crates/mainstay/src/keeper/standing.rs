@@ -19,17 +19,19 @@ impl Keeper<'_> {
     pub(super) fn standing(&self) -> Standing {
         // Read together, so that what is told of both clocks belongs together.
         let (now, wall_ms) = (clock::now(), clock::wall_ms());
-        let waiting = self.link.waiting().take(WAITING_NAMED);
+        let waiting = self.relay.link().waiting().take(WAITING_NAMED);
         Standing {
             wall_ms,
-            since_handshake_ms: self.frames.since_handshake_ms(now, self.link.generation()),
-            stdin_open: !self.up.ended() && self.client_in.as_ref().is_some_and(open),
+            since_handshake_ms: self
+                .frames
+                .since_handshake_ms(now, self.relay.link().generation()),
+            stdin_open: !self.relay.client_ended() && self.client_in.as_ref().is_some_and(open),
             last_answer_ms: self
                 .frames
                 .recent()
                 .last_answer()
                 .map(|at| now.ms_since(at)),
-            in_flight: self.link.in_flight(),
+            in_flight: self.relay.link().in_flight(),
             waiting: waiting
                 .map(|(id, sort, at)| Waiting {
                     request: sort.word().into(),

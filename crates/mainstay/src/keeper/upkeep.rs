@@ -128,7 +128,7 @@ impl Keeper<'_> {
             env: &env,
         };
         let record = Recollection::of(&self.plan.paths.record(), &self.plan.name, &configuration);
-        self.link.recall(record.load());
+        self.relay.recall(record.load());
         self.upkeep.record = Some(record);
     }
 
@@ -137,14 +137,14 @@ impl Keeper<'_> {
         if let Some(record) = &mut self.upkeep.record {
             let env = self.plan.env_c(&self.plan.tag(self.me));
             // Best effort: the next session asks the server.
-            drop(record.save(&env, self.link.remembered()));
-            self.link.remembered_written();
+            drop(record.save(&env, self.relay.link().remembered()));
+            self.relay.remembered_written();
         }
     }
 
     /// Somebody asks for another generation.
     pub(super) fn restart(&mut self) {
-        self.upkeep.replacing = Some(self.link.generation());
+        self.upkeep.replacing = Some(self.relay.link().generation());
         self.handle(Input::Renew(Renewing::Asked));
     }
 
@@ -153,8 +153,8 @@ impl Keeper<'_> {
         let Some(replaced) = self.upkeep.replacing else {
             return;
         };
-        let generation = self.link.generation();
-        let answer = match self.link.word() {
+        let generation = self.relay.link().generation();
+        let answer = match self.relay.link().word() {
             "ready" | "opening" | "doubtful" if generation > replaced => Answer::Restarted {
                 generation,
                 pid: self.server.as_ref().map(|server| server.who.pid),
