@@ -206,7 +206,11 @@ impl<'a> Relay<'a> {
                     deaf_at: None,
                 });
             }
-            Input::StartFailed { .. } => self.new_generation(),
+            Input::StartFailed { .. } => {
+                // It may be refused before it was tried.
+                self.outputs.retain(|output| *output != Output::Spawn);
+                self.new_generation();
+            }
             Input::Exited(exited) => {
                 if let Some(server) = &mut self.server {
                     server.exit = Exit::Told;
@@ -390,6 +394,7 @@ impl<'a> Relay<'a> {
                 }
                 link::Output::ReleaseClient => {
                     self.client.releasing = true;
+                    shell.saw(now, generation, Sight::Releasing);
                     continue;
                 }
                 link::Output::DropClient => {
@@ -397,6 +402,9 @@ impl<'a> Relay<'a> {
                     continue;
                 }
                 link::Output::Linger => {
+                    if self.up.mid_line() {
+                        shell.saw(now, generation, Sight::TornAtServer);
+                    }
                     self.let_go_of_client();
                     Output::Linger
                 }
@@ -424,9 +432,9 @@ impl<'a> Relay<'a> {
         self.release_client();
     }
 
-    /// A client that is to be let go has all that was for it.
+    /// A client that is to be let go has all that was for it. After the last output the shell lets go of everything.
     fn release_client(&mut self) {
-        if self.client.releasing && self.down.flushed() && self.ours.to_client.is_empty() {
+        if self.client.releasing && self.finished.is_none() && self.flushed() {
             self.drop_client();
         }
     }

@@ -1,8 +1,8 @@
 //! A simulated world around the link: one seed is one story.
 //!
-//! A scripted [`client`] and a scripted [`server`] talk through a [`shell`] that does what the keeper does, by a clock
-//! that only the story moves. Chance lets servers die at any byte, starts fail, the machine sleep, the client leave, and
-//! the keeper be killed between any two of its steps. The [`watch`] checks every promise on the way.
+//! A scripted [`client`] and a scripted [`server`] talk through the relay that ships, in a [`shell`] without descriptors, by a clock that
+//! only the story moves. Chance lets servers die at any byte, starts fail, the machine sleep, the client leave, and the keeper be killed
+//! before any store into the memory that survives it, and around any read and write. The [`watch`] checks every promise on the way.
 //!
 //! Invariants: the same seed tells the same story, byte for byte; nothing here waits, and nothing knows how the link
 //! comes to its decisions.
@@ -15,7 +15,6 @@ pub mod matrix;
 pub mod outside;
 mod phase;
 pub mod pipe;
-pub mod pump;
 pub mod raw;
 pub mod said;
 pub mod server;

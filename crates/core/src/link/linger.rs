@@ -146,6 +146,8 @@ impl Link<'_> {
 
     /// The client is gone from here, and the server goes on.
     fn linger(&mut self, now: Moment, cause: Cause) {
+        // First: a keeper that is killed while requests are forgotten must not leave a successor with a client that waits for them.
+        self.head.set_attached(Attached::No);
         let in_flight = self.in_flight();
         if in_flight > 0 {
             self.taken_back(now);
@@ -162,7 +164,6 @@ impl Link<'_> {
         self.lists_from_record = false;
         self.head.client_mid_line = 0;
         self.head.server_mid_line = 0;
-        self.head.set_attached(Attached::No);
         let ms = self.limits.linger_ms;
         self.attachment = Attachment::Away(Away {
             cause: cause.clone(),

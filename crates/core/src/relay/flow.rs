@@ -19,6 +19,10 @@ impl Relay<'_> {
         if !self.outputs.is_empty() {
             return true;
         }
+        if self.finished.is_some() {
+            // The server is gone, and nothing that the client says is answered.
+            return self.write_client(now, shell);
+        }
         let mut again = self.from_server(now, shell);
         if !self.outputs.is_empty() {
             return true;
@@ -146,6 +150,9 @@ impl Relay<'_> {
         }
         if broken {
             self.client.writes = false;
+            if self.finished.is_some() {
+                return false;
+            }
             self.outputs.push_back(Output::ClientDeaf);
             self.handle(now, Input::Stop(Cause::ClientDeaf), shell);
             return true;

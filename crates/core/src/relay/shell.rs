@@ -110,6 +110,10 @@ pub enum Sight<'a> {
     Settled,
     /// Lines that the dead server has not read are the link's again.
     Unread(&'a [u8]),
+    /// The client gets what is queued, and then no more.
+    Releasing,
+    /// The client has left in the middle of a line that the server has half of.
+    TornAtServer,
     /// Everything that was routed to the client has been written.
     Delivered,
     /// All our own lines to the client have been written.

@@ -156,7 +156,11 @@ impl Shell for Pipes<'_> {
             } => frames.long_ends(now, from, frame, passed, generation),
             Sight::Ours { to, line } => frames.ours(now, to, line, generation),
             Sight::Settled => frames.settled(),
-            Sight::Unread(_) | Sight::Delivered | Sight::OursDelivered => {}
+            Sight::Unread(_)
+            | Sight::Releasing
+            | Sight::TornAtServer
+            | Sight::Delivered
+            | Sight::OursDelivered => {}
         }
     }
 }

@@ -29,7 +29,7 @@ impl Story {
         match happening {
             Happening::ClientActs => {
                 if self.phase == Phase::Busy {
-                    if !shell.link.away() {
+                    if !shell.link().away() {
                         self.client.act(&mut self.outside);
                         self.strike(shell)?;
                     }
@@ -50,7 +50,7 @@ impl Story {
             Happening::ClientSays(who, line) => {
                 if !self.outside.from_client.writer_gone
                     && who == self.outside.attachment
-                    && !shell.link.away()
+                    && !shell.link().away()
                 {
                     self.client.say(&mut self.outside, &line);
                 }
@@ -165,7 +165,7 @@ impl Story {
             return Ok(());
         }
         // One that is not kept for certain ends the story; most are.
-        if shell.link.word() != "ready" && !self.outside.dice.permille(50) {
+        if shell.link().word() != "ready" && !self.outside.dice.permille(50) {
             return Ok(());
         }
         let cause = match self.outside.dice.below(2) {
@@ -173,7 +173,7 @@ impl Story {
             _ => Cause::ShimKilled,
         };
         shell.tell(&mut self.outside, Input::Stop(cause))?;
-        if shell.link.doubted() && self.outside.dice.permille(30) {
+        if shell.link().doubted() && self.outside.dice.permille(30) {
             self.client.close(&mut self.outside);
         }
         let ms = self.outside.dice.delay_ms(4_000);
@@ -183,11 +183,11 @@ impl Story {
 
     /// The client starts the server once more, if it is still kept.
     fn client_returns(&mut self, shell: &mut Shell<'_>) -> Result<(), Halt> {
-        if shell.link.doubted() || (shell.link.away() && !shell.takes_in()) {
+        if shell.link().doubted() || (shell.link().away() && !shell.takes_in()) {
             self.later(50, Happening::ClientReturns);
             return Ok(());
         }
-        if !shell.link.away() {
+        if !shell.link().away() {
             return Ok(());
         }
         let outside = &mut self.outside;
@@ -198,7 +198,7 @@ impl Story {
         outside.watch.client_returns();
         outside.note(|| "the client comes back".into());
         self.told.reattached += 1;
-        self.client = Client::returning(outside, shell.link.modern());
+        self.client = Client::returning(outside, shell.link().modern());
         shell.reattach(outside)?;
         self.client.act(outside);
         Ok(())

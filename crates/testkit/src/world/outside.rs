@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Seen, Status};
 use mainstay_core::ids::Identity;
+use mainstay_core::link::Holders;
 
 use super::dice::Dice;
 use super::pipe::Pipe;
@@ -54,8 +55,10 @@ pub struct Outside {
     pub manners: Manners,
     /// Starts that fail, in a thousand.
     pub start_fails: u64,
-    /// Steps of the keeper until it is killed.
-    pub fuse: Option<u32>,
+    /// Each message is watched, so that no line goes by the fast path.
+    pub watched: bool,
+    /// The first promise that was broken while the relay was at work.
+    pub broken: Option<String>,
     /// The promises.
     pub watch: Watch,
     /// The story so far, if it is to be told.
@@ -111,16 +114,47 @@ impl Outside {
         }
     }
 
-    /// One more step of the keeper's; it may be the last.
-    pub fn step(&mut self) -> Result<(), Halt> {
-        match &mut self.fuse {
+    /// What the relay has done since the last look.
+    pub fn verdict(&mut self) -> Result<(), Halt> {
+        match self.broken.take() {
             None => Ok(()),
-            Some(0) => Err(Halt::Killed),
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
+            Some(what) => Err(Halt::Broken(what)),
         }
+    }
+
+    /// Notes what the relay has done.
+    pub fn judge(&mut self, verdict: Result<(), Halt>) {
+        if let Err(Halt::Broken(what)) = verdict {
+            self.broken.get_or_insert(what);
+        }
+    }
+
+    /// How the process ended that was started last.
+    pub fn ended(&self) -> Option<Status> {
+        let (status, _) = self.process.as_ref()?.ended?;
+        Some(status)
+    }
+
+    /// True if no process of the tree is left.
+    pub fn tree_empty(&self) -> bool {
+        self.process.as_ref().is_none_or(Process::tree_empty)
+    }
+
+    /// Who holds both pipes of a server that has ended.
+    pub fn holders(&self) -> Holders {
+        let process = self.process.as_ref();
+        if process.is_some_and(|p| p.serves() && !p.stdin.writer_gone && !p.stdout.reader_gone) {
+            Holders::Somebody { written: None }
+        } else {
+            Holders::Nobody
+        }
+    }
+
+    /// The client's pipes are closed.
+    pub fn let_go_of_client(&mut self) {
+        self.note(|| "the client's pipes are let go".into());
+        self.to_client.writer_gone = true;
+        self.from_client.reader_gone = true;
     }
 
     /// Starts a process; false if that fails.

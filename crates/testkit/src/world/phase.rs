@@ -1,6 +1,7 @@
 //! How a story goes on: busy, calm, and to its end.
 
 use mainstay_core::event::{Cause, LeaseEnded};
+use mainstay_core::kill_point::set_fuse;
 use mainstay_core::lease::Over;
 use mainstay_core::link::Input;
 
@@ -27,7 +28,7 @@ impl Story {
                     server.read_most = 65_536;
                 }
                 self.client.read_most = 65_536;
-                self.outside.fuse = None;
+                set_fuse(None);
                 self.later(CALM_MS, Happening::Next);
             }
             Phase::Calm => {

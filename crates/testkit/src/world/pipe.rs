@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use mainstay_core::relay;
+
 /// One pipe.
 #[derive(Debug)]
 pub struct Pipe {
@@ -60,6 +62,32 @@ impl Pipe {
         }
         let len = most.min(self.bytes.len());
         Read::Bytes(self.bytes.drain(..len).collect())
+    }
+
+    /// Reads into a buffer of the keeper.
+    pub fn give(&mut self, into: &mut [u8]) -> relay::Read {
+        match self.read(into.len()) {
+            Read::Bytes(bytes) => {
+                into[..bytes.len()].copy_from_slice(&bytes);
+                relay::Read::Bytes(bytes.len())
+            }
+            Read::Nothing => relay::Read::Nothing,
+            Read::End => relay::Read::End,
+        }
+    }
+
+    /// Writes bytes of the keeper.
+    pub fn put(&mut self, bytes: &[u8]) -> relay::Wrote {
+        match self.write(bytes) {
+            Ok(0) => relay::Wrote::Full,
+            Ok(len) => relay::Wrote::Took(len),
+            Err(Broken) => relay::Wrote::Broken,
+        }
+    }
+
+    /// Takes out all that is in it.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.bytes.drain(..).collect()
     }
 
     /// How much is in it.

@@ -6,6 +6,7 @@
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Cause, Lost, Renewing, Status};
+use mainstay_core::kill_point::set_fuse;
 use mainstay_core::limits::Limits;
 use mainstay_core::link::Input;
 use mainstay_core::message::remembered::Remembered;
@@ -14,7 +15,7 @@ use mainstay_core::policy::{Policy, Retry};
 use super::dice::Dice;
 use super::outside::{Halt, Manners, Outside, broken};
 use super::pipe::Pipe;
-use super::shell::{Memory, Plan, Shell};
+use super::shell::{Memory, OwnMemory, Plan, Shell, until_killed};
 use super::watch::Watch;
 
 /// Whole lines, so that a story need not find them by chance.
@@ -47,15 +48,22 @@ pub fn run(bytes: &[u8]) -> Result<(), String> {
     let mut lost = None;
     loop {
         let plan = tale.plan.clone();
-        let mut shell = Shell::begin(&plan, &mut memory, lost.take(), &mut tale.outside);
-        match tale.keep(&mut shell) {
+        let mut own = OwnMemory::default();
+        let mut shell = Shell::new(&plan, &mut memory, &mut own);
+        let lost_before = lost.take();
+        let life = until_killed(|| {
+            shell.begin(lost_before, &mut tale.outside)?;
+            tale.keep(&mut shell)
+        });
+        match life {
             Ok(()) => return Ok(()),
             Err(Halt::Broken(what)) => return Err(what),
-            Err(Halt::Killed) if shell.finished.is_some() => return Ok(()),
             Err(Halt::Killed) => {
-                tale.outside.fuse = None;
                 tale.outside.end_tree_of_killed_keeper();
-                tale.outside.watch.keeper_killed(shell.link.word());
+                tale.outside.watch.keeper_killed(shell.link().word());
+                if memory.finished() {
+                    return Ok(());
+                }
                 lost = Some(Lost {
                     pid: 1,
                     status: None,
@@ -115,7 +123,8 @@ impl<'b> Tale<'b> {
                 ..Manners::default()
             },
             start_fails: 0,
-            fuse: None,
+            watched: bit(2),
+            broken: None,
             watch,
             trace: None,
             dice,
@@ -146,7 +155,7 @@ impl<'b> Tale<'b> {
             if self.outside.now >= ends_at {
                 return broken("the end does not come");
             }
-            self.outside.now = match shell.wake_at(&self.outside) {
+            self.outside.now = match shell.wake_at() {
                 Some(at) => at.max(self.outside.now.after_ms(1)),
                 None => self.outside.now.after_ms(1_000),
             };
@@ -209,7 +218,7 @@ impl<'b> Tale<'b> {
                     process.end(Status::Code(i32::from(what & 16)), self.outside.now);
                 }
             }
-            11 => self.outside.fuse = Some(u32::from(self.byte().unwrap_or_default()) % 64),
+            11 => set_fuse(Some(u32::from(self.byte().unwrap_or_default()))),
             12 => {
                 self.outside.to_client.read(usize::MAX);
             }

@@ -1,30 +1,29 @@
-//! The keeper as the link sees it: it performs outputs and tells inputs in the order in which the real one does.
+//! The keeper without descriptors: it drives the relay that ships, performs its outputs and answers them.
 //!
-//! It is the model of `keeper/{mod,data,perform,end}.rs` without descriptors. It may be killed between any two steps;
-//! what survives is in the [`Memory`].
+//! It decides nothing about bytes. It may be killed at every kill point of the relay, before and after each read and write, and before
+//! each output; what survives is in the [`Memory`].
 
-mod data;
-mod end;
-
-use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
 
 use mainstay_core::clock::Moment;
-use mainstay_core::event::{Cause, Lost};
+use mainstay_core::event::{Cause, Lost, Status, Usage};
+use mainstay_core::frames::Side;
+use mainstay_core::kill_point::{Killed, kill_point, set_fuse};
 use mainstay_core::limits::{Limits, WHOLE_LINE_BYTES};
-use mainstay_core::link::{About, Input, Link, Output};
+use mainstay_core::link::{About, Exited, Holders, Input, Link};
+use mainstay_core::message::frame::Frame;
 use mainstay_core::message::inflight::Slot;
 use mainstay_core::message::remembered::Remembered;
 use mainstay_core::policy::Policy;
-use mainstay_core::record::keepsakes::Board;
-use mainstay_core::record::{Head, Record};
+use mainstay_core::record::inbox::{self, Inbox};
+use mainstay_core::record::{Head, Phase, Record, keepsakes};
+use mainstay_core::relay::{self, Output, Read, Relay, Sight, Wrote};
 use mainstay_core::server::stop::Step;
 
 use super::LINK;
-use super::outside::{Halt, Outside, broken, text};
-use super::pump::Pump;
+use super::outside::{Halt, Outside, Process, broken, text};
+use super::watch::Way;
 
-/// Lines of ours that may wait for a client that does not read, before it is not listened to any more.
-const TO_CLIENT_BYTES: usize = 256 * 1024;
 /// Turns of the loop after which it is called busy.
 const TURNS: u32 = 20_000;
 /// Ticks at one moment after which they are called busy.
@@ -36,33 +35,55 @@ pub struct Memory {
     head: Head,
     opening: Vec<u8>,
     slots: Vec<Slot>,
-    board: Board,
+    board: keepsakes::Board,
     keepsakes: Vec<u8>,
+    inbox_board: inbox::Board,
     inbox: Vec<u8>,
 }
 
 impl Memory {
-    /// Fresh memory with room for so many requests in flight.
+    /// Fresh memory with room for this many requests in flight.
     pub fn new(slots: usize) -> Self {
         Self {
             head: Head::default(),
             opening: vec![0; WHOLE_LINE_BYTES],
             slots: vec![Slot::free(); slots],
-            board: Board::new(),
+            board: keepsakes::Board::new(),
             keepsakes: vec![0; 256 * 1024],
-            inbox: Vec::new(),
+            inbox_board: inbox::Board::new(),
+            inbox: vec![0; 2 * WHOLE_LINE_BYTES],
         }
+    }
+
+    /// True if all was done when the keeper was killed: its guard starts no other one.
+    pub fn finished(&self) -> bool {
+        self.head.phase() == Phase::Finished
     }
 
     /// All of it but what was read.
     pub fn record(&mut self) -> Record<'_> {
-        Record {
+        self.parts().0
+    }
+
+    fn parts(&mut self) -> (Record<'_>, Inbox<'_>) {
+        let record = Record {
             head: &mut self.head,
             opening: &mut self.opening,
             slots: &mut self.slots,
             board: &self.board,
             keepsakes: &mut self.keepsakes,
-        }
+        };
+        (record, Inbox::over(&self.inbox_board, &mut self.inbox))
+    }
+}
+
+/// What dies with a keeper: its buffer for the server's lines.
+#[derive(Debug)]
+pub struct OwnMemory(Vec<u8>);
+
+impl Default for OwnMemory {
+    fn default() -> Self {
+        Self(vec![0; 2 * WHOLE_LINE_BYTES])
     }
 }
 
@@ -80,58 +101,17 @@ pub struct Plan {
 /// One keeper's life.
 #[derive(Debug)]
 pub struct Shell<'a> {
-    /// The link.
-    pub link: Link<'a>,
-    limits: Limits,
-    inbox: &'a mut Vec<u8>,
-    up: Pump,
-    down: Pump,
-    to_client: VecDeque<u8>,
-    /// The client has a part of the first line of these.
-    ours_torn: bool,
-    to_server: VecDeque<u8>,
-    /// All that went into the server's stdin.
-    sent: Vec<u8>,
-    /// Lines that a server which reads no more has not read.
-    unread: Vec<u8>,
-    client_in: bool,
-    client_out: bool,
-    releasing: bool,
-    server: Option<Running>,
-    unread_until: Option<Moment>,
-    patience: Option<Moment>,
+    relay: Relay<'a>,
     /// The exit code, once all is done.
     pub finished: Option<u8>,
-    /// The state before the last input or line.
+    /// The state before the last input or turn.
     before: &'static str,
     ticks: (Moment, u32),
 }
 
-#[derive(Debug, Default)]
-struct Running {
-    stdin: bool,
-    stdin_closing: bool,
-    stdout: bool,
-    exit_told: bool,
-}
-
 impl<'a> Shell<'a> {
-    /// Begins, or goes on where a killed keeper stopped.
-    pub fn begin(
-        plan: &Plan,
-        memory: &'a mut Memory,
-        lost: Option<Lost>,
-        outside: &mut Outside,
-    ) -> Self {
-        let Memory {
-            head,
-            opening,
-            slots,
-            board,
-            keepsakes,
-            inbox,
-        } = memory;
-        let mid_line = head.client_mid_line != 0;
+    /// A keeper over this memory.
+    pub fn new(plan: &Plan, memory: &'a mut Memory, own: &'a mut OwnMemory) -> Self {
         let about = About {
             link: LINK,
             name: "s".into(),
@@ -139,93 +119,61 @@ impl<'a> Shell<'a> {
             cwd: "/".into(),
             listed: true,
         };
-        let record = Record {
-            head,
-            opening,
-            slots,
-            board,
-            keepsakes,
-        };
+        let (record, inbox) = memory.parts();
         let Plan {
             limits,
             policy,
             remembered,
         } = plan.clone();
-        let mut shell = Self {
-            link: Link::new(about, limits.clone(), policy, record, remembered),
-            limits,
-            up: Pump::over(inbox.clone(), mid_line),
-            inbox,
-            down: Pump::over(Vec::new(), false),
-            to_client: VecDeque::new(),
-            ours_torn: false,
-            to_server: VecDeque::new(),
-            sent: Vec::new(),
-            unread: Vec::new(),
-            client_in: true,
-            client_out: true,
-            releasing: false,
-            server: None,
-            unread_until: None,
-            patience: None,
+        let mut relay = Relay::new(about, limits, policy, record, inbox, &mut own.0);
+        relay.recall(remembered);
+        Self {
+            relay,
             finished: None,
             before: "",
-            ticks: (outside.now, 0),
-        };
-        if shell.link.mid_line().to_client() {
-            shell.to_client.push_back(b'\n');
-            shell.ours_torn = true;
+            ticks: (Moment::default(), 0),
         }
-        shell.link.begin(outside.now, lost);
-        shell
     }
 
-    /// Whether all that the client is to have has been written.
+    /// Begins, or goes on where a killed keeper stopped.
+    pub fn begin(&mut self, lost: Option<Lost>, outside: &mut Outside) -> Result<(), Halt> {
+        self.relay.begin(outside.now, lost, outside);
+        outside.verdict()
+    }
+
+    /// The link.
+    pub fn link(&self) -> &Link<'a> {
+        self.relay.link()
+    }
+
+    /// The outputs that a killed keeper has not performed.
+    pub fn undone(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.relay.next()).collect()
+    }
+
+    /// True if all that the client is to have has been written.
     pub fn flushed(&self) -> bool {
-        self.down.flushed() && self.to_client.is_empty()
+        self.relay.flushed()
     }
 
-    /// Whether the client is still written to.
+    /// True if the client is still written to.
     pub fn writes(&self) -> bool {
-        self.client_out
+        self.relay.writes()
     }
 
     /// What it holds, for people.
     pub fn told(&self) -> String {
-        format!(
-            "{}: {} in flight; {} bytes from the client, {} to the server and {} of ours; {} bytes from the server, {} to the client \
-             and {} of ours",
-            self.link.word(),
-            self.link.in_flight(),
-            self.up.rest.len(),
-            self.up.out.len(),
-            self.to_server.len(),
-            self.down.rest.len(),
-            self.down.out.len(),
-            self.to_client.len(),
-        ) + if self.down.mid_line() {
-            " (mid-line)"
-        } else {
-            ""
-        }
+        self.relay.told()
     }
 
     /// When the keeper wants to be woken if nothing happens.
-    pub fn wake_at(&self, outside: &Outside) -> Option<Moment> {
-        let exit_due = match (&self.server, &outside.process) {
-            (Some(server), Some(process)) if !server.exit_told => process
-                .ended
-                .map(|(_, at)| at.after_ms(self.limits.grace_term_ms)),
-            (Some(_) | None, Some(_) | None) => None,
-        };
-        let link = self.link.wake_at().map(|(at, _)| at);
-        let all = [link, exit_due, self.patience, self.unread_until];
-        all.into_iter().flatten().min()
+    pub fn wake_at(&self) -> Option<Moment> {
+        self.relay.wake_at()
     }
 
     /// One input from outside of the data.
     pub fn tell(&mut self, outside: &mut Outside, input: Input) -> Result<(), Halt> {
-        outside.step()?;
+        kill_point();
         self.handle(outside, input)
     }
 
@@ -233,16 +181,16 @@ impl<'a> Shell<'a> {
     pub fn turn(&mut self, outside: &mut Outside) -> Result<bool, Halt> {
         for _ in 0..TURNS {
             self.perform(outside)?;
-            let mut again = self.pump_down(outside)?;
+            let generation = self.link().generation();
+            self.before = self.link().word();
+            let mut again = self.relay.turn(outside.now, outside);
+            outside.verdict()?;
             again |= self.perform(outside)?;
-            let generation = self.link.generation();
-            again |= self.pump_up(outside)?;
-            again |= generation != self.link.generation();
-            again |= !self.to_client.is_empty() && self.write_client(outside)?;
-            self.tell_exit(outside)?;
+            again |= generation != self.link().generation();
+            self.look_at_process(outside);
+            self.look_at_tree(outside)?;
             again |= self.perform(outside)?;
-            again |= !self.to_client.is_empty() && self.write_client(outside)?;
-            if self.done(outside) {
+            if self.relay.is_done(outside.now) {
                 return Ok(true);
             }
             again |= self.tick(outside)?;
@@ -254,7 +202,7 @@ impl<'a> Shell<'a> {
     }
 
     fn tick(&mut self, outside: &mut Outside) -> Result<bool, Halt> {
-        let Some((at, reason)) = self.link.wake_at() else {
+        let Some(at) = self.relay.wake_at() else {
             return Ok(false);
         };
         if outside.now < at {
@@ -265,66 +213,51 @@ impl<'a> Shell<'a> {
         }
         self.ticks.1 += 1;
         if self.ticks.1 > TICKS {
-            return broken(format!("ticks without end: {reason:?}"));
+            return broken(format!(
+                "ticks without end: {:?}",
+                self.relay.link().wake_at()
+            ));
         }
-        outside.note(|| format!("tick: {reason:?}"));
+        outside.note(|| "tick".into());
         self.handle(outside, Input::Tick)?;
         Ok(true)
     }
 
     fn handle(&mut self, outside: &mut Outside, input: Input) -> Result<(), Halt> {
-        self.before = self.link.word();
+        self.before = self.link().word();
         if !matches!(input, Input::Tick) {
             outside.note(|| format!("input: {input:?}"));
         }
-        let doubted = self.link.doubted();
+        let doubted = self.link().doubted();
         outside.watch.told(outside.now, &input);
         let shim = matches!(
             input,
             Input::Stop(Cause::ShimSignal { .. } | Cause::ShimKilled)
         );
-        self.link.handle(outside.now, input);
-        if self.link.away() {
+        self.relay.handle(outside.now, input, outside);
+        outside.verdict()?;
+        if self.link().away() {
             outside.watch.let_go();
         }
-        if (shim || doubted) && !self.link.doubted() && !self.link.away() {
+        if (shim || doubted) && !self.link().doubted() && !self.link().away() {
             outside.watch.ends(outside.now);
         }
-        let (before, after) = (self.before, self.link.word());
+        let (before, after) = (self.before, self.link().word());
         if before != after {
             outside.note(|| format!("{before} -> {after}"));
         }
-        outside.step()
-    }
-
-    fn done(&mut self, outside: &Outside) -> bool {
-        if self.finished.is_none() {
-            return false;
-        }
-        let patience = outside.now.after_ms(self.limits.grace_term_ms);
-        let until = *self.patience.get_or_insert(patience);
-        !self.client_out || self.flushed() || outside.now >= until
+        kill_point();
+        Ok(())
     }
 
     fn perform(&mut self, outside: &mut Outside) -> Result<bool, Halt> {
         let mut any = false;
-        while let Some(output) = self.link.next() {
+        while let Some(output) = self.relay.next() {
             any = true;
-            if let Err(halt) = outside.step() {
-                outside.watch.undone(&output);
-                return Err(halt);
-            }
             outside.watch.asked_for(outside.now, &output)?;
+            kill_point();
             match output {
                 Output::Spawn => self.spawn(outside)?,
-                Output::ToClient(line) => {
-                    outside.note(|| format!("ours to client: {}", text(&line)));
-                    self.to_client.extend(line);
-                }
-                Output::ToServer(line) => {
-                    outside.note(|| format!("ours to server: {}", text(&line)));
-                    self.to_server.extend(line);
-                }
                 Output::Say(_) | Output::LingerOver => {}
                 Output::Stop(step) => self.stop(outside, step)?,
                 Output::Measure => {
@@ -332,39 +265,79 @@ impl<'a> Shell<'a> {
                     let traced = outside.dice.permille(20);
                     self.handle(outside, Input::Measured { cpu_ms, traced })?;
                 }
-                Output::ReleaseClient => self.releasing = true,
-                Output::DropClient => self.drop_client(outside),
-                Output::Linger => self.linger(outside),
+                Output::DropClient => outside.let_go_of_client(),
+                Output::Linger => {
+                    outside.let_go_of_client();
+                    outside.watch.client_leaves();
+                }
                 Output::Tell(what) => outside.note(|| format!("event: {}", what.word())),
+                Output::ClientEnded => self.handle(outside, Input::ClientEof)?,
+                Output::ClientDeaf => outside.watch.let_go(),
+                Output::CloseServerStdin => {
+                    if let Some(process) = &mut outside.process {
+                        process.stdin.writer_gone = true;
+                    }
+                }
+                Output::ServerDeaf => {
+                    self.look_at_process(outside);
+                    let ended = outside.process.as_ref().is_none_or(|p| p.ended.is_some());
+                    if !ended || self.relay.exit_told() {
+                        self.handle(outside, Input::Stop(Cause::ServerExit))?;
+                    }
+                }
+                Output::ServerStdoutEnded => {
+                    let tree_empty = outside.tree_empty();
+                    self.handle(outside, Input::StdoutClosed { tree_empty })?;
+                }
+                Output::ExitDue => {
+                    let holders = outside.holders();
+                    let tree_empty = outside.tree_empty();
+                    if let Some(status) = outside.ended() {
+                        self.handle(outside, exited(status, holders, tree_empty))?;
+                    }
+                }
                 Output::Finish(code) => {
                     outside.note(|| format!("finish {code}"));
                     self.finished = Some(code);
                 }
             }
         }
-        if self.releasing && self.flushed() {
-            self.drop_client(outside);
-        }
         Ok(any)
     }
 
+    /// The kernel tells of the server's end.
+    fn look_at_process(&mut self, outside: &Outside) {
+        if outside.ended().is_some() && !self.relay.exit_told() {
+            self.relay.server_ended(outside.now);
+        }
+    }
+
+    fn look_at_tree(&mut self, outside: &mut Outside) -> Result<(), Halt> {
+        if self.link().descending() && self.relay.exit_told() && outside.tree_empty() {
+            return self.end_tree(outside);
+        }
+        Ok(())
+    }
+
+    fn end_tree(&mut self, outside: &mut Outside) -> Result<(), Halt> {
+        let now = outside.now;
+        let Some(process) = &mut outside.process else {
+            return Ok(());
+        };
+        let left = process.kill(now);
+        if let (Some((status, _)), false) = (process.ended, self.relay.exit_told()) {
+            self.handle(outside, exited(status, Holders::Nobody, true))?;
+        }
+        self.handle(outside, Input::TreeEmpty { ended: 1, left })
+    }
+
     fn spawn(&mut self, outside: &mut Outside) -> Result<(), Halt> {
-        self.up.sink_lost();
-        self.to_server.clear();
-        self.sent.clear();
-        self.unread.clear();
-        self.down.source_lost();
-        let next = self.link.generation() + 1;
+        let next = self.link().generation() + 1;
         outside.watch.spawn(outside.now, next, self.before)?;
         if outside.start(next)? {
             outside.note(|| format!("generation {next} is started"));
-            self.server = Some(Running {
-                stdin: true,
-                stdout: true,
-                ..Running::default()
-            });
             self.handle(outside, Input::Started)?;
-            if self.link.generation() != next {
+            if self.link().generation() != next {
                 return broken("a start is not counted");
             }
             return Ok(());
@@ -380,9 +353,6 @@ impl<'a> Shell<'a> {
 
     fn stop(&mut self, outside: &mut Outside, step: Step) -> Result<(), Halt> {
         outside.note(|| format!("stop: {step:?}"));
-        if let Some(server) = &mut self.server {
-            server.stdin_closing = true;
-        }
         match step {
             Step::CloseStdin => Ok(()),
             Step::Terminate => {
@@ -395,47 +365,160 @@ impl<'a> Shell<'a> {
         }
     }
 
-    fn linger(&mut self, outside: &mut Outside) {
-        if self.up.mid_line() {
-            self.to_server.push_front(b'\n');
-            outside.watch.server_is_left_with_half_a_line();
-        }
-        self.up.forget_partial();
-        self.keep(outside);
-        self.down.sink_lost();
-        self.ours_torn = false;
-        self.drop_client(outside);
-        outside.watch.client_leaves();
-    }
-
     /// Another client is there, on the pipes that are outside now.
     pub fn reattach(&mut self, outside: &mut Outside) -> Result<(), Halt> {
-        self.client_in = true;
-        self.client_out = true;
-        self.to_client.clear();
-        self.unread_until = None;
-        self.sent.clear();
-        self.up.source_lost();
-        self.keep(outside);
-        self.handle(outside, Input::Reattached)
+        kill_point();
+        self.before = self.link().word();
+        outside.watch.told(outside.now, &Input::Reattached);
+        self.relay.reattach(outside.now, &[], outside);
+        outside.verdict()
     }
 
-    /// Whether a client that comes back is taken in.
+    /// True if a client that comes back is taken in.
     pub fn takes_in(&self) -> bool {
-        self.link.away() && self.up.flushed() && self.to_server.is_empty()
+        self.link().away() && self.relay.server_has_all()
+    }
+}
+
+impl relay::Shell for Outside {
+    fn read_client(&mut self, into: &mut [u8]) -> Read {
+        kill_point();
+        let read = self.from_client.give(into);
+        kill_point();
+        read
     }
 
-    fn drop_client(&mut self, outside: &mut Outside) {
-        if self.client_out {
-            outside.note(|| "the client's pipes are let go".into());
-        }
-        self.releasing = false;
-        self.client_in = false;
-        self.unread_until = None;
-        self.client_out = false;
-        self.to_client.clear();
-        self.down.discard_routed();
-        outside.to_client.writer_gone = true;
-        outside.from_client.reader_gone = true;
+    fn read_server(&mut self, into: &mut [u8]) -> Read {
+        kill_point();
+        let Some(process) = &mut self.process else {
+            return Read::End;
+        };
+        process.stdout.give(into)
     }
+
+    fn write_client(&mut self, bytes: &[u8]) -> Wrote {
+        kill_point();
+        let wrote = self.to_client.put(bytes);
+        if let Wrote::Took(len) = wrote {
+            self.to_client_tap(&bytes[..len]);
+        }
+        kill_point();
+        wrote
+    }
+
+    fn write_server(&mut self, bytes: &[u8]) -> Wrote {
+        kill_point();
+        let Some(process) = &mut self.process else {
+            return Wrote::Broken;
+        };
+        let wrote = process.stdin.put(bytes);
+        if let Wrote::Took(len) = wrote {
+            self.to_server_tap(&bytes[..len]);
+        }
+        kill_point();
+        wrote
+    }
+
+    fn client_may_speak(&self) -> bool {
+        true
+    }
+
+    fn client_hung_up(&self) -> bool {
+        self.from_client.writer_gone
+    }
+
+    fn server_left_unread(&self) -> bool {
+        let left = |process: &Process| process.stdin.reader_gone && !process.stdin.is_empty();
+        self.process.as_ref().is_some_and(left)
+    }
+
+    fn take_unread(&mut self) -> Option<Vec<u8>> {
+        let process = self.process.as_mut()?;
+        let unreadable = if process.stdin.writer_gone {
+            process.tree_empty()
+        } else {
+            !process.serves()
+        };
+        unreadable.then(|| process.stdin.take())
+    }
+
+    fn watched(&self) -> bool {
+        self.watched
+    }
+
+    fn passed(&mut self, _: Moment, from: Side, frame: &Frame<'_>) {
+        self.note(|| format!("{from:?}: fast {frame:?}"));
+        if from == Side::Client {
+            self.watch.routed_frame(frame);
+        }
+    }
+
+    fn saw(&mut self, _: Moment, _: u32, sight: Sight<'_>) {
+        match sight {
+            Sight::Line {
+                from, bytes, route, ..
+            } => {
+                self.note(|| format!("{from:?}: {route:?} {}", text(bytes)));
+                if from == Side::Client {
+                    self.watch.routed(bytes, route);
+                }
+            }
+            Sight::LongBegins {
+                from, frame, route, ..
+            } => self.note(|| format!("{from:?}: {route:?} long {frame:?}")),
+            Sight::LongEnds {
+                from,
+                frame,
+                passed,
+            } => {
+                self.note(|| format!("{from:?}: long ends, passed {passed} {frame:?}"));
+                if from == Side::Client {
+                    self.watch.routed_frame(frame);
+                }
+            }
+            Sight::Ours { to, line } => {
+                self.note(|| format!("ours to {to:?}: {}", text(line)));
+                if to == Side::Client {
+                    self.watch.ours_queued(line);
+                }
+            }
+            Sight::Settled => {}
+            Sight::Unread(lines) => {
+                if !lines.is_empty() {
+                    self.note(|| format!("never read: {}", text(lines)));
+                }
+                self.watch.unread(lines);
+            }
+            Sight::Releasing => self.watch.release(),
+            Sight::TornAtServer => self.watch.server_is_left_with_half_a_line(),
+            Sight::Delivered => self.watch.delivered(Way::Passed),
+            Sight::OursDelivered => {
+                self.watch.delivered(Way::Passed);
+                self.watch.delivered(Way::Ours);
+            }
+        }
+    }
+}
+
+/// Lets a keeper live until it ends or is killed.
+pub fn until_killed(life: impl FnOnce() -> Result<(), Halt>) -> Result<(), Halt> {
+    let ended = panic::catch_unwind(AssertUnwindSafe(life));
+    set_fuse(None);
+    match ended {
+        Ok(ended) => ended,
+        Err(payload) if payload.is::<Killed>() => Err(Halt::Killed),
+        Err(payload) => panic::resume_unwind(payload),
+    }
+}
+
+fn exited(status: Status, holders: Holders, tree_empty: bool) -> Input {
+    Input::Exited(Exited {
+        pid: 7,
+        status,
+        usage: Usage::default(),
+        stderr_tail: vec!["last words".into()],
+        out_of_memory: None,
+        holders,
+        tree_empty,
+    })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Lost, Status};
+use mainstay_core::kill_point::set_fuse;
 use mainstay_core::message::remembered::Remembered;
 use mainstay_core::policy::{Policy, Retry};
 
@@ -14,7 +15,7 @@ use super::dice::Dice;
 use super::outside::{self, Halt, Outside};
 use super::pipe::Pipe;
 use super::server::{Server, Temper};
-use super::shell::{Memory, Plan, Shell};
+use super::shell::{Memory, OwnMemory, Plan, Shell, until_killed};
 use super::watch::Watch;
 
 /// Steps after which a story has gone astray.
@@ -82,6 +83,7 @@ impl Story {
         let slots = dice.pick(&[8, 64, 256]) as usize;
         let client_room = dice.pick(&[32, 1_024, 65_536]) as usize;
         let start_fails = dice.pick(&[0, 0, 50, 400]);
+        let watched = dice.permille(300);
         let mut watch = Watch::new(&limits, policy);
         watch.crowded = slots < 64;
         let mut outside = Outside {
@@ -92,7 +94,8 @@ impl Story {
             process: None,
             manners,
             start_fails,
-            fuse: None,
+            watched,
+            broken: None,
             watch,
             trace: trace.then(Vec::new),
             dice,
@@ -130,26 +133,34 @@ impl Story {
         let mut lost = None;
         loop {
             let plan = self.plan.clone();
-            let mut shell = Shell::begin(&plan, &mut memory, lost.take(), &mut self.outside);
-            match self.keep(&mut shell) {
+            let mut own = OwnMemory::default();
+            let mut shell = Shell::new(&plan, &mut memory, &mut own);
+            let lost_before = lost.take();
+            let life = until_killed(|| {
+                shell.begin(lost_before, &mut self.outside)?;
+                self.keep(&mut shell)
+            });
+            match life {
                 Ok(()) => {
                     let flushed = shell.flushed();
-                    self.told.generations = shell.link.generation();
+                    if !shell.writes() {
+                        self.outside.watch.let_go();
+                    }
+                    self.told.generations = shell.link().generation();
                     self.outside.watch.end(flushed)?;
                     return Ok(self.told);
                 }
                 Err(Halt::Killed) => {
-                    let finished = shell.finished.is_some();
                     self.told.killed += 1;
                     self.outside.note(|| "the keeper is killed".into());
-                    self.outside.fuse = None;
+                    self.outside.verdict()?;
                     self.outside.end_tree_of_killed_keeper();
-                    self.outside.watch.keeper_killed(shell.link.word());
-                    while let Some(output) = shell.link.next() {
+                    self.outside.watch.keeper_killed(shell.link().word());
+                    for output in shell.undone() {
                         self.outside.watch.undone(&output);
                     }
                     self.server = None;
-                    if finished {
+                    if memory.finished() {
                         return Ok(self.told);
                     }
                     lost = Some(Lost {
@@ -185,7 +196,7 @@ impl Story {
             }
             self.look(shell);
             let agenda = self.agenda.keys().next().map(|(at, _)| *at);
-            let wake = shell.wake_at(&self.outside);
+            let wake = shell.wake_at();
             let Some(next) = [agenda, wake].into_iter().flatten().min() else {
                 return outside::broken("nothing will ever happen");
             };
@@ -206,7 +217,8 @@ impl Story {
         } = self.faults;
         let dice = &mut self.outside.dice;
         if self.phase == Phase::Busy && keepers_left > 0 && dice.permille(kill_keeper) {
-            self.outside.fuse = Some(dice.below(60) as u32);
+            let most = dice.pick(&[30, 300, 3_000]);
+            set_fuse(Some(dice.below(most) as u32));
             self.faults.keepers_left -= 1;
         }
     }
@@ -274,7 +286,7 @@ impl Story {
             let ms = self.outside.dice.delay_ms(40);
             self.later(ms, Happening::ClientReads);
         }
-        let word = shell.link.word();
+        let word = shell.link().word();
         let busy = self.phase == Phase::Busy;
         if busy && self.outside.dice.permille(self.faults.kill_server) {
             if let Some(process) = &mut self.outside.process

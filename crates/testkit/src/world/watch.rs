@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{Cause, Renewing, What};
 use mainstay_core::limits::Limits;
-use mainstay_core::link::{Input, Output, Route};
-use mainstay_core::message::frame::Kind;
+use mainstay_core::link::{Input, Route};
+use mainstay_core::message::frame::{Frame, Id, Kind};
 use mainstay_core::policy::{Policy, Retry};
+use mainstay_core::relay::Output;
 
 use super::outside::{Halt, Outside, broken, text};
 use super::pipe::Lines;
-use super::pump::Show;
 use super::said::{Said, key, key_of};
 use replay::{Known, Met};
 
@@ -45,8 +45,8 @@ pub struct Watch {
     progress: BTreeMap<String, f64>,
     /// Answers at the client that the link does not know to be there.
     unconfirmed: Vec<Unconfirmed>,
-    /// Requests that the link has seen, and that a successor would be shown again.
-    unmarked: Vec<String>,
+    /// Lines of ours that wait to be written to the client.
+    ours: VecDeque<Vec<u8>>,
     known: Known,
     met: Met,
     generation: u32,
@@ -194,7 +194,7 @@ impl Watch {
         self.attachment += 1;
         self.requests.clear();
         self.unconfirmed.clear();
-        self.unmarked.clear();
+        self.ours.clear();
         self.progress.clear();
         self.known.client_leaves();
         for question in &mut self.questions {
@@ -208,6 +208,11 @@ impl Watch {
     /// Nobody is there to be answered.
     pub fn let_go(&mut self) {
         self.dropped = true;
+    }
+
+    /// The client gets what is queued, and then no more.
+    pub fn release(&mut self) {
+        self.released = true;
     }
 
     /// Another client is there.
@@ -233,9 +238,7 @@ impl Watch {
         for answer in std::mem::take(&mut self.unconfirmed) {
             self.allow(&answer.key);
         }
-        for key in std::mem::take(&mut self.unmarked) {
-            self.allow(&key);
-        }
+        self.ours.clear();
         self.torn_allowed = true;
         self.keepers_killed += 1;
         self.at_server = Lines::default();
@@ -325,14 +328,17 @@ impl Watch {
             Output::Tell(What::Renewal(renewal)) if renewal.why == Renewing::Reopened => {
                 self.opens_anew();
             }
-            Output::ReleaseClient => self.released = true,
             Output::Spawn
-            | Output::ToClient(_)
-            | Output::ToServer(_)
             | Output::Say(_)
             | Output::Stop(_)
             | Output::Measure
             | Output::LingerOver
+            | Output::ClientEnded
+            | Output::ClientDeaf
+            | Output::CloseServerStdin
+            | Output::ServerDeaf
+            | Output::ServerStdoutEnded
+            | Output::ExitDue
             | Output::Tell(_) => {}
         }
         Ok(())
@@ -380,31 +386,14 @@ impl Watch {
         Ok(())
     }
 
-    /// The link has seen a line of the client's, and this becomes of it.
-    pub fn routed(&mut self, show: Show<'_>, route: Route) {
-        let Show::Line(_, line) = show else {
-            // What is left of it in memory is shown again, until its beginning is marked as gone.
-            if let (Show::Cut(Some(frame)), false) = (show, route == Route::Hold)
-                && let mainstay_core::message::frame::Id::Token(id) = frame.id
-                && frame.kind == Kind::Request
-            {
-                self.unmarked.push(key_of(&String::from_utf8_lossy(id)));
-            }
-            if let Show::CutEnd(frame) | Show::DropEnd(frame) | Show::GatherEnd(frame) = show
-                && let mainstay_core::message::frame::Id::Token(id) = frame.id
-                && frame.kind == Kind::Request
-            {
-                let key = key_of(&String::from_utf8_lossy(id));
-                self.saw(key);
-            }
-            return;
-        };
+    /// The link has seen a line of the client, and this becomes of it.
+    pub fn routed(&mut self, line: &[u8], route: Route) {
         if route == Route::Hold || self.lenient {
             return;
         }
         for said in Said::read(line).unwrap_or_default() {
             match said.kind {
-                Kind::Request => self.saw(said.key()),
+                Kind::Request => self.saw(&said.key()),
                 Kind::Notification if said.method == "notifications/initialized" => {
                     self.known.initialized = true;
                 }
@@ -418,12 +407,34 @@ impl Watch {
         }
     }
 
-    fn saw(&mut self, key: String) {
+    /// The link has seen a line of the client, of which only this is known.
+    pub fn routed_frame(&mut self, frame: &Frame<'_>) {
+        if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
+            self.saw(&key_of(&String::from_utf8_lossy(id)));
+        }
+    }
+
+    fn saw(&mut self, key: &str) {
         self.spoken = true;
-        if let Some(request) = self.requests.get_mut(&key) {
+        if let Some(request) = self.requests.get_mut(key) {
             request.routed |= !self.released;
         }
-        self.unmarked.push(key);
+    }
+
+    /// A line of ours is to be written to the client.
+    pub fn ours_queued(&mut self, line: &[u8]) {
+        self.ours.push_back(line.to_vec());
+    }
+
+    /// How a line has come to the client.
+    fn way(&mut self, line: &[u8]) -> Way {
+        match self.ours.front() {
+            Some(ours) if ours == line => {
+                self.ours.pop_front();
+                Way::Ours
+            }
+            Some(_) | None => Way::Passed,
+        }
     }
 
     /// The generation that is dead has not read these lines: they never reached it.
@@ -441,24 +452,12 @@ impl Watch {
         }
     }
 
-    /// What was seen so far is not shown to a successor.
-    pub fn marked(&mut self) {
-        self.unmarked.clear();
-    }
-
-    /// The link knows that all lines of the server are at the client.
-    pub fn delivered(&mut self) {
-        let confirmed = |answer: &Unconfirmed| answer.way == Way::Passed;
+    /// The link knows that all lines that came this way are at the client.
+    pub fn delivered(&mut self, way: Way) {
         let (done, rest) = std::mem::take(&mut self.unconfirmed)
             .into_iter()
-            .partition(confirmed);
+            .partition(|answer| answer.way == way);
         self.unconfirmed = rest;
-        self.confirm(done);
-    }
-
-    /// The link knows that all lines are at the client.
-    pub fn written(&mut self) {
-        let done = std::mem::take(&mut self.unconfirmed);
         self.confirm(done);
     }
 
@@ -527,31 +526,29 @@ impl Watch {
 
 impl Outside {
     /// Bytes have reached the client.
-    pub fn to_client_tap(&mut self, bytes: &[u8], way: Way) -> Result<(), Halt> {
+    pub fn to_client_tap(&mut self, bytes: &[u8]) {
         for line in self.watch.at_client.feed(bytes) {
             self.note(|| format!("at client: {}", text(&line)));
+            let way = self.watch.way(&line);
             if !self.watch.lenient {
-                self.watch.client_gets(&line, way)?;
+                let verdict = self.watch.client_gets(&line, way);
+                self.judge(verdict);
             }
         }
-        Ok(())
     }
 
-    /// Writes to the server; none if nobody reads.
-    pub fn to_server(&mut self, bytes: &[u8]) -> Result<Option<usize>, Halt> {
-        let Some(process) = &mut self.process else {
-            return Ok(None);
+    /// Bytes have reached the server.
+    pub fn to_server_tap(&mut self, bytes: &[u8]) {
+        let Some(process) = &self.process else {
+            return;
         };
         let generation = process.generation;
-        let Ok(len) = process.stdin.write(bytes) else {
-            return Ok(None);
-        };
-        for line in self.watch.at_server.feed(&bytes[..len]) {
+        for line in self.watch.at_server.feed(bytes) {
             self.note(|| format!("at server {generation}: {}", text(&line)));
             if !self.watch.lenient {
-                self.watch.server_gets(generation, &line)?;
+                let verdict = self.watch.server_gets(generation, &line);
+                self.judge(verdict);
             }
         }
-        Ok(Some(len))
     }
 }

@@ -39,7 +39,8 @@ impl Watch {
                 "the client gets an answer that it never asked for: {id}"
             ));
         };
-        if let (Some(by), Way::Passed) = (by, way)
+        // Of a line that a killed keeper had begun it is not known whose it was.
+        if let (Some(by), Way::Passed, false) = (by, way, half_told)
             && !request.sent.contains(&by)
         {
             return broken(format!("generation {by} answers {id}, which it never got"));
