@@ -482,6 +482,8 @@ impl<'a> Relay<'a> {
     fn settle_bytes_of_the_dead(&mut self, now: Moment, shell: &mut impl Shell) {
         self.end_torn_line();
         self.give_unread(now, shell);
+        // The rest of a line whose beginning it had is for no server.
+        self.up.sink_lost();
     }
 
     /// The server died in the middle of a line that the client has half of.

@@ -1,5 +1,5 @@
 //! Simulated worlds: hundreds of seeds on every run. `MAINSTAY_SEED=N` tells one story; wide sweeps by hand:
-//! `cargo run --release -p mainstay-testkit --bin sim -- --seeds 100000`.
+//! `cargo run --profile sim -p mainstay-testkit --bin sim -- --seeds 100000`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;

@@ -14,6 +14,7 @@ use crate::message::lists::Which;
 use crate::message::resend::Fate;
 use crate::message::{batch, settle, token};
 use crate::policy::Retry;
+use crate::record::Phase;
 
 impl Link<'_> {
     /// Answers a request in flight. Its entry stays until the answer is written ([`Link::written`]): a keeper that is
@@ -273,6 +274,11 @@ impl Link<'_> {
     /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they were
     /// new, so nobody else answers them. To be told before [`begin`](Self::begin).
     pub fn never_sent(&mut self, mut lines: &[u8]) {
+        match self.head.phase() {
+            Phase::Fresh | Phase::Serving => {}
+            // Nothing is routed any more, so what was noted is answered.
+            Phase::Stopping | Phase::Finished => return,
+        }
         let mut scanner = Scanner::new();
         while let Fed::Line { used } = scanner.feed(lines) {
             let frame = scanner.frame();

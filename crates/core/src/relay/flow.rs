@@ -23,12 +23,12 @@ impl Relay<'_> {
             // The server is gone, and nothing that the client says is answered.
             return self.write_client(now, shell);
         }
-        let mut again = self.from_server(now, shell);
+        let mut again = self.relay_server_lines(now, shell);
         if !self.outputs.is_empty() {
             return true;
         }
         if shell.client_may_speak() {
-            again |= self.from_client(now, shell);
+            again |= self.relay_client_lines(now, shell);
         }
         // Answers of our own to what the client has just asked.
         if self.outputs.is_empty() && !self.ours.to_client.is_empty() {
@@ -40,7 +40,7 @@ impl Relay<'_> {
     }
 
     /// Server → client, until nothing moves; true if more may move at once.
-    fn from_server(&mut self, now: Moment, shell: &mut impl Shell) -> bool {
+    fn relay_server_lines(&mut self, now: Moment, shell: &mut impl Shell) -> bool {
         let mut step = true;
         let mut steps = 0;
         while step && steps < STEPS {
@@ -161,7 +161,7 @@ impl Relay<'_> {
     }
 
     /// Client → server, until nothing moves; true if more may move at once.
-    fn from_client(&mut self, now: Moment, shell: &mut impl Shell) -> bool {
+    fn relay_client_lines(&mut self, now: Moment, shell: &mut impl Shell) -> bool {
         let mut moved = false;
         let mut step = true;
         let mut steps = 0;

@@ -140,7 +140,7 @@ impl Shell for Pipes<'_> {
 
     #[inline]
     fn saw(&mut self, now: Moment, generation: u32, sight: Sight<'_>) {
-        let frames = &mut self.frames;
+        let frames = &mut *self.frames;
         match sight {
             Sight::Line {
                 from,

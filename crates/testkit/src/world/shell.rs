@@ -16,7 +16,7 @@ use mainstay_core::message::inflight::Slot;
 use mainstay_core::message::remembered::Remembered;
 use mainstay_core::policy::Policy;
 use mainstay_core::record::inbox::{self, Inbox};
-use mainstay_core::record::{Head, Phase, Record, keepsakes};
+use mainstay_core::record::{Attached, Head, Phase, Record, keepsakes};
 use mainstay_core::relay::{self, Output, Read, Relay, Sight, Wrote};
 use mainstay_core::server::stop::Step;
 
@@ -58,6 +58,11 @@ impl Memory {
     /// True if all was done when the keeper was killed: its guard starts no other one.
     pub fn finished(&self) -> bool {
         self.head.phase() == Phase::Finished
+    }
+
+    /// True if the client had been let go.
+    pub fn away(&self) -> bool {
+        self.head.attached() == Attached::No
     }
 
     /// All of it but what was read.

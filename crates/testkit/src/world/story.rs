@@ -160,6 +160,9 @@ impl Story {
                         self.outside.watch.undone(&output);
                     }
                     self.server = None;
+                    if memory.away() {
+                        self.outside.watch.let_go();
+                    }
                     if memory.finished() {
                         return Ok(self.told);
                     }
