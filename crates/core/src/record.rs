@@ -117,3 +117,30 @@ pub struct Record<'a> {
     /// What the next generation must be told.
     pub keepsakes: &'a mut [u8],
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_successor_reads_the_phase_and_the_attachment_that_were_noted() {
+        let mut head = Head::default();
+        assert_eq!(
+            (head.phase(), head.attached()),
+            (Phase::Fresh, Attached::Yes)
+        );
+        for phase in [
+            Phase::Fresh,
+            Phase::Serving,
+            Phase::Stopping,
+            Phase::Finished,
+        ] {
+            head.set_phase(phase);
+            assert_eq!(head.phase(), phase);
+        }
+        for attached in [Attached::No, Attached::Again, Attached::Yes] {
+            head.set_attached(attached);
+            assert_eq!(head.attached(), attached);
+        }
+    }
+}

@@ -304,6 +304,12 @@ mod tests {
         let mut asked = Asked::new();
         asked.restore_dead(b"4");
         asked.restore_dead(br#""ms:3:1""#);
+        for no_id in [&b""[..], &[b'1'; ID_BYTES + 1]] {
+            asked.restore_dead(no_id);
+            assert_eq!(asked.answered(no_id), Answered::Unknown);
+        }
+        asked.restore_dead(&[b'1'; ID_BYTES]);
+        assert_eq!(asked.answered(&[b'1'; ID_BYTES]), Answered::Swallow);
         assert_eq!(new_label(asked.open(3, b"4")), br#""ms:3:2""#);
         assert_eq!(asked.answered(b"4"), Answered::Swallow);
         assert_eq!(asked.answered(br#""ms:3:1""#), Answered::Swallow);
@@ -315,6 +321,8 @@ mod tests {
         let mut asked = Asked::new();
         assert_eq!(asked.open(1, b""), Label::Full);
         assert_eq!(asked.open(1, &[b'1'; ID_BYTES + 1]), Label::Full);
+        assert_eq!(asked.open(1, &[b'1'; ID_BYTES]), Label::Same);
+        assert_eq!(asked.answered(&[b'1'; ID_BYTES]), Answered::Forward);
         for n in 0..PENDING_MAX {
             assert_eq!(asked.open(1, n.to_string().as_bytes()), Label::Same);
         }

@@ -1,7 +1,7 @@
 //! Requests that may be sent once more if the server dies: their lines, and how far their progress has come.
 //!
 //! It does not know which requests are safe to repeat; whoever keeps one here has decided that. What a killed keeper kept
-//! is lost: its successor answers instead of sending resend.
+//! is lost: its successor answers instead of sending again.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -117,7 +117,7 @@ impl Resend {
         self.check();
     }
 
-    /// It is not sent resend. How far its progress has come still counts: it may have been sent before.
+    /// It is not sent again. How far its progress has come still counts: it may have been sent before.
     pub fn give_up(&mut self, id: &[u8]) {
         let id = token::plain(id);
         if let Some(kept) = self.lines.get_mut(&*id) {
@@ -176,7 +176,7 @@ impl Resend {
         }
     }
 
-    /// Its line, to be sent resend.
+    /// Its line, to be sent again.
     pub fn resend(&mut self, id: &[u8]) -> Option<Vec<u8>> {
         let kept = self.lines.get_mut(&*token::plain(id))?;
         let line = kept.line.clone()?;
@@ -342,5 +342,36 @@ mod tests {
             (resend.fate(b"1"), resend.bytes),
             (Fate::Poisoned, line.len())
         );
+    }
+
+    #[test]
+    fn what_no_server_has_read_was_not_sent() {
+        let mut resend = Resend::new(100);
+        assert!(!resend.was_sent(b"1"));
+        resend.keep(b"1", b"{}\n");
+        assert!(resend.was_sent(b"1"));
+        resend.unread(b"1");
+        assert!(!resend.was_sent(b"1"));
+        resend.keep(b"1", b"{}\n");
+        resend.clear();
+        assert!(!resend.was_sent(b"1"));
+        assert_eq!((resend.fate(b"1"), resend.bytes), (Fate::NotKept, 0));
+    }
+
+    #[test]
+    fn what_was_given_up_is_kept_again_only_if_there_is_room() {
+        let line = br#"{"id":1,"params":{"_meta":{"progressToken":7}}}"#;
+        for (most, fate) in [
+            (line.len() + 3, Fate::Resend),
+            (line.len() + 2, Fate::NotKept),
+        ] {
+            let mut resend = Resend::new(most);
+            resend.keep(b"1", line);
+            resend.give_up(b"1");
+            resend.unread(b"1");
+            resend.keep(b"2", b"{}\n");
+            resend.keep(b"1", line);
+            assert_eq!((resend.fate(b"1"), resend.fate(b"2")), (fate, Fate::Resend));
+        }
     }
 }

@@ -409,4 +409,79 @@ mod tests {
             assert_eq!(Tracked::of(method), class);
         }
     }
+
+    #[test]
+    fn what_is_known_of_each_class() {
+        // Whether it may be sent twice, stays open, teaches us something; a class of several methods has no one name.
+        let table = [
+            ("tools/call", "tools/call", [false, false, false]),
+            ("initialize", "initialize", [true, false, true]),
+            ("server/discover", "server/discover", [true, false, true]),
+            ("ping", "ping", [true, false, false]),
+            ("tools/list", "a list request", [true, false, true]),
+            ("prompts/list", "a list request", [true, false, true]),
+            ("resources/list", "a list request", [true, false, true]),
+            ("resources/read", "a read request", [true, false, false]),
+            ("prompts/get", "a read request", [true, false, false]),
+            (
+                "completion/complete",
+                "a read request",
+                [true, false, false],
+            ),
+            ("tasks/get", "a read request", [true, false, false]),
+            ("tasks/result", "a read request", [true, false, false]),
+            ("tasks/list", "a read request", [true, false, false]),
+            ("tasks/update", "a read request", [true, false, false]),
+            ("tasks/cancel", "a task request", [false, false, false]),
+            ("logging/setLevel", "logging/setLevel", [true, false, true]),
+            (
+                "resources/subscribe",
+                "a resource subscription",
+                [true, false, true],
+            ),
+            (
+                "resources/unsubscribe",
+                "a resource subscription",
+                [true, false, true],
+            ),
+            (
+                "subscriptions/listen",
+                "subscriptions/listen",
+                [true, true, false],
+            ),
+            ("x/y", "the request", [false, false, false]),
+        ];
+        for (method, word, facts) in table {
+            let class = Tracked::of(method);
+            assert_eq!(class.word(), word, "{method}");
+            assert_eq!(class.method(), (word == method).then_some(method));
+            let told = [class.is_repeatable(), class.listens(), class.teaches()];
+            assert_eq!(told, facts, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_slot_of_another_state_or_sort_does_not_wait() {
+        let mut slot = Slot::free();
+        assert!(!slot.waits_for(Tracked::Other));
+        slot.publish(b"1", ENTRY, 1);
+        assert!(slot.waits_for(Tracked::ToolsCall) && !slot.waits_for(Tracked::Ping));
+        for change in [Slot::settle, Slot::answered] {
+            slot.reopen();
+            assert!(slot.waits_for(Tracked::ToolsCall));
+            change(&mut slot);
+            assert!(!slot.waits_for(Tracked::ToolsCall));
+        }
+    }
+
+    /// A keeper that is killed while it writes a new entry over an old one has cleared the head first.
+    #[test]
+    fn a_slot_that_was_freed_or_begun_counts_as_used() {
+        let mut slot = Slot::free();
+        slot.sequence = 7;
+        assert!(slot.touched());
+        let slot = Slot::free();
+        slot.head.store(1, Ordering::Relaxed);
+        assert!(slot.touched());
+    }
 }

@@ -175,6 +175,44 @@ fn more_slots_than_the_limit_are_not_used() {
     );
 }
 
+#[test]
+fn answers_on_their_way_close_their_own_requests_only() {
+    let mut table = table(8);
+    for id in ["1", "2", "3", "4"] {
+        table.open(id.as_bytes(), Tracked::ToolsCall, 1, NOW);
+    }
+    assert!(!table.answered_if(b"9", Tracked::ToolsCall));
+    assert!(!table.answered_if(b"1", Tracked::Ping));
+    assert!(table.answered_if(b"1", Tracked::ToolsCall));
+    assert!(!table.answered_if(b"1", Tracked::ToolsCall));
+    assert_eq!(table.answered(b"2").map(|e| e.sent_to), Some(Some(1)));
+    assert_eq!(table.answered(b"2"), None);
+    assert!(table.answered_by_us(b"3").is_some());
+    table.goes_with_ours(b"2");
+    table.goes_with_ours(b"4");
+    table.goes_with_ours(b"9");
+    let left = |table: &Inflight<Vec<Slot>>| ids(&Inflight::new(table.slots().to_vec()));
+    assert_eq!((ids(&table), table.len()), (vec!["4".to_string()], 1));
+    assert_eq!(left(&table), ["1", "2", "3", "4"]);
+    table.delivered();
+    assert_eq!(left(&table), ["2", "3", "4"]);
+    assert!(!table.knows(b"1") && table.knows(b"2"));
+    table.written();
+    assert_eq!((left(&table), table.room()), (vec!["4".to_string()], 7));
+}
+
+#[test]
+fn a_request_that_waits_within_us_is_no_late_answer() {
+    let mut table = table(2);
+    assert_eq!(table.hold(b"1", Tracked::ToolsCall, NOW), Opened::New);
+    let held = table.get(b"1").expect("an entry");
+    assert!(held.is_held());
+    assert_eq!(table.open(b"1", Tracked::ToolsCall, 1, NOW), Opened::Again);
+    assert!(!table.get(b"1").expect("an entry").is_held());
+    let successor = Inflight::new(table.slots().to_vec());
+    assert_eq!(successor.get(b"1").and_then(|e| e.sent_to), Some(1));
+}
+
 /// What the table must do, told with plain collections.
 #[derive(Default)]
 struct Model {
@@ -303,6 +341,202 @@ proptest! {
             for (id, _) in &model.settled {
                 prop_assert!(table.is_settled(id.as_bytes()));
             }
+        }
+    }
+}
+
+/// What a request is in the full model. The first three are open for a successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    Open,
+    /// The server's answer is on its way.
+    Answered,
+    /// An answer of ours is on its way; whether the server's late one is to be swallowed.
+    AnsweredByUs {
+        late: bool,
+    },
+    Settled,
+}
+
+const OURS: Held = Held::AnsweredByUs { late: false };
+const OURS_FIRST: Held = Held::AnsweredByUs { late: true };
+
+#[derive(Clone, Debug)]
+enum Answer {
+    Open(u8, bool, u32),
+    Close(u8),
+    Answered(u8),
+    AnsweredIf(u8, bool),
+    ByUs(u8),
+    WithOurs(u8),
+    Settle(u8),
+    Swallow(u8),
+    Delivered,
+    Written,
+    Forget(u32),
+    Takeover,
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    let id = || 0..12u8;
+    prop_oneof![
+        8 => (id(), any::<bool>(), 0..3u32).prop_map(|(id, call, generation)| Answer::Open(id, call, generation)),
+        2 => id().prop_map(Answer::Close),
+        2 => id().prop_map(Answer::Answered),
+        2 => (id(), any::<bool>()).prop_map(|(id, call)| Answer::AnsweredIf(id, call)),
+        2 => id().prop_map(Answer::ByUs),
+        2 => id().prop_map(Answer::WithOurs),
+        3 => id().prop_map(Answer::Settle),
+        2 => id().prop_map(Answer::Swallow),
+        1 => Just(Answer::Delivered),
+        1 => Just(Answer::Written),
+        1 => (0..3u32).prop_map(Answer::Forget),
+        1 => Just(Answer::Takeover),
+    ]
+}
+
+/// In the order of opening.
+type Requests = Vec<(String, Entry, Held)>;
+
+fn of(all: &Requests, wanted: impl Fn(Held) -> bool) -> Vec<(String, Entry)> {
+    all.iter()
+        .filter(|(_, _, held)| wanted(*held))
+        .map(|(id, entry, _)| (id.clone(), *entry))
+        .collect()
+}
+
+/// Changes a request that is held so; what it was.
+fn turn(all: &mut Requests, id: &str, from: Held, to: Held) -> Option<Entry> {
+    let found = all
+        .iter_mut()
+        .find(|(held_id, _, held)| held_id == id && *held == from)?;
+    found.2 = to;
+    Some(found.1)
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_on_its_way_is_open_for_a_successor(steps in prop::collection::vec(answer(), 0..120)) {
+        const ROOM: usize = 6;
+        let method = |call: bool| if call { Tracked::ToolsCall } else { Tracked::Ping };
+        let mut table = table(ROOM);
+        let mut model = Requests::new();
+        for (n, step) in steps.into_iter().enumerate() {
+            let now = Moment(n as u64);
+            match step {
+                Answer::Open(id, call, generation) => {
+                    let id = id.to_string();
+                    let entry = Entry { method: method(call), sent_to: Some(generation), opened: now };
+                    let known = model.iter().find(|(held, _, _)| *held == id).map(|(_, _, held)| *held);
+                    if known.is_none() && model.len() == ROOM
+                        && let Some(oldest) = model.iter().position(|(_, _, held)| *held == Held::Settled)
+                    {
+                        model.remove(oldest);
+                    }
+                    let expected = match known {
+                        Some(Held::Open) => Opened::Again,
+                        Some(_) => Opened::New,
+                        None if model.len() < ROOM => Opened::New,
+                        None => Opened::Full,
+                    };
+                    prop_assert_eq!(table.open(id.as_bytes(), method(call), generation, now), expected);
+                    if expected != Opened::Full {
+                        model.retain(|(held, _, _)| *held != id);
+                        model.push((id, entry, Held::Open));
+                    }
+                }
+                Answer::Close(id) => {
+                    let id = id.to_string();
+                    let at = model.iter().position(|(held_id, _, held)| *held_id == id && *held == Held::Open);
+                    let expected = at.map(|at| model.remove(at).1);
+                    prop_assert_eq!(table.close(id.as_bytes()), expected);
+                }
+                Answer::Answered(id) => {
+                    let id = id.to_string();
+                    let expected = turn(&mut model, &id, Held::Open, Held::Answered);
+                    prop_assert_eq!(table.answered(id.as_bytes()), expected);
+                }
+                Answer::AnsweredIf(id, call) => {
+                    let id = id.to_string();
+                    let waits = model
+                        .iter()
+                        .any(|(held_id, entry, held)| *held_id == id && *held == Held::Open && entry.method == method(call));
+                    if waits {
+                        turn(&mut model, &id, Held::Open, Held::Answered);
+                    }
+                    prop_assert_eq!(table.answered_if(id.as_bytes(), method(call)), waits);
+                }
+                Answer::ByUs(id) => {
+                    let id = id.to_string();
+                    let expected = turn(&mut model, &id, Held::Open, OURS);
+                    prop_assert_eq!(table.answered_by_us(id.as_bytes()), expected);
+                }
+                Answer::WithOurs(id) => {
+                    let id = id.to_string();
+                    turn(&mut model, &id, Held::Answered, OURS);
+                    table.goes_with_ours(id.as_bytes());
+                }
+                Answer::Settle(id) => {
+                    let id = id.to_string();
+                    let waited = turn(&mut model, &id, Held::Open, OURS_FIRST).is_some();
+                    prop_assert_eq!(table.settle(id.as_bytes()), waited);
+                }
+                Answer::Swallow(id) => {
+                    let id = id.to_string();
+                    let before = model.len();
+                    model.retain(|(held_id, _, held)| *held_id != id || *held != Held::Settled);
+                    let late = model.len() < before || turn(&mut model, &id, OURS_FIRST, OURS).is_some();
+                    prop_assert_eq!(table.swallow(id.as_bytes()), late);
+                }
+                Answer::Delivered => {
+                    model.retain(|(_, _, held)| *held != Held::Answered);
+                    table.delivered();
+                }
+                Answer::Written => {
+                    model.retain(|(_, _, held)| *held != OURS);
+                    for (_, _, held) in &mut model {
+                        if *held == OURS_FIRST {
+                            *held = Held::Settled;
+                        }
+                    }
+                    table.written();
+                }
+                Answer::Forget(generation) => {
+                    model.retain(|(_, entry, held)| *held != Held::Settled || entry.sent_to > Some(generation));
+                    for (_, _, held) in &mut model {
+                        if *held == OURS_FIRST {
+                            *held = OURS;
+                        }
+                    }
+                    table.forget_settled(generation);
+                }
+                Answer::Takeover => {
+                    for (_, _, held) in &mut model {
+                        if *held != Held::Settled {
+                            *held = Held::Open;
+                        }
+                    }
+                    table = Inflight::new(table.slots);
+                }
+            }
+            let entries = |table: &Inflight<Vec<Slot>>| -> Vec<(String, Entry)> {
+                table.iter().map(|(id, entry)| (String::from_utf8_lossy(id).into_owned(), entry)).collect()
+            };
+            prop_assert_eq!(entries(&table), of(&model, |held| held == Held::Open));
+            let late = |held: Held| matches!(held, Held::Settled | OURS_FIRST);
+            prop_assert_eq!(table.settled(), of(&model, late).len());
+            let taken = of(&model, |held| held != Held::Settled).len();
+            prop_assert_eq!(table.room(), ROOM - taken);
+            for id in (0..12).map(|id: u8| id.to_string()) {
+                let held = model.iter().find(|(held, _, _)| *held == id);
+                prop_assert_eq!(table.knows(id.as_bytes()), held.is_some());
+                prop_assert_eq!(table.is_settled(id.as_bytes()), held.is_some_and(|(_, _, held)| late(*held)));
+                let open = held.filter(|(_, _, held)| *held == Held::Open);
+                prop_assert_eq!(table.get(id.as_bytes()), open.map(|(_, entry, _)| *entry));
+            }
+            let successor = Inflight::new(table.slots().to_vec());
+            prop_assert_eq!(entries(&successor), of(&model, |held| held != Held::Settled));
+            prop_assert_eq!(successor.settled(), of(&model, |held| held == Held::Settled).len());
         }
     }
 }
