@@ -5,371 +5,75 @@
 //! [paid](Output::Paid) by a DELETE, or by the server itself when it says that it does not know the session any more.
 //! It does not know sockets, files, secrets or processes.
 //!
+//! It is made of machines that own their fields: [`Wire`] (what goes out), [`Session`] (with its [replay](replay)),
+//! [`Requests`] (what is owed to the client), [`Queue`] (what waits), [`Listen`] (the stream for what comes unasked), [`Tools`]
+//! (what is known of the tools). Here they are put together: this file has the way of a client's message and the end, `hear` the way back.
+//!
 //! Invariants:
 //! - Each request of the client's gets exactly one answer: the server's, or one of ours that says why. A second answer,
-//!   or one that nobody waits for, is dropped. What the client cancels needs none.
+//!   or one to no open request, is dropped. What the client cancels needs none.
 //! - Nothing that the server may have acted upon is sent again, unless the protocol or the user says that this does no
 //!   harm, and then once.
 //! - No session is shown to the client that is not noted; no session is left without a DELETE or a note.
 //! - Every wait of ours has an end; [`Bridge::wake_at`] says when.
 
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::headers::{self, Marks};
-use super::lines::look;
-use super::sse;
+use super::headers;
+use super::lines::{Seen, flat, look, version_of};
+use super::words::{self, Why};
 use crate::clock::Moment;
-use crate::limits;
-use crate::message::asked::Asked;
-use crate::message::lists::Lists;
+use crate::limits::{self, HELD_LINE_BYTES};
+use crate::message::asked::{Answered, Asked};
+use crate::message::frame::Kind;
 use crate::message::slot::Tracked;
-use crate::policy::Retry;
+use crate::message::{batch, envelope, settle};
 
 pub mod close;
 mod hear;
+mod io;
 mod listen;
-mod old;
-mod reopen;
-mod route;
-mod settle;
+mod queue;
+mod replay;
+mod requests;
+mod session;
+mod tools;
+mod wire;
 
-/// What is known from the beginning.
-#[derive(Clone, Debug)]
-pub struct About {
-    /// The server's name.
-    pub name: String,
-    /// Its URL, for people to read: without secrets.
-    pub place: String,
-    /// What may be sent again.
-    pub retry: Retry,
-    /// How long requests in flight may take after the client has gone.
-    pub drain_ms: u64,
-}
-
-/// Names one HTTP exchange.
-pub type ExchangeId = u64;
-
-/// What has happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// A line of the client's, without its newline.
-    Line(Vec<u8>),
-    /// A line of the client's that is longer than we hold; its id token and method, as far as they were seen.
-    LongLine(Option<Vec<u8>>, String),
-    /// The client has gone.
-    Eof,
-    /// We are told to end.
-    Term,
-    /// The head of an answer.
-    Head(ExchangeId, Head),
-    /// An event of an answer that is a stream.
-    Event(ExchangeId, sse::Event),
-    /// The whole body of an answer that is none.
-    Body(ExchangeId, Vec<u8>),
-    /// The exchange is over.
-    End(ExchangeId, End),
-    /// A session that was to be noted is noted, or why not.
-    Noted(String, Result<(), String>),
-    /// It is the time that was asked for.
-    Tick,
-}
-
-/// The head of an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// Its status.
-    pub status: u16,
-    /// What follows.
-    pub content: Content,
-    /// The session that it opens.
-    pub session: Option<String>,
-    /// When to come back.
-    pub retry_after_ms: Option<u64>,
-}
-
-impl Head {
-    fn ok(&self) -> bool {
-        (200..300).contains(&self.status)
-    }
-}
-
-/// What follows a head.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// JSON.
-    Json,
-    /// A stream of events.
-    Events,
-    /// Something else.
-    Other(String),
-}
-
-/// How an exchange ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// All of it came.
-    Done,
-    /// It broke.
-    Failed {
-        /// The server has certainly not seen the request.
-        unsent: bool,
-        /// What went wrong.
-        why: String,
-    },
-    /// It is longer than we hold.
-    TooLong,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Send a request.
-    Send(Sending),
-    /// Break an exchange off; nothing more of it is wanted.
-    Close(ExchangeId),
-    /// With this exchange, which is sent next, the server is asked for a session: write down that there may be one soon.
-    Opening(ExchangeId),
-    /// The opening need not be remembered any more.
-    Opened {
-        /// The exchange.
-        exchange: ExchangeId,
-        /// It is known what became of it: a session that was noted, or none. Else there may be one whose name nobody
-        /// has heard.
-        known: bool,
-    },
-    /// Write down that this session must be closed, then say so by [`Input::Noted`].
-    Note {
-        /// The session.
-        session: String,
-        /// The protocol version to close it with.
-        version: Option<String>,
-    },
-    /// The session is closed: the note is not needed any more.
-    Paid {
-        /// The session.
-        session: String,
-        /// How.
-        by: Closed,
-    },
-    /// The session could not be closed now; the note stays.
-    Owed {
-        /// The session.
-        session: String,
-        /// Why.
-        why: String,
-    },
-    /// A line for the client, with its newline.
-    Say(Vec<u8>),
-    /// A fragment for the server's stderr, where people look.
-    Tell(String),
-    /// All is done.
-    Done,
-}
-
-/// How a session was closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
-    /// By our DELETE; its status.
-    Delete(u16),
-    /// The server has forgotten it by itself.
-    Server,
-}
-
-/// A request to be sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sending {
-    /// Its name.
-    pub exchange: ExchangeId,
-    /// Its method.
-    pub verb: Verb,
-    /// Its headers, but for the user's.
-    pub headers: Vec<(String, String)>,
-    /// Its body.
-    pub body: Vec<u8>,
-    /// Where it goes, if not to the URL: a reference that the server gave.
-    pub to: Option<String>,
-}
-
-/// An HTTP method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// A message of ours.
-    Post,
-    /// A stream of the server's.
-    Get,
-    /// The end of a session.
-    Delete,
-}
+pub use io::{About, Closed, Content, End, ExchangeId, Head, Input, Output, Sending, Verb};
+use listen::Listen;
+use queue::{Delivery, Queue, Waiting};
+use requests::{Circumstances, Flight, Request, Requests};
+use session::{Progress, Session};
+use tools::Tools;
+use wire::{Purpose, Wire};
 
 /// The bridge.
 #[derive(Debug)]
 pub struct Bridge {
     about: About,
+    life: Life,
+    wire: Wire,
     session: Session,
-    /// The session's id, from its first appearance until it is closed.
-    id: Option<String>,
-    /// The version that is spoken in it.
-    version: Option<String>,
-    /// Counts sessions, from 1; a new one begins with the loss of the last.
-    epoch: u32,
-    /// The session is written down.
-    noted: bool,
-    /// The client's `initialize`, its `initialized`, its log level, and what it has subscribed to.
-    initialize: Option<Vec<u8>>,
-    initialized: Option<Vec<u8>>,
-    level: Option<Vec<u8>>,
-    subscriptions: BTreeMap<String, Vec<u8>>,
-    /// The answer to `initialize`, while its session is not noted.
-    held_answer: Option<Vec<u8>>,
-    /// Lists that the server says it announces.
-    announces: Vec<&'static str>,
-    exchanges: BTreeMap<ExchangeId, Exchange>,
-    next_exchange: ExchangeId,
-    requests: BTreeMap<Vec<u8>, Request>,
-    /// Messages that wait: for the session, or for room.
-    waiting: VecDeque<Waiting>,
-    waiting_bytes: usize,
-    /// Messages that need no answer and could not be delivered; they go out again at their time.
-    later: Vec<(Moment, Delivery)>,
+    requests: Requests,
+    queue: Queue,
     listen: Listen,
-    /// The last event of that stream, what the server said about coming back, and failures in a row.
-    listen_last: Option<String>,
-    listen_retry_ms: Option<u64>,
-    listen_failures: u32,
-    /// It was there in this session.
-    listened: bool,
-    /// The old transport, if the server speaks only that.
-    old: Option<old::Old>,
     asked: Asked,
-    lists: Lists,
-    marks: Marks,
-    own_ids: u64,
-    /// The time of the last input.
-    now: Moment,
-    closing: Option<close::Closing>,
-    outputs: VecDeque<Output>,
-    done: bool,
+    tools: Tools,
 }
 
-/// How far the session is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Session {
-    /// None was asked for.
-    Closed,
-    /// The client's `initialize` is on its way.
-    Opening,
-    /// It is there.
-    Open,
-    /// It was lost, and a new one is on its way.
-    Reopening(reopen::Step),
-    /// It was lost, and the next message opens a new one.
-    Lost,
-}
-
-/// The stream for what the server says unasked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Listen {
-    /// It is not open.
-    Idle,
-    /// It is open, or on its way.
-    Open(ExchangeId),
-    /// It is opened again at this time.
-    Resting(Moment),
-    /// The server has none for this session, or says so in a way that is not sure.
-    NotHere,
-    /// The server has none.
-    Never,
-}
-
-/// One HTTP exchange.
-#[derive(Clone, Debug)]
-struct Exchange {
-    purpose: Purpose,
-    /// The session that it belongs to.
-    epoch: u32,
-    head: Option<Head>,
-    /// When it was begun.
-    at: Moment,
-    /// When it had brought what it was for; a stream may stay open a little longer.
-    spent: Option<Moment>,
-    /// It asks for a session, and nobody knows yet what became of that.
-    opening: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Purpose {
-    /// The client's `initialize`.
-    Initialize,
-    /// A request of the client's, or the resumption of its answer.
-    Request(Vec<u8>),
-    /// A notification or an answer of the client's.
-    Deliver(Delivery),
-    /// The stream for what the server says unasked.
-    Listen,
-    /// A DELETE.
-    Farewell(String),
-    /// A step of opening a session again.
-    Reopen,
-    /// A question of ours on the way to a request of the client's that is sent again then.
-    Refresh(Vec<u8>),
-    /// The stream of the old transport.
-    Old,
-}
-
-/// A message that waits.
-#[derive(Clone, Debug)]
-struct Waiting {
-    line: Vec<u8>,
-    /// How often it was sent before.
-    sent: u8,
-    /// It was refused because its session was gone.
-    refused: bool,
-}
-
-/// A message that needs no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Delivery {
-    line: Vec<u8>,
-    /// How often nobody took it.
-    tried: u8,
-    /// It was refused because its session was gone.
-    refused: bool,
-}
-
-/// A request of the client's that has no answer yet.
-#[derive(Clone, Debug)]
-struct Request {
-    line: Vec<u8>,
-    method: Tracked,
-    /// The version that it names itself, in the modern era.
-    modern: Option<String>,
-    flight: Flight,
-    /// How often it was sent, or could not be.
-    sent: u8,
-    unsent: u8,
-    /// The last event of its answer, to resume after it, and the session that this event is of.
-    last_event: Option<(String, u32)>,
-    retry_ms: Option<u64>,
-    /// Since when no resumption has brought anything; how many.
-    stalled: Option<(Moment, u32)>,
-    /// The server asked the client something on behalf of it.
-    asked: bool,
-    /// It was refused because its session was gone.
-    refused: bool,
-    /// The tool list was asked for because its headers did not match, or could not be known.
-    refreshed: bool,
-}
-
+/// How far the bridge is on its way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flight {
-    /// On its way.
-    Sent(ExchangeId),
-    /// It goes out, or its answer is resumed, at this time.
-    Resting(Moment),
-    /// Its answer comes on the old transport's stream.
-    Elsewhere,
+enum Life {
+    /// The client is there.
+    Serving,
+    /// What is in flight has its time until then.
+    Draining { until: Moment },
+    /// Sessions are closed until then.
+    Paying { until: Moment },
+    /// All is done.
+    Over,
 }
 
 impl Bridge {
@@ -377,221 +81,489 @@ impl Bridge {
     pub fn new(about: About) -> Self {
         Self {
             about,
-            session: Session::Closed,
-            id: None,
-            version: None,
-            epoch: 0,
-            noted: false,
-            initialize: None,
-            initialized: None,
-            level: None,
-            subscriptions: BTreeMap::new(),
-            held_answer: None,
-            announces: Vec::new(),
-            exchanges: BTreeMap::new(),
-            next_exchange: 1,
-            requests: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            later: Vec::new(),
-            listen: Listen::Idle,
-            listen_last: None,
-            listen_retry_ms: None,
-            listen_failures: 0,
-            listened: false,
-            old: None,
+            life: Life::Serving,
+            wire: Wire::new(),
+            session: Session::new(),
+            requests: Requests::new(),
+            queue: Queue::default(),
+            listen: Listen::new(),
             asked: Asked::new(),
-            lists: Lists::new(),
-            marks: Marks::default(),
-            own_ids: 0,
-            now: Moment(0),
-            closing: None,
-            outputs: VecDeque::new(),
-            done: false,
+            tools: Tools::default(),
         }
     }
 
     /// Takes one input; then the outputs are to be drained.
     pub fn handle(&mut self, now: Moment, input: Input) {
-        self.now = now;
+        self.wire.set_time(now);
         match input {
             Input::Line(line) => self.client_line(&line),
             Input::LongLine(id, method) => self.client_long_line(id, &method),
-            Input::Eof => self.begin_closing(now, self.about.drain_ms),
-            Input::Term => self.begin_closing(now, 0),
-            Input::Head(exchange, head) => self.head(now, exchange, head),
-            Input::Event(exchange, event) => self.event(now, exchange, &event),
-            Input::Body(exchange, body) => self.body(now, exchange, &body),
-            Input::End(exchange, end) => self.end(now, exchange, end),
+            Input::Eof => self.begin_closing(self.about.drain_ms),
+            Input::Term => self.begin_closing(0),
+            Input::Head(exchange, head) => self.head(exchange, head),
+            Input::Event(exchange, event) => self.event(exchange, &event),
+            Input::Body(exchange, body) => self.body(exchange, &body),
+            Input::End(exchange, end) => self.end(exchange, end),
             Input::Noted(session, result) => self.was_noted(&session, result),
             Input::Tick => {}
         }
-        self.due(now);
-        self.close_if_idle(now);
+        self.due();
+        self.close_if_idle();
+        debug_assert!(self.requests.agree());
     }
 
     /// The next thing to be done.
     pub fn output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.wire.output()
     }
 
     /// When to come back.
     pub fn wake_at(&self) -> Option<Moment> {
-        if self.done {
-            return None;
-        }
-        let requests = self.requests.values().filter_map(|one| match one.flight {
-            Flight::Resting(at) => Some(at),
-            Flight::Sent(_) | Flight::Elsewhere => None,
-        });
-        let spent = self.exchanges.values().filter_map(|one| one.spent);
-        let listen = match self.listen {
-            Listen::Resting(at) => Some(at),
-            Listen::Idle | Listen::Open(_) | Listen::NotHere | Listen::Never => None,
+        let end = match self.life {
+            Life::Serving => None,
+            Life::Draining { until } | Life::Paying { until } => Some(until),
+            Life::Over => return None,
         };
-        requests
-            .chain(spent.map(|at| at.after_ms(limits::HTTP_SPENT_MS)))
-            .chain(listen)
-            .chain(self.later.iter().map(|(at, _)| *at))
-            .chain(self.confirmed_by())
-            .chain(self.closing.as_ref().map(close::Closing::wake_at))
-            .min()
+        [
+            end,
+            self.requests.wake_at(),
+            self.wire.wake_at(),
+            self.listen.wake_at(),
+            self.queue.wake_at(),
+            self.confirmed_by(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Requests of the client's that have no answer yet.
     pub fn in_flight(&self) -> usize {
-        self.requests.len() + self.waiting.len()
+        self.requests.len() + self.queue.len()
     }
 
     /// Bytes that wait within: a reason not to read more of the client's.
     pub fn is_full(&self) -> bool {
-        self.waiting_bytes > limits::HELD_LINE_BYTES || self.waiting.len() > limits::IN_FLIGHT_MAX
+        self.queue.is_full()
     }
 
     /// What is due by now.
-    fn due(&mut self, now: Moment) {
-        let due: Vec<Vec<u8>> = self
-            .requests
-            .iter()
-            .filter(|(_, one)| matches!(one.flight, Flight::Resting(at) if at <= now))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in due {
+    fn due(&mut self) {
+        let now = self.wire.now();
+        for id in self.requests.due(now) {
             self.go_on(&id);
         }
-        if matches!(self.listen, Listen::Resting(at) if at <= now) {
+        if self.listen.wake_at().is_some_and(|at| at <= now) {
             self.open_listen();
         }
-        let spent: Vec<ExchangeId> = self
-            .exchanges
-            .iter()
-            .filter(|(_, one)| {
-                one.spent
-                    .is_some_and(|at| at.after_ms(limits::HTTP_SPENT_MS) <= now)
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        for exchange in spent {
-            self.close(exchange);
-        }
-        self.deliver_due(now);
+        self.wire.close_spent();
+        self.deliver_due();
         self.flush();
     }
 
-    fn say(&mut self, mut line: Vec<u8>) {
-        if line.last() != Some(&b'\n') {
-            line.push(b'\n');
+    fn client_line(&mut self, line: &[u8]) {
+        let line = flat(line);
+        let seen = look(&line);
+        if seen.kind != Kind::Batch {
+            self.client_message(line, seen);
+            return;
         }
-        self.outputs.push_back(Output::Say(line));
+        batch::each_member_line(&line, |_, member| {
+            let member = flat(member);
+            let seen = look(&member);
+            self.client_message(member, seen);
+        });
     }
 
-    fn own_id(&mut self) -> Vec<u8> {
-        self.own_ids += 1;
-        alloc::format!("\"ms:http:{}\"", self.own_ids).into_bytes()
-    }
-
-    /// Breaks an exchange off.
-    fn close(&mut self, exchange: ExchangeId) {
-        if let Some(one) = self.exchanges.remove(&exchange) {
-            self.outputs.push_back(Output::Close(exchange));
-            self.opened_by(exchange, one.opening, false);
-        }
-    }
-
-    /// An exchange that may have asked for a session is over, as far as that is concerned.
-    fn opened_by(&mut self, exchange: ExchangeId, opening: bool, known: bool) {
-        if opening {
-            self.outputs.push_back(Output::Opened { exchange, known });
+    fn client_message(&mut self, line: Vec<u8>, seen: Seen) {
+        match seen.kind {
+            Kind::Request => self.client_request(line, seen),
+            Kind::Notification => self.client_notification(line, &seen.method),
+            Kind::Response | Kind::Error => self.client_answer(line, &seen),
+            Kind::Batch | Kind::Blank | Kind::Junk => {}
         }
     }
 
-    fn post(
-        &mut self,
-        purpose: Purpose,
-        body: Vec<u8>,
-        headers: Vec<(String, String)>,
-    ) -> ExchangeId {
-        let to = self.old.as_ref().and_then(|old| old.endpoint.clone());
-        self.send(purpose, Verb::Post, headers, body, to)
+    fn client_long_line(&mut self, id: Option<Vec<u8>>, method: &str) {
+        match id {
+            Some(id) => {
+                let why = Why::TooLong { request: true };
+                self.answer(&id, Tracked::of(method), false, &why);
+            }
+            None => self.wire.tell(alloc::format!(
+                "a message of the client's was longer than {} MiB and was not sent",
+                HELD_LINE_BYTES >> 20
+            )),
+        }
     }
 
-    fn send(
-        &mut self,
-        purpose: Purpose,
-        verb: Verb,
-        mut headers: Vec<(String, String)>,
-        body: Vec<u8>,
-        to: Option<String>,
-    ) -> ExchangeId {
-        let accept = match verb {
-            Verb::Post => Some("application/json, text/event-stream"),
-            Verb::Get => Some("text/event-stream"),
-            Verb::Delete => None,
+    fn client_request(&mut self, line: Vec<u8>, seen: Seen) {
+        let Some(id) = seen.id else {
+            return;
         };
-        if let Some(accept) = accept {
-            headers.push(("accept".into(), accept.into()));
+        if seen.method == "initialize" {
+            self.open_session(&id, line);
+            return;
         }
-        if verb == Verb::Post {
-            headers.push(("content-type".into(), "application/json".into()));
+        let lost = self.session.is_lost() && version_of(&line).is_none();
+        if !lost && !self.must_wait() && !self.requests.is_full() {
+            self.take_request(&id, Waiting::new(line), &seen.method);
+            return;
         }
-        let exchange = self.next_exchange;
-        self.next_exchange += 1;
-        let opening = self.old.is_none() && look(&body).method == "initialize";
-        if opening {
-            self.outputs.push_back(Output::Opening(exchange));
+        if self.queue.len() >= limits::IN_FLIGHT_MAX {
+            self.answer(&id, Tracked::of(&seen.method), false, &Why::Busy);
+        } else {
+            self.queue.push(Waiting::new(line));
         }
-        self.exchanges.insert(
-            exchange,
-            Exchange {
-                purpose,
-                epoch: self.epoch,
-                head: None,
-                at: self.now,
-                spent: None,
-                opening,
-            },
-        );
-        self.outputs.push_back(Output::Send(Sending {
-            exchange,
-            verb,
-            headers,
-            body,
-            to,
-        }));
-        exchange
+        if lost && !self.must_wait() {
+            self.reopen();
+        }
     }
 
-    /// The headers of the session that is there.
-    fn session_headers(&self) -> Vec<(String, String)> {
-        let session = self.id.iter().map(|id| (headers::SESSION, id));
-        let version = self
-            .version
-            .iter()
-            .map(|version| (headers::VERSION, version));
-        session
-            .chain(version)
-            .map(|(name, value)| (name.into(), value.clone()))
-            .collect()
+    /// Whether messages wait: for the session, or for room.
+    fn must_wait(&self) -> bool {
+        self.waits_for_session() || self.wire.is_full()
+    }
+
+    fn waits_for_session(&self) -> bool {
+        self.session.is_on_its_way() || self.confirmed_by().is_some()
+    }
+
+    /// Until when other messages wait for the client's `initialized` to arrive; none if it is not on its way.
+    fn confirmed_by(&self) -> Option<Moment> {
+        let since = self.wire.confirming_since();
+        let since = since.or_else(|| self.queue.confirming_at())?;
+        let until = since.after_ms(limits::HTTP_CONFIRM_MS);
+        (self.wire.now() < until).then_some(until)
+    }
+
+    /// Sends what has waited, as far as it may go.
+    fn flush(&mut self) {
+        while !self.queue.is_empty() && !self.must_wait() && !self.requests.is_full() {
+            if self.session.is_lost() {
+                self.reopen();
+                return;
+            }
+            let Some(waiting) = self.queue.pop() else {
+                return;
+            };
+            let seen = look(&waiting.line);
+            match (seen.kind, seen.id) {
+                (Kind::Request, Some(id)) => self.take_request(&id, waiting, &seen.method),
+                (Kind::Request | Kind::Notification | Kind::Response | Kind::Error, _) => {
+                    self.deliver(waiting.into());
+                }
+                (Kind::Batch | Kind::Blank | Kind::Junk, _) => {}
+            }
+        }
+    }
+
+    fn take_request(&mut self, id: &[u8], waiting: Waiting, method: &str) {
+        let modern = version_of(&waiting.line).filter(|_| self.session.is_closed());
+        let request = Request::new(waiting, Tracked::of(method), modern);
+        if self.open(id, request) {
+            self.send_request(id);
+        }
+    }
+
+    /// Takes a request up; one that finds no room is answered.
+    fn open(&mut self, id: &[u8], request: Request) -> bool {
+        let (method, modern) = (request.method(), request.modern().is_some());
+        let (now, epoch) = (self.wire.now(), self.wire.epoch());
+        let open = self.requests.open(now, epoch, id, request);
+        if !open {
+            self.answer(id, method, modern, &Why::Busy);
+        }
+        open
+    }
+
+    /// Sends a request of the client's, for the first time or again.
+    fn send_request(&mut self, id: &[u8]) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        if self.tools.lacks_headers(request) && request.refresh() {
+            self.ask_for_tools(id);
+            return;
+        }
+        let line = request.line().to_vec();
+        let (purpose, headers) = match (request.method(), request.modern()) {
+            (Tracked::Initialize, _) => (Purpose::Initialize(id.to_vec()), Vec::new()),
+            (_, Some(version)) => {
+                let headers = self.tools.headers(&line, version);
+                (Purpose::Request(id.to_vec()), headers)
+            }
+            (_, None) => (Purpose::Request(id.to_vec()), self.session.headers()),
+        };
+        let exchange = self.wire.post(purpose, line, headers);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.goes_with(exchange);
+        }
+    }
+
+    fn client_notification(&mut self, line: Vec<u8>, method: &str) {
+        match method {
+            "notifications/cancelled" if self.cancel(&line) => return,
+            "notifications/initialized" => self.session.confirmed_with(line.clone()),
+            _ => {}
+        }
+        if self.must_wait() {
+            self.queue.push(Waiting::new(line));
+        } else if !self.session.is_lost() {
+            self.deliver(Delivery::new(line));
+        }
+    }
+
+    /// The client takes a request back; whether the server need not be told in words.
+    fn cancel(&mut self, line: &[u8]) -> bool {
+        let Some(id) = envelope::cancelled_id(line) else {
+            return false;
+        };
+        if self.queue.cancel(id) {
+            return true;
+        }
+        let request = self.requests.get(id);
+        if request.is_some_and(|one| one.method() == Tracked::Initialize) {
+            // The protocol forbids it, and everything else waits for its answer.
+            return true;
+        }
+        let Some(request) = self.requests.close(id) else {
+            return false;
+        };
+        let modern = request.modern().is_some();
+        // In the modern era the end of the stream is the cancel. In a session the server must be told.
+        if let (true, Flight::Sent(exchange)) = (modern, request.flight()) {
+            self.wire.close(exchange);
+        }
+        modern
+    }
+
+    fn client_answer(&mut self, line: Vec<u8>, seen: &Seen) {
+        let Some(id) = &seen.id else {
+            return;
+        };
+        let line = match self.asked.answered(id) {
+            Answered::Forward => line,
+            Answered::Relabel(own) => match envelope::with_id(&line, &own) {
+                Some(line) => line,
+                None => return,
+            },
+            Answered::Swallow | Answered::Unknown => return,
+        };
+        self.deliver(Delivery::new(line));
+    }
+
+    /// Sends what needs no answer.
+    fn deliver(&mut self, delivery: Delivery) {
+        let line = delivery.line().to_vec();
+        let mut headers = self.session.headers();
+        if self.session.is_closed()
+            && let Some(version) = version_of(&line)
+        {
+            headers.extend(self.tools.headers(&line, &version));
+        }
+        self.wire.post(Purpose::Deliver(delivery), line, headers);
+    }
+
+    /// Sends what has rested because no server took it.
+    fn deliver_due(&mut self) {
+        while let Some(delivery) = self.queue.rested(self.wire.now()) {
+            let on_its_way = self.session.is_on_its_way();
+            if !on_its_way && !self.session.is_lost() {
+                self.deliver(delivery);
+            } else if on_its_way && !delivery.confirms() {
+                // A session that is opened anew is confirmed on the way.
+                self.queue.push(delivery.into());
+            }
+        }
+    }
+
+    /// The client's `initialize`.
+    fn open_session(&mut self, id: &[u8], line: Vec<u8>) {
+        self.listen.reset(&mut self.wire);
+        self.queue.forget_resting();
+        self.asked.died();
+        if let Some(given_up) = self.requests.opening() {
+            let why = "the client has begun another session".into();
+            self.settle(&given_up, Some(Why::Broke { why, again: false }));
+        }
+        self.session.begin(&mut self.wire, line.clone());
+        if self.open(
+            id,
+            Request::new(Waiting::new(line), Tracked::Initialize, None),
+        ) {
+            self.send_request(id);
+        } else {
+            self.session.fail_opening(&mut self.wire);
+        }
+    }
+
+    /// A request that has rested goes on: sent again, or resumed.
+    fn go_on(&mut self, id: &[u8]) {
+        let Some(request) = self.requests.get(id) else {
+            return;
+        };
+        let last = request.resumes_after(self.wire.epoch()).map(String::from);
+        if request.method() == Tracked::Initialize {
+            self.send_request(id);
+        } else if let Some(last) = last {
+            let mut headers = self.session.headers();
+            headers.push((headers::LAST_EVENT.into(), last));
+            let exchange = self.wire.get(Purpose::Request(id.to_vec()), headers);
+            if let Some(request) = self.requests.get_mut(id) {
+                request.resumes_with(exchange);
+            }
+        } else if self.session.is_lost() || self.waits_for_session() {
+            // It goes the way of all messages that wait for a session.
+            if let Some(request) = self.requests.close(id) {
+                self.queue.push(request.into_waiting());
+            }
+        } else {
+            self.send_request(id);
+        }
+    }
+
+    /// Answers a request ourselves.
+    fn answer(&mut self, id: &[u8], method: Tracked, modern: bool, why: &Why) {
+        self.requests.close(id);
+        let About { name, place, .. } = &self.about;
+        let line = words::answer(id, method, modern, name, place, why);
+        self.wire.say(line);
+    }
+
+    /// Answers a request that waits, if there is a reason to.
+    fn settle(&mut self, id: &[u8], why: Option<Why>) {
+        if let (Some(request), Some(why)) = (self.requests.get(id), why) {
+            let (method, modern) = (request.method(), request.modern().is_some());
+            self.answer(id, method, modern, &why);
+        }
+    }
+
+    /// Everything that waits for a session which will not come.
+    fn refuse_waiting(&mut self, why: &str) {
+        while let Some(waiting) = self.queue.pop() {
+            let seen = look(&waiting.line);
+            if let (Some(id), false) = (seen.id, seen.method.is_empty()) {
+                let why = Why::NoSession { why: why.into() };
+                self.answer(&id, Tracked::of(&seen.method), false, &why);
+            }
+        }
+    }
+
+    /// How things stand for a request whose exchange is over.
+    fn circumstances(&self, request: &Request) -> Circumstances {
+        Circumstances {
+            now: self.wire.now(),
+            epoch: self.wire.epoch(),
+            closing: self.is_closing(),
+            may_repeat: self.tools.may_repeat(self.about.retry, request),
+        }
+    }
+
+    /// Opens a session again.
+    fn reopen(&mut self) {
+        if self.is_closing() && self.requests.is_empty() && self.queue.is_empty() {
+            self.session.lose();
+            return;
+        }
+        for token in self.asked.died() {
+            let line = settle::cancel(&token, "the server has ended the session");
+            self.wire.say(line);
+        }
+        self.listen.close(&mut self.wire);
+        self.session.reopen(&mut self.wire);
+    }
+
+    /// A step on the way to a new session was taken.
+    fn reopening(&mut self, progress: Progress) {
+        match progress {
+            Progress::GoesOn => {}
+            Progress::Reopened => {
+                self.open_listen();
+                self.flush();
+            }
+            Progress::Failed(why) => self.refuse_waiting(&why),
+        }
+    }
+
+    /// Opens the stream for what the server says unasked, where there can be one.
+    fn open_listen(&mut self) {
+        let may = self.session.is_open() && !self.wire.is_old() && !self.is_closing();
+        let session = may.then(|| self.session.headers());
+        self.listen.open(&mut self.wire, session);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.life != Life::Serving
+    }
+
+    /// What is in flight has this long, then the debts are paid, and then we go.
+    fn begin_closing(&mut self, drain_ms: u64) {
+        let sooner = self.wire.now().after_ms(drain_ms);
+        match &mut self.life {
+            Life::Serving => self.life = Life::Draining { until: sooner },
+            Life::Draining { until } => *until = sooner.min(*until),
+            Life::Paying { .. } | Life::Over => {}
+        }
+    }
+
+    /// Goes on with the end, if it has come.
+    fn close_if_idle(&mut self) {
+        let now = self.wire.now();
+        match self.life {
+            Life::Serving | Life::Over => return,
+            Life::Draining { until } => {
+                let busy = !self.requests.is_empty() || !self.queue.is_empty() || self.delivering();
+                if busy && now < until {
+                    return;
+                }
+                self.begin_paying();
+            }
+            Life::Paying { .. } => {}
+        }
+        let late = matches!(self.life, Life::Paying { until } if now >= until);
+        if self.paying() && !late {
+            return;
+        }
+        self.life = Life::Over;
+        self.requests.retain(|_| false);
+        self.wire.abandon();
+    }
+
+    fn delivering(&self) -> bool {
+        let under_way = |one: &wire::Exchange| matches!(one.purpose, Purpose::Deliver(_));
+        self.queue.has_resting() || self.wire.any(under_way)
+    }
+
+    /// What is in flight is broken off, but for what may have opened a session; every session is closed.
+    fn begin_paying(&mut self) {
+        let until = self.wire.now().after_ms(limits::HTTP_FAREWELL_MS);
+        self.life = Life::Paying { until };
+        self.wire.close_each(|one| !may_bring_session(one));
+        self.queue = Queue::default();
+        self.requests
+            .retain(|one| matches!(one.flight(), Flight::Sent(_)));
+        self.session.give_up(&mut self.wire);
+    }
+
+    /// Whether a session is being closed, or may yet appear.
+    fn paying(&mut self) -> bool {
+        // One that appeared after all.
+        self.session.give_up(&mut self.wire);
+        self.wire.any(may_bring_session)
+    }
+}
+
+/// Whether an exchange closes a session, or may open one.
+fn may_bring_session(one: &wire::Exchange) -> bool {
+    match one.purpose {
+        Purpose::Farewell(_) => true,
+        Purpose::Initialize(_) | Purpose::Reopen => one.head.is_none(),
+        Purpose::Request(_)
+        | Purpose::Deliver(_)
+        | Purpose::Listen
+        | Purpose::Refresh(_)
+        | Purpose::Old => false,
     }
 }
 

@@ -1,13 +1,10 @@
-//! The few things that the bridge reads in messages beyond what [`crate::message`] reads for everybody.
+//! The few things that the bridge reads in messages beyond what [`crate::message`] reads for all.
 
 use alloc::borrow::Cow;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde_json::value::RawValue;
-
-use crate::message::envelope::PROTOCOL_VERSION_KEY;
+use crate::message::envelope::{Members, PROTOCOL_VERSION_KEY};
 use crate::message::frame::{Id, Kind, Scanner};
 
 /// A message, as far as it matters for its way.
@@ -42,13 +39,6 @@ pub fn look(line: &[u8]) -> Seen {
     }
 }
 
-/// The members of a batch as they are written; none if it is no well-formed array. A member that is an array is none of
-/// its messages: whoever followed it would let a peer choose how deep.
-pub fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let members: Vec<&RawValue> = serde_json::from_slice(line).unwrap_or_default();
-    members.into_iter().map(|member| member.get().as_bytes())
-}
-
 /// A message as one line: newlines, which JSON allows between its tokens only, become spaces.
 pub fn flat(message: &[u8]) -> Vec<u8> {
     let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
@@ -63,49 +53,21 @@ pub fn flat(message: &[u8]) -> Vec<u8> {
 
 /// The protocol version that a modern message names in its `_meta`.
 pub fn version_of(line: &[u8]) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct Message<'a> {
-        #[serde(borrow)]
-        params: Params<'a>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Params<'a> {
-        #[serde(rename = "_meta", borrow)]
-        meta: Members<'a>,
-    }
-    let message: Message<'_> = serde_json::from_slice(line).ok()?;
-    serde_json::from_str(message.params.meta.0.get(PROTOCOL_VERSION_KEY)?.get()).ok()
+    let meta = Members::of_line(line)?.object("params")?.object("_meta")?;
+    meta.text(PROTOCOL_VERSION_KEY).map(Cow::into_owned)
 }
 
 /// The protocol version that a client offers in `initialize`.
 pub fn offered(line: &[u8]) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct Message {
-        params: Params,
-    }
-    #[derive(serde::Deserialize)]
-    struct Params {
-        #[serde(rename = "protocolVersion")]
-        version: String,
-    }
-    let message: Message = serde_json::from_slice(line).ok()?;
-    Some(message.params.version)
+    let params = Members::of_line(line)?.object("params")?;
+    params.text("protocolVersion").map(Cow::into_owned)
 }
 
 /// The code of an error, and the error itself, raw; none if this is no JSON-RPC error.
 pub fn error_of(body: &[u8]) -> Option<(i64, &[u8])> {
-    #[derive(serde::Deserialize)]
-    struct Message<'a> {
-        #[serde(borrow)]
-        error: &'a RawValue,
-    }
-    #[derive(serde::Deserialize)]
-    struct Error {
-        code: i64,
-    }
-    let message: Message<'_> = serde_json::from_slice(body).ok()?;
-    let error: Error = serde_json::from_str(message.error.get()).ok()?;
-    Some((error.code, message.error.get().as_bytes()))
+    let error = Members::of_line(body)?.get("error")?.get();
+    let code = Members::of_line(error.as_bytes())?.get("code")?;
+    Some((code.get().parse().ok()?, error.as_bytes()))
 }
 
 /// An error answer with this id, around a raw error.
@@ -119,10 +81,6 @@ pub fn error_line(id_token: &[u8], raw_error: &[u8]) -> Vec<u8> {
     ]
     .concat()
 }
-
-/// Members of an object, by name.
-#[derive(serde::Deserialize)]
-struct Members<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
 
 #[cfg(test)]
 mod tests {
@@ -144,10 +102,6 @@ mod tests {
     #[test]
     fn a_message_becomes_one_line() {
         assert_eq!(flat(b"\xef\xbb\xbf{\r\n \"a\": 1\n}\n"), b"{   \"a\": 1 }");
-        let both: Vec<&[u8]> = members(b"[{\"a\":\n1}, 2]").collect();
-        assert_eq!(both, [&b"{\"a\":\n1}"[..], b"2"]);
-        assert_eq!(flat(both[0]), b"{\"a\": 1}");
-        assert_eq!(members(b"[1,").count(), 0);
     }
 
     #[test]

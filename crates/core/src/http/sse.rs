@@ -217,6 +217,13 @@ pub fn slowly(bytes: &[u8]) -> Vec<Event> {
     events
 }
 
+/// An event's id, if it can be sent back to resume after it.
+pub(super) fn resumable(id: &[u8]) -> Option<String> {
+    let id = core::str::from_utf8(id).ok()?;
+    let sendable = !id.is_empty() && !id.chars().any(|c| c.is_control() && c != '\t');
+    sendable.then(|| id.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -331,6 +331,14 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             .map(|(_, _, entry)| entry)
     }
 
+    /// Where the request with this id is, if it waits: its place among the slots, the same until it is closed.
+    pub fn place(&self, id: &[u8]) -> Option<usize> {
+        match self.find(token::hash(id), id)? {
+            (slot, State::Open) => Some(slot as usize),
+            (_, State::Settled | State::Answered) => None,
+        }
+    }
+
     /// Whether it has a request with this id, waiting or not.
     pub fn knows(&self, id: &[u8]) -> bool {
         self.slot_of(id).is_some()

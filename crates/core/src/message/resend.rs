@@ -7,10 +7,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::envelope;
+use super::retry::SENT_MOST;
 use super::token;
 
-/// How often one request is sent: a second death is not put down to chance.
-const SENT_MOST: u8 = 2;
 /// Lines that a debug build adds up after every change.
 const CHECKED_MOST: usize = 64;
 

@@ -1,13 +1,16 @@
 //! The one rule for what may be sent a second time: to the next generation after a death, or over HTTP after an exchange
 //! that broke.
 //!
-//! It is asked only about requests that a server may have acted upon. A request that no server has read is sent again by
-//! whatever the rule says. How often one is sent is the caller's business.
+//! It is asked only about requests that a server may have acted upon: one that no server has read may be sent again
+//! whatever it is.
 
 use super::envelope;
 use super::lists::Lists;
 use super::slot::Tracked;
 use crate::policy::Retry;
+
+/// How often one request is sent at most: a second failure is not put down to chance.
+pub const SENT_MOST: u8 = 2;
 
 /// Parameters that make a call part of something that lasts: a task, or an exchange of questions.
 const LASTING: [&str; 3] = ["task", "inputResponses", "requestState"];

@@ -1,457 +1,423 @@
 //! What comes back from the server.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::close::speaks_of_session;
-use super::route::is_initialized;
-use super::{
-    Bridge, Content, Delivery, End, Exchange, ExchangeId, Flight, Head, Output, Purpose, Session,
-    reopen,
-};
-use crate::clock::Moment;
-use crate::http::headers;
-use crate::http::lines::{Seen, error_line, error_of, flat, look, members};
+use super::close::{self, speaks_of_session};
+use super::listen::Means;
+use super::queue::{Delivered, Delivery};
+use super::requests::{Circumstances, Flight, Request};
+use super::session::AfterNote;
+use super::tools::is_modern_call;
+use super::wire::{Begun, Purpose};
+use super::{Bridge, Content, End, ExchangeId, Head};
+use crate::http::lines::{Seen, error_line, error_of, flat, look};
 use crate::http::sse;
 use crate::http::words::Why;
-use crate::limits;
 use crate::message::asked::Label;
-use crate::message::envelope;
 use crate::message::frame::Kind;
-use crate::message::lists::{self, Which};
 use crate::message::slot::Tracked;
+use crate::message::{batch, envelope, settle};
 
 /// Headers of a request did not match its body.
 const HEADER_MISMATCH: i64 = -32020;
 
 impl Bridge {
-    pub(super) fn head(&mut self, now: Moment, exchange: ExchangeId, head: Head) {
-        let Some(one) = self.exchanges.get_mut(&exchange) else {
+    pub(super) fn head(&mut self, exchange: ExchangeId, head: Head) {
+        let Some(Begun {
+            purpose,
+            late,
+            opening,
+        }) = self.wire.begun(exchange, &head)
+        else {
             return;
         };
-        if one.head.is_some() {
-            return;
-        }
-        one.head = Some(head.clone());
-        let (purpose, late) = (one.purpose.clone(), one.epoch < self.epoch);
-        let opening = core::mem::take(&mut one.opening);
         match purpose {
-            // Whoever asked for this session has another one by now, or was refused.
-            Purpose::Initialize | Purpose::Reopen if late || (opening && !head.ok()) => {
-                self.unwanted(head.session);
+            // What asked for this session has another one by now, or was refused.
+            Purpose::Initialize(_) | Purpose::Reopen if late || (opening && !head.ok()) => {
+                self.session.unwanted(&mut self.wire, head.session);
             }
-            Purpose::Initialize if head.ok() => self.take_session(head.session),
-            Purpose::Reopen if head.ok() => self.reopen_head(now, exchange, head.session),
-            Purpose::Deliver(one) if is_initialized(&one.line) && head.ok() => {
-                if self.session == Session::Open {
+            Purpose::Initialize(_) if head.ok() => self.session.take(&mut self.wire, head.session),
+            Purpose::Reopen if head.ok() => {
+                let wire = &mut self.wire;
+                let progress = self.session.step_taken(wire, exchange, head.session);
+                self.reopening(progress);
+            }
+            Purpose::Deliver(one) if one.confirms() && head.ok() => {
+                if self.session.is_open() {
                     self.open_listen();
                 }
             }
-            Purpose::Listen => self.listen_head(now, exchange, &head),
-            Purpose::Farewell(session) => self.farewell_head(exchange, session, &head),
-            Purpose::Old => self.old_head(exchange, &head),
-            Purpose::Request(_) | Purpose::Deliver(_) if self.is_gone(exchange, head.status) => {
-                self.gone(now, exchange);
+            Purpose::Listen => {
+                let means = self.listen.head(&mut self.wire, exchange, &head);
+                self.listen_means(means);
             }
-            Purpose::Initialize
+            Purpose::Farewell(session) => {
+                close::answered(&mut self.wire, exchange, session, &head);
+            }
+            Purpose::Old if !(head.ok() && head.content == Content::Events) => {
+                self.wire.close(exchange);
+                self.no_old(&alloc::format!("HTTP {}", head.status));
+            }
+            Purpose::Request(_) | Purpose::Deliver(_)
+                if head.status == 404 && self.may_be_gone(exchange) =>
+            {
+                self.gone(exchange);
+            }
+            Purpose::Initialize(_)
             | Purpose::Reopen
             | Purpose::Request(_)
             | Purpose::Deliver(_)
-            | Purpose::Refresh(_) => {}
+            | Purpose::Refresh(_)
+            | Purpose::Old => {}
         }
-        self.opened_by(exchange, opening, true);
-    }
-
-    /// A session that nobody uses: it is noted, so that it is closed by somebody if not by us.
-    fn unwanted(&mut self, session: Option<String>) {
-        if let Some(session) = session.filter(|session| self.id.as_ref() != Some(session)) {
-            self.note(session.clone());
-            self.farewell(session);
-        }
-    }
-
-    /// The session that is used from now on, noted before anything else. One that was there before is not forgotten.
-    pub(super) fn take_session(&mut self, session: Option<String>) {
-        if let Some(old) = self.id.take()
-            && session.as_ref() != Some(&old)
-        {
-            self.farewell(old);
-        }
-        self.noted = session.is_none();
-        self.id.clone_from(&session);
-        if let Some(session) = session {
-            self.note(session);
-        }
-    }
-
-    fn note(&mut self, session: String) {
-        let version = self.likely_version();
-        self.outputs.push_back(Output::Note { session, version });
+        self.wire.opened(exchange, opening, true);
     }
 
     pub(super) fn was_noted(&mut self, session: &str, result: Result<(), String>) {
-        if self.id.as_deref() != Some(session) {
-            // It is being closed, noted or not.
+        let after = self.session.noted(&mut self.wire, session, result.is_ok());
+        let Err(why) = result else {
             return;
+        };
+        match after {
+            AfterNote::GoesOn => {}
+            AfterNote::NotReopened => self.refuse_waiting(&why),
+            AfterNote::NotOpened => {
+                if let Some(id) = self.requests.opening() {
+                    let why = Why::NotNoted { why: why.clone() };
+                    self.settle(&id, Some(why));
+                }
+                self.refuse_waiting(&why);
+            }
         }
-        match result {
-            Ok(()) => {
-                self.noted = true;
-                if let Some(answer) = self.held_answer.take() {
-                    self.greeted(&answer);
+    }
+
+    pub(super) fn event(&mut self, exchange: ExchangeId, event: &sse::Event) {
+        let Some(epoch) = self.wire.exchange(exchange).map(|one| one.epoch) else {
+            return;
+        };
+        match self.wire.aim(exchange) {
+            Some(Purpose::Request(id)) => {
+                if let Some(request) = self.requests.get_mut(&id) {
+                    request.heard(event, epoch);
                 }
             }
-            Err(why) => self.not_noted(&why),
-        }
-    }
-
-    /// What cannot be written down is not kept: a session that nobody would close is worse than none.
-    fn not_noted(&mut self, why: &str) {
-        if self.session == Session::Open {
-            // It is written down already, with another version.
-            return;
-        }
-        self.held_answer = None;
-        if let Some(session) = self.id.take() {
-            self.farewell(session);
-        }
-        if let Session::Reopening(_) = self.session {
-            self.reopen_failed(why);
-            return;
-        }
-        self.session = Session::Closed;
-        if let Some(id) = self.opening_id() {
-            let why = Why::NotNoted {
-                why: why.to_string(),
-            };
-            self.answer(&id, Tracked::Initialize, false, &why);
-        }
-        self.refuse_waiting(why);
-    }
-
-    pub(super) fn event(&mut self, now: Moment, exchange: ExchangeId, event: &sse::Event) {
-        let Some(one) = self.exchanges.get(&exchange) else {
-            return;
-        };
-        let (purpose, epoch) = (one.aim(), one.epoch);
-        if let Some(Purpose::Request(id)) = &purpose
-            && let Some(request) = self.requests.get_mut(id)
-        {
-            request.stalled = None;
-            if let Some(event_id) = &event.id {
-                request.last_event = resumable(event_id).map(|last| (last, epoch));
+            Some(Purpose::Old) if event.name == "endpoint" => {
+                self.endpoint_named(event);
+                return;
             }
-            request.retry_ms = event.retry_ms.or(request.retry_ms);
-            if request.method == Tracked::Listen {
-                // It has been heard: a stream that breaks later has its tries anew.
-                (request.sent, request.unsent) = (1, 0);
-            }
-        }
-        if purpose == Some(Purpose::Old) && self.old_event(event) {
-            return;
-        }
-        if purpose == Some(Purpose::Listen) {
-            self.listen_event(event);
+            Some(Purpose::Listen) => self.listen.event(event),
+            Some(
+                Purpose::Initialize(_)
+                | Purpose::Deliver(_)
+                | Purpose::Farewell(_)
+                | Purpose::Reopen
+                | Purpose::Refresh(_)
+                | Purpose::Old,
+            )
+            | None => {}
         }
         if !event.data.is_empty() && matches!(event.name.as_str(), "" | "message") {
-            self.heard(now, exchange, &event.data);
+            self.heard(exchange, &event.data);
         }
     }
 
-    pub(super) fn body(&mut self, now: Moment, exchange: ExchangeId, body: &[u8]) {
-        let Some(one) = self.exchanges.get(&exchange) else {
+    pub(super) fn body(&mut self, exchange: ExchangeId, body: &[u8]) {
+        let Some(one) = self.wire.exchange(exchange) else {
             return;
         };
-        let (purpose, head) = (one.purpose.clone(), one.head.clone());
-        let Some(head) = head else {
+        let Some(head) = one.head.clone() else {
             return;
         };
-        if let Purpose::Farewell(session) = purpose {
-            self.farewell_body(exchange, session, &head, body);
-            return;
-        }
-        if purpose == Purpose::Listen {
-            self.listen_refused(now, exchange, body);
-            return;
-        }
-        if head.ok() {
-            if head.content == Content::Json {
-                self.heard(now, exchange, body);
+        let purpose = one.purpose.clone();
+        match purpose {
+            Purpose::Farewell(session) => {
+                close::explained(&mut self.wire, exchange, session, &head, body);
             }
-            return;
+            Purpose::Listen => {
+                let in_session = self.session.has_id();
+                let wire = &mut self.wire;
+                let means = self.listen.refused(wire, exchange, body, in_session);
+                self.listen_means(means);
+            }
+            Purpose::Initialize(_)
+            | Purpose::Request(_)
+            | Purpose::Deliver(_)
+            | Purpose::Reopen
+            | Purpose::Refresh(_)
+            | Purpose::Old
+                if head.ok() =>
+            {
+                if head.content == Content::Json {
+                    self.heard(exchange, body);
+                }
+            }
+            Purpose::Request(_) | Purpose::Deliver(_)
+                if head.status == 400
+                    && speaks_of_session(body)
+                    && !self.was_refused_before(&purpose)
+                    && self.may_be_gone(exchange) =>
+            {
+                self.gone(exchange);
+            }
+            Purpose::Request(id) => {
+                if let Some((_, raw)) = error_of(body) {
+                    self.heard(exchange, &error_line(&id, raw));
+                }
+            }
+            // One that the client has given up says nothing about the server.
+            Purpose::Initialize(id) if !self.went_with(&id, exchange) => {}
+            Purpose::Initialize(id) => self.opening_refused(exchange, &id, head.status, body),
+            Purpose::Reopen if self.wire.is_step(exchange) => {
+                self.wire.forget(exchange);
+                let why = alloc::format!("it answered with HTTP {}", head.status);
+                let progress = self.session.step_ended(&mut self.wire, &why);
+                self.reopening(progress);
+            }
+            Purpose::Deliver(_) | Purpose::Reopen | Purpose::Refresh(_) | Purpose::Old => {}
         }
-        // It may mean something else: then the new session is told the same, and that is the answer.
-        let again = match &purpose {
-            Purpose::Request(id) => self.requests.get(id).is_none_or(|one| one.refused),
-            Purpose::Deliver(one) => one.refused,
-            Purpose::Initialize
+    }
+
+    /// Whether a message was refused with its session before. A 400 may mean something else: then the new session says the
+    /// same, and that is the answer.
+    fn was_refused_before(&self, purpose: &Purpose) -> bool {
+        match purpose {
+            Purpose::Request(id) => self.requests.get(id).is_none_or(Request::was_refused),
+            Purpose::Deliver(one) => one.was_refused(),
+            Purpose::Initialize(_)
             | Purpose::Listen
             | Purpose::Farewell(_)
             | Purpose::Reopen
             | Purpose::Refresh(_)
             | Purpose::Old => true,
-        };
-        if head.status == 400 && speaks_of_session(body) && !again && self.is_gone(exchange, 404) {
-            self.gone(now, exchange);
-            return;
         }
-        self.refused(now, exchange, &purpose, &head, body);
     }
 
-    /// An answer that is no success.
-    fn refused(
-        &mut self,
-        now: Moment,
-        exchange: ExchangeId,
-        purpose: &Purpose,
-        head: &Head,
-        body: &[u8],
-    ) {
-        let error = error_of(body);
-        match (purpose, error) {
-            (Purpose::Request(id), Some((_, raw))) => {
-                let line = error_line(id, raw);
-                self.heard(now, exchange, &line);
-            }
-            (Purpose::Initialize, Some((_, raw))) => {
-                if let Some(id) = self.opening_id() {
-                    let line = error_line(&id, raw);
-                    self.heard(now, exchange, &line);
+    /// The client's `initialize` was refused: with an error, or as a server of 2024 would.
+    fn opening_refused(&mut self, exchange: ExchangeId, id: &[u8], status: u16, body: &[u8]) {
+        if let Some((_, raw)) = error_of(body) {
+            self.heard(exchange, &error_line(id, raw));
+        } else if matches!(status, 400 | 404 | 405) {
+            self.wire.forget(exchange);
+            self.wire.try_old(status);
+        }
+    }
+
+    /// Whether a refusal may mean that the session of this exchange is not known any more.
+    fn may_be_gone(&self, exchange: ExchangeId) -> bool {
+        let epoch = self.wire.epoch();
+        let in_session = self
+            .wire
+            .exchange(exchange)
+            .is_some_and(|one| one.epoch < epoch || (one.epoch == epoch && self.session.has_id()));
+        in_session && self.session.can_reopen()
+    }
+
+    /// The server does not know the session that this exchange was sent in, or so it seems. It refused before it acted, so
+    /// that to send the message again does no harm.
+    fn gone(&mut self, exchange: ExchangeId) {
+        let Some(one) = self.wire.exchange(exchange).cloned() else {
+            return;
+        };
+        self.wire.close(exchange);
+        if one.epoch == self.wire.epoch() {
+            self.session_gone();
+        }
+        match one.purpose {
+            Purpose::Request(id) => {
+                let Some(request) = self.requests.get_mut(&id) else {
+                    return;
+                };
+                // One whose answer had begun was acted upon.
+                if request.stop_resuming() {
+                    self.broke(&id, "the server has ended the session");
+                } else if request.was_refused() {
+                    self.settle(&id, Some(Why::LostTwice));
+                } else if let Some(request) = self.requests.close(&id) {
+                    self.queue.push_refused(request.into_waiting().line);
                 }
             }
-            (Purpose::Initialize, None) if matches!(head.status, 400 | 404 | 405) => {
-                self.exchanges.remove(&exchange);
-                self.try_old(head.status);
+            // What the client answers belongs to a question of the old session, and a new session is confirmed on the way.
+            Purpose::Deliver(one)
+                if !one.was_refused()
+                    && look(one.line()).kind == Kind::Notification
+                    && !one.confirms() =>
+            {
+                self.queue.push_refused(one.line().to_vec());
             }
-            (Purpose::Reopen, _) if self.is_step(exchange) => {
-                let why = alloc::format!("it answered with HTTP {}", head.status);
-                self.reopen_step_failed(exchange, &why);
-            }
-            (Purpose::Request(_) | Purpose::Initialize, None)
-            | (
-                Purpose::Deliver(_)
-                | Purpose::Listen
-                | Purpose::Farewell(_)
-                | Purpose::Reopen
-                | Purpose::Refresh(_)
-                | Purpose::Old,
-                _,
-            ) => {}
+            Purpose::Initialize(_)
+            | Purpose::Deliver(_)
+            | Purpose::Listen
+            | Purpose::Farewell(_)
+            | Purpose::Reopen
+            | Purpose::Refresh(_)
+            | Purpose::Old => {}
         }
+    }
+
+    /// The server has ended the session by itself, or so it seems: it is closed all the same. A balancer that asked
+    /// another server says 404, too.
+    fn session_gone(&mut self) {
+        if self.session.is_open() {
+            self.session.give_up(&mut self.wire);
+            self.reopen();
+        }
+    }
+
+    fn listen_means(&mut self, means: Means) {
+        match means {
+            Means::Nothing => {}
+            Means::SessionGone => self.session_gone(),
+        }
+    }
+
+    fn broke(&mut self, id: &[u8], why: &str) {
+        self.judge(id, |request, given| request.broke(given, why.into()));
+    }
+
+    /// Answers a request, if it says that there is nothing else to try.
+    fn judge(
+        &mut self,
+        id: &[u8],
+        judge: impl FnOnce(&mut Request, &Circumstances) -> Option<Why>,
+    ) {
+        let Some(request) = self.requests.get(id) else {
+            return;
+        };
+        let given = self.circumstances(request);
+        let request = self.requests.get_mut(id);
+        let why = request.and_then(|request| judge(request, &given));
+        self.settle(id, why);
     }
 
     /// A message, or an array of messages, of the server's.
-    fn heard(&mut self, now: Moment, exchange: ExchangeId, message: &[u8]) {
+    fn heard(&mut self, exchange: ExchangeId, message: &[u8]) {
         let line = flat(message);
         let seen = look(&line);
         if seen.kind != Kind::Batch {
-            self.heard_one(now, exchange, line, seen);
+            self.heard_one(exchange, line, seen);
             return;
         }
-        for member in members(&line) {
+        batch::each_member_line(&line, |_, member| {
             let member = flat(member);
             let seen = look(&member);
-            self.heard_one(now, exchange, member, seen);
-        }
+            self.heard_one(exchange, member, seen);
+        });
     }
 
-    fn heard_one(&mut self, now: Moment, exchange: ExchangeId, line: Vec<u8>, seen: Seen) {
+    fn heard_one(&mut self, exchange: ExchangeId, line: Vec<u8>, seen: Seen) {
         match seen.kind {
-            Kind::Response | Kind::Error => self.server_answer(now, exchange, line, seen.id),
+            Kind::Response | Kind::Error => self.server_answer(exchange, line, seen.id),
             Kind::Request => self.server_request(exchange, line, seen.id),
             Kind::Notification => self.server_notification(line, &seen.method),
             Kind::Batch | Kind::Blank | Kind::Junk => {}
         }
     }
 
-    fn server_answer(
-        &mut self,
-        now: Moment,
-        exchange: ExchangeId,
-        line: Vec<u8>,
-        id: Option<Vec<u8>>,
-    ) {
-        let purpose = self.exchanges.get(&exchange).and_then(Exchange::aim);
-        match purpose {
-            Some(Purpose::Reopen) if !self.is_step(exchange) => return,
+    fn server_answer(&mut self, exchange: ExchangeId, line: Vec<u8>, id: Option<Vec<u8>>) {
+        // An error without an id can only be about the request that it answers.
+        let about = match self.wire.aim(exchange) {
             Some(Purpose::Reopen) => {
-                self.reopen_answer(now, exchange, &line);
+                if self.wire.is_step(exchange) {
+                    self.wire.spend(exchange);
+                    self.own_answer(id.as_deref(), &line);
+                }
                 return;
             }
             Some(Purpose::Refresh(request)) => {
-                self.marks.learn(&line);
-                self.spend(now, exchange);
+                self.tools.answered(&line);
+                self.wire.spend(exchange);
                 self.send_request(&request);
                 return;
             }
-            Some(Purpose::Old) if self.own_answer(id.as_deref(), &line) => {
-                return;
-            }
-            Some(
-                Purpose::Initialize
-                | Purpose::Request(_)
-                | Purpose::Deliver(_)
-                | Purpose::Listen
-                | Purpose::Farewell(_)
-                | Purpose::Old,
-            )
-            | None => {}
-        }
-        // An error without an id can only be about the request that it answers.
-        let (id, line) = match (id, purpose) {
-            (Some(id), _) => (id, line),
-            (None, Some(Purpose::Request(id))) => {
-                let Some((_, raw)) = error_of(&line) else {
-                    return;
-                };
-                let fixed = error_line(&id, raw);
-                (id, fixed)
-            }
-            (None, Some(Purpose::Initialize)) => {
-                let (Some(id), Some((_, raw))) = (self.opening_id(), error_of(&line)) else {
-                    return;
-                };
-                let fixed = error_line(&id, raw);
-                (id, fixed)
-            }
-            (None, _) => return,
+            Some(Purpose::Old) if self.own_answer(id.as_deref(), &line) => return,
+            Some(Purpose::Request(request) | Purpose::Initialize(request)) => Some(request),
+            Some(Purpose::Deliver(_) | Purpose::Listen | Purpose::Farewell(_) | Purpose::Old)
+            | None => None,
         };
-        self.finish(now, exchange, &id, line);
+        match (id, about) {
+            (Some(id), _) => self.finish(exchange, &id, line),
+            (None, Some(id)) => {
+                if let Some((_, raw)) = error_of(&line) {
+                    self.finish(exchange, &id, error_line(&id, raw));
+                }
+            }
+            (None, None) => {}
+        }
     }
 
-    /// The answer to a request of the client's.
-    fn finish(&mut self, now: Moment, exchange: ExchangeId, id: &[u8], line: Vec<u8>) {
+    /// An answer to a request of ours; whether it was one.
+    fn own_answer(&mut self, id: Option<&[u8]>, line: &[u8]) -> bool {
+        let progress = self.session.own_answer(&mut self.wire, id, line);
+        let ours = progress.is_some();
+        if let Some(progress) = progress {
+            self.reopening(progress);
+        }
+        ours
+    }
+
+    /// The answer to a request of the client's; a second one, or one to a request that was cancelled, goes nowhere.
+    fn finish(&mut self, exchange: ExchangeId, id: &[u8], line: Vec<u8>) {
         let Some(request) = self.requests.get_mut(id) else {
-            // Nobody waits for it: a second answer, or one to a request that was cancelled.
             return;
         };
-        let mismatch = request.modern.is_some()
-            && request.method == Tracked::ToolsCall
-            && !request.refreshed
+        let mismatch = is_modern_call(request)
             && error_of(&line).is_some_and(|(code, _)| code == HEADER_MISMATCH);
-        if mismatch {
-            request.refreshed = true;
-            request.flight = Flight::Elsewhere;
-            self.spend(now, exchange);
-            self.refresh(id);
+        if mismatch && request.refresh() {
+            self.wire.spend(exchange);
+            self.ask_for_tools(id);
             return;
         }
-        let (method, flight) = (request.method, request.flight);
-        if let Flight::Sent(sent) = flight {
-            self.spend(now, sent);
-        }
-        if method == Tracked::Initialize {
-            self.requests.remove(id);
-            self.opened(line);
-            return;
-        }
-        let Some(request) = self.requests.remove(id) else {
+        let Some(request) = self.requests.close(id) else {
             return;
         };
-        let line = self.learn(&request.line, method, request.modern.is_some(), line);
-        self.say(line);
+        if let Flight::Sent(sent) = request.flight() {
+            self.wire.spend(sent);
+        }
+        if request.method() == Tracked::Initialize {
+            self.session.answered(&mut self.wire, line);
+            return;
+        }
+        let line = self.learn(&request, line);
+        self.wire.say(line);
     }
 
     /// What an answer says about the server; the answer as it is shown.
-    fn learn(&mut self, asked: &[u8], method: Tracked, modern: bool, line: Vec<u8>) -> Vec<u8> {
-        let succeeded = look(&line).kind == Kind::Response;
-        match method {
-            Tracked::List if Which::asked(asked) == Some(Which::Tools) => {
-                let mut line = line;
-                if modern && let Some((shown, refused)) = self.marks.learn(&line) {
-                    line = shown;
-                    let names = refused.join(", ");
-                    self.outputs.push_back(Output::Tell(alloc::format!(
-                        "left out tools whose x-mcp-header marks break the rules: {names}"
-                    )));
-                }
-                self.lists
-                    .client_saw(Which::Tools, lists::has_cursor(asked), &line);
-                return line;
+    fn learn(&mut self, request: &Request, line: Vec<u8>) -> Vec<u8> {
+        if let Some(shown) = self.tools.show(request, &line) {
+            if !shown.left_out.is_empty() {
+                let names = shown.left_out.join(", ");
+                self.wire.tell(alloc::format!(
+                    "left out tools whose x-mcp-header marks break the rules: {names}"
+                ));
             }
-            Tracked::SetLevel if succeeded => self.level = Some(asked.to_vec()),
-            Tracked::Subscribe if succeeded => {
-                if let Some(uri) = envelope::uri(asked) {
-                    if look(asked).method == "resources/subscribe" {
-                        if self.subscriptions.len() < limits::HTTP_SUBSCRIPTIONS {
-                            self.subscriptions.insert(uri.into_owned(), asked.to_vec());
-                        }
-                    } else {
-                        self.subscriptions.remove(uri.as_ref());
-                    }
-                }
-            }
-            Tracked::Other
-            | Tracked::Initialize
-            | Tracked::Discover
-            | Tracked::Ping
-            | Tracked::List
-            | Tracked::ToolsCall
-            | Tracked::Read
-            | Tracked::SetLevel
-            | Tracked::Subscribe
-            | Tracked::Listen
-            | Tracked::Task => {}
+            return shown.line;
+        }
+        if look(&line).kind == Kind::Response {
+            self.session.learn(request.method(), request.line());
         }
         line
-    }
-
-    /// The answer to the client's `initialize` has come.
-    fn opened(&mut self, line: Vec<u8>) {
-        if let Some(greeting) = envelope::greeting(&line) {
-            let offered = self.likely_version();
-            self.announces = reopen::announced(&greeting.capabilities);
-            self.version = Some(greeting.version);
-            if self.version != offered
-                && let Some(session) = self.id.clone()
-            {
-                self.note(session);
-            }
-            if self.noted {
-                self.greeted(&line);
-            } else {
-                self.held_answer = Some(line);
-            }
-            return;
-        }
-        // It was refused: what it may have opened all the same is closed.
-        self.session = Session::Closed;
-        self.initialize = None;
-        if let Some(session) = self.id.take() {
-            self.farewell(session);
-        }
-        self.say(line);
-    }
-
-    /// The session is open, and noted.
-    fn greeted(&mut self, answer: &[u8]) {
-        self.session = Session::Open;
-        self.say(answer.to_vec());
     }
 
     fn server_request(&mut self, exchange: ExchangeId, line: Vec<u8>, id: Option<Vec<u8>>) {
         let Some(id) = id else {
             return;
         };
-        if let Some(Purpose::Request(request)) =
-            self.exchanges.get(&exchange).map(|one| &one.purpose)
-            && let Some(request) = self.requests.get_mut(request)
+        if let Some(Purpose::Request(request)) = self.wire.aim(exchange)
+            && let Some(request) = self.requests.get_mut(&request)
         {
-            request.asked = true;
+            request.asks_client();
         }
-        match self.asked.open(self.epoch, &id) {
-            Label::Same => self.say(line),
+        match self.asked.open(self.wire.epoch(), &id) {
+            Label::Same => self.wire.say(line),
             Label::New(label) => {
                 if let Some(line) = envelope::with_id(&line, &label) {
-                    self.say(line);
+                    self.wire.say(line);
                 }
             }
             Label::Full => {
-                let mut refusal = crate::message::settle::error(
-                    &id,
-                    "too many requests wait at the client",
-                    "{}",
-                );
+                let why = "too many requests wait at the client";
+                let mut refusal = settle::error(&id, why, "{}");
                 refusal.pop();
                 self.deliver(Delivery::new(refusal));
             }
@@ -459,84 +425,133 @@ impl Bridge {
     }
 
     fn server_notification(&mut self, line: Vec<u8>, method: &str) {
+        let mut relabelled = None;
         if method == "notifications/cancelled"
             && let Some(id) = envelope::cancelled_id(&line)
         {
             let label = self.asked.cancelled(id);
-            let relabelled = label.and_then(|label| envelope::with_request_id(&line, &label));
-            self.say(relabelled.unwrap_or(line));
-            return;
+            relabelled = label.and_then(|label| envelope::with_request_id(&line, &label));
         }
-        self.say(line);
+        self.wire.say(relabelled.unwrap_or(line));
     }
 
-    /// The exchange has brought what it was for. Its stream may end by itself; if not, it is broken off soon.
-    pub(super) fn spend(&mut self, now: Moment, exchange: ExchangeId) {
-        if let Some(one) = self.exchanges.get_mut(&exchange)
-            && one.purpose != Purpose::Old
-            && one.purpose != Purpose::Listen
-        {
-            one.spent = Some(now);
-        }
-    }
-
-    /// Asks for the tool list, because the headers of a call did not match what the server wants, or nobody knows them.
-    pub(super) fn refresh(&mut self, id: &[u8]) {
+    /// Asks for the tool list, because the headers of a call did not match what the server wants, or are not known.
+    pub(super) fn ask_for_tools(&mut self, id: &[u8]) {
         let Some(request) = self.requests.get(id) else {
             return;
         };
-        let meta = envelope::meta(&request.line);
-        let version = request.modern.clone();
-        let own = self.own_id();
-        let mut line = lists::request(Which::Tools, &own, None, meta.as_deref());
-        line.pop();
-        let mut headers = self.marks.of("tools/list", &line);
-        headers.extend(version.map(|version| (headers::VERSION.to_string(), version)));
-        self.post(Purpose::Refresh(id.to_vec()), line, headers);
+        let own = self.wire.own_id();
+        let (line, headers) = self.tools.question(&own, request);
+        let purpose = Purpose::Refresh(id.to_vec());
+        self.wire.post(purpose, line, headers);
     }
 
-    pub(super) fn end(&mut self, now: Moment, exchange: ExchangeId, end: End) {
-        let Some(one) = self.exchanges.remove(&exchange) else {
+    pub(super) fn end(&mut self, exchange: ExchangeId, end: End) {
+        let Some(one) = self.wire.end(exchange, &end) else {
             return;
         };
-        let known = matches!(end, End::Failed { unsent: true, .. });
-        self.opened_by(exchange, one.opening, known);
+        let head = one.head.as_ref();
         match one.purpose {
             // It has brought what it was for.
             Purpose::Reopen | Purpose::Refresh(_) if one.spent.is_some() => {}
             // It was a step on the way to a session that is not wanted any more.
-            Purpose::Initialize | Purpose::Reopen if one.epoch < self.epoch => {}
-            Purpose::Request(id) => self.request_ended(now, exchange, &id, one.head, end),
-            Purpose::Initialize => self.initialize_ended(now, one.head, end),
-            Purpose::Deliver(delivery) => self.delivered(now, delivery, one.head.as_ref(), &end),
-            Purpose::Listen => self.listen_ended(now, exchange, one.at, one.head.as_ref()),
-            Purpose::Farewell(session) => self.farewell_ended(session, one.head.as_ref(), &end),
+            Purpose::Reopen if one.epoch < self.wire.epoch() => {}
+            // Its answer may have come before, or it is on its way once more.
+            Purpose::Request(id) | Purpose::Initialize(id) if !self.went_with(&id, exchange) => {}
+            Purpose::Request(id) | Purpose::Initialize(id)
+                if one.elsewhere && head.is_some_and(Head::ok) && end == End::Done =>
+            {
+                if let Some(request) = self.requests.get_mut(&id) {
+                    request.waits_elsewhere();
+                }
+            }
+            Purpose::Request(id) => {
+                self.judge(&id, |request, given| request.ended(given, head, end));
+            }
+            Purpose::Initialize(id) => self.opening_ended(&id, head, end),
+            Purpose::Deliver(delivery) => self.delivered(delivery, head, &end),
+            Purpose::Listen => self.listen.ended(self.wire.now(), exchange, one.at, head),
+            Purpose::Farewell(session) => {
+                close::unanswered(&mut self.wire, session, head, &end);
+            }
             Purpose::Reopen => {
                 let why = match end {
                     End::Failed { why, .. } => why,
                     End::Done | End::TooLong => "it did not answer".into(),
                 };
-                self.reopen_ended(&why);
+                let progress = self.session.step_ended(&mut self.wire, &why);
+                self.reopening(progress);
             }
             Purpose::Refresh(id) => self.send_request(&id),
-            Purpose::Old => self.old_ended(now, &end),
+            Purpose::Old => self.old_ended(end),
         }
     }
-}
 
-impl Exchange {
-    /// What it is for, unless that is a delivery: nothing that comes back belongs to one, and its line may be long and is not
-    /// copied for each.
-    fn aim(&self) -> Option<Purpose> {
-        let aim = Some(&self.purpose);
-        aim.filter(|one| !matches!(one, Purpose::Deliver(_)))
-            .cloned()
+    /// Whether a request waits for what this exchange brings.
+    fn went_with(&self, id: &[u8], exchange: ExchangeId) -> bool {
+        let request = self.requests.get(id);
+        request.is_some_and(|one| one.flight() == Flight::Sent(exchange))
     }
-}
 
-/// An event's id, if it can be sent back to resume after it.
-pub(super) fn resumable(id: &[u8]) -> Option<String> {
-    let id = core::str::from_utf8(id).ok()?;
-    let sendable = !id.is_empty() && !id.chars().any(|c| c.is_control() && c != '\t');
-    sendable.then(|| id.into())
+    /// `initialize` has ended without an answer.
+    fn opening_ended(&mut self, id: &[u8], head: Option<&Head>, end: End) {
+        self.session.give_up(&mut self.wire);
+        self.judge(id, |request, given| request.opening_ended(given, head, end));
+        if self.requests.get(id).is_none() {
+            self.session.fail_opening(&mut self.wire);
+            self.refuse_waiting("its first message was not answered");
+        }
+    }
+
+    /// A notification or an answer of the client's was taken, or not.
+    fn delivered(&mut self, delivery: Delivery, head: Option<&Head>, end: &End) {
+        match delivery.ended(head, end, self.is_closing()) {
+            Delivered::Over => {}
+            Delivered::Again(wait) => {
+                let until = self.wire.now().after_ms(wait);
+                self.queue.rest(until, delivery);
+            }
+            Delivered::Lost(text) => self.wire.tell(text),
+        }
+    }
+
+    /// A server of 2024 says where messages go. Nothing but its origin is accepted where they are sent.
+    fn endpoint_named(&mut self, event: &sse::Event) {
+        let endpoint = String::from_utf8_lossy(&event.data).trim().into();
+        self.wire.name_endpoint(endpoint);
+        if self.session.endpoint_named(&mut self.wire)
+            && let Some(id) = self.requests.opening()
+        {
+            self.send_request(&id);
+        }
+    }
+
+    /// It is no server of 2024 either, or it is gone.
+    fn no_old(&mut self, why: &str) {
+        if let Some(id) = self.requests.opening() {
+            let status = self.wire.give_up_old();
+            self.session.fail_opening(&mut self.wire);
+            self.settle(&id, Some(Why::Status { status }));
+            self.refuse_waiting("its first message was refused");
+            return;
+        }
+        let progress = self.session.fail_reopening(&mut self.wire, why);
+        self.reopening(progress);
+    }
+
+    /// The stream of a server of 2024 has ended, and with it everything that was to come on it.
+    fn old_ended(&mut self, end: End) {
+        let why = match end {
+            End::Failed { why, .. } => why,
+            End::Done | End::TooLong => "the server ended its event stream".into(),
+        };
+        if self.session.is_on_its_way() {
+            self.no_old(&why);
+        } else if self.session.is_open() {
+            self.session.lose();
+        }
+        for id in self.requests.elsewhere() {
+            self.broke(&id, &why);
+        }
+    }
 }

@@ -1,118 +1,183 @@
-//! The stream for what the server says unasked: kept open where there is one, and missed by nobody where there is none.
+//! The stream for what the server says unasked: kept open where there is one, and not missed where there is none.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::close::speaks_of_session;
-use super::hear::resumable;
-use super::{Bridge, Content, ExchangeId, Head, Listen, Purpose, Session, Verb};
+use super::io::{Content, ExchangeId, Head};
+use super::wire::{Purpose, Wire};
 use crate::clock::Moment;
 use crate::http::{headers, sse};
 use crate::limits;
 
-impl Bridge {
-    pub(super) fn listen_event(&mut self, event: &sse::Event) {
-        if let Some(id) = &event.id {
-            self.listen_last = resumable(id);
+/// The stream.
+#[derive(Debug)]
+pub(super) struct Listen {
+    state: State,
+    /// The last event, to go on after it.
+    last: Option<String>,
+    /// What the server said about coming back.
+    retry_ms: Option<u64>,
+    /// In a row.
+    failures: u32,
+    /// It was there in this session.
+    was_there: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// It is not open.
+    Idle,
+    /// It is open, or on its way.
+    Open(ExchangeId),
+    /// It is opened again at this time.
+    Resting(Moment),
+    /// The server has none for this session, or says so in a way that is not sure.
+    NotHere,
+    /// The server has none.
+    Never,
+}
+
+/// What an answer means for the session.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Means {
+    /// Nothing.
+    Nothing,
+    /// The server does not know the session any more.
+    SessionGone,
+}
+
+impl Listen {
+    pub fn new() -> Self {
+        Self {
+            state: State::Idle,
+            last: None,
+            retry_ms: None,
+            failures: 0,
+            was_there: false,
         }
-        self.listen_retry_ms = event.retry_ms.or(self.listen_retry_ms);
-        self.listen_failures = 0;
     }
 
-    pub(super) fn listen_head(&mut self, now: Moment, exchange: ExchangeId, head: &Head) {
-        if head.ok() && head.content == Content::Events {
-            self.listened = true;
-            return;
+    /// When it is opened again.
+    pub fn wake_at(&self) -> Option<Moment> {
+        match self.state {
+            State::Resting(at) => Some(at),
+            State::Idle | State::Open(_) | State::NotHere | State::Never => None,
         }
+    }
+
+    /// Opens it in a session with these headers; none if there is no session that could have it. Whether the server has such
+    /// a stream is seen from its answer.
+    pub fn open(&mut self, wire: &mut Wire, session: Option<Vec<(String, String)>>) {
+        let Some(mut headers) = session else {
+            if matches!(self.state, State::Resting(_)) {
+                self.state = State::Idle;
+            }
+            return;
+        };
+        match self.state {
+            State::Idle | State::Resting(_) => {}
+            State::Open(_) | State::NotHere | State::Never => return,
+        }
+        let last = self.last.clone();
+        headers.extend(last.map(|last| (headers::LAST_EVENT.into(), last)));
+        self.state = State::Open(wire.get(Purpose::Listen, headers));
+    }
+
+    /// Its session is over; a server that has no such stream has none in the next one either.
+    pub fn close(&mut self, wire: &mut Wire) {
+        if let State::Open(exchange) = self.state {
+            wire.close(exchange);
+        }
+        if self.state != State::Never {
+            self.state = State::Idle;
+        }
+        self.last = None;
+        self.was_there = false;
+    }
+
+    /// The client begins anew: the server may be another one.
+    pub fn reset(&mut self, wire: &mut Wire) {
+        self.close(wire);
+        self.state = State::Idle;
+    }
+
+    pub fn head(&mut self, wire: &mut Wire, exchange: ExchangeId, head: &Head) -> Means {
+        if head.ok() && head.content == Content::Events {
+            self.was_there = true;
+            return Means::Nothing;
+        }
+        let mut means = Means::Nothing;
         match head.status {
             // What it means is in its body.
-            400 if self.listened => return,
-            404 if self.listened => {
-                self.listen = Listen::Idle;
-                self.session_gone();
+            400 if self.was_there => return Means::Nothing,
+            404 if self.was_there => {
+                self.state = State::Idle;
+                means = Means::SessionGone;
             }
-            200..=299 | 405 | 501 => self.listen = Listen::Never,
-            408 | 409 | 425 | 429 | 500..=599 => self.listen_rests(now, limits::HTTP_RETRY_MS),
+            200..=299 | 405 | 501 => self.state = State::Never,
+            408 | 409 | 425 | 429 | 500..=599 => self.rest(wire.now(), limits::HTTP_RETRY_MS),
             // Many servers know no GET at all, and say so in their own way.
-            _ if !self.listened => self.listen = Listen::NotHere,
-            _ => self.listen_rests(now, limits::HTTP_RETRY_MS),
+            _ if !self.was_there => self.state = State::NotHere,
+            _ => self.rest(wire.now(), limits::HTTP_RETRY_MS),
         }
-        self.close(exchange);
+        wire.close(exchange);
+        means
+    }
+
+    pub fn event(&mut self, event: &sse::Event) {
+        if let Some(id) = &event.id {
+            self.last = sse::resumable(id);
+        }
+        self.retry_ms = event.retry_ms.or(self.retry_ms);
+        self.failures = 0;
     }
 
     /// The stream was there, and is refused now.
-    pub(super) fn listen_refused(&mut self, now: Moment, exchange: ExchangeId, body: &[u8]) {
-        self.close(exchange);
-        if speaks_of_session(body) && self.id.is_some() {
-            self.listen = Listen::Idle;
-            self.session_gone();
+    pub fn refused(
+        &mut self,
+        wire: &mut Wire,
+        exchange: ExchangeId,
+        body: &[u8],
+        in_session: bool,
+    ) -> Means {
+        wire.close(exchange);
+        if speaks_of_session(body) && in_session {
+            self.state = State::Idle;
+            Means::SessionGone
         } else {
-            self.listen_rests(now, limits::HTTP_RETRY_MS);
+            self.rest(wire.now(), limits::HTTP_RETRY_MS);
+            Means::Nothing
         }
     }
 
-    pub(super) fn listen_ended(
-        &mut self,
-        now: Moment,
-        exchange: ExchangeId,
-        begun: Moment,
-        head: Option<&Head>,
-    ) {
-        if self.listen == Listen::Open(exchange) {
-            // A gateway that ends every stream after a while is not in trouble.
-            if now.ms_since(begun) >= limits::HTTP_LISTENED_MS {
-                self.listen_failures = 0;
-            }
-            let least = if head.is_some_and(Head::ok) {
-                limits::HTTP_RETRY_LEAST_MS
-            } else {
-                limits::HTTP_RETRY_MS
-            };
-            self.listen_rests(now, least);
+    pub fn ended(&mut self, now: Moment, exchange: ExchangeId, begun: Moment, head: Option<&Head>) {
+        if self.state != State::Open(exchange) {
+            return;
         }
+        // A gateway that ends every stream after a while is not in trouble.
+        if now.ms_since(begun) >= limits::HTTP_LISTENED_MS {
+            self.failures = 0;
+        }
+        let least = if head.is_some_and(Head::ok) {
+            limits::HTTP_RETRY_LEAST_MS
+        } else {
+            limits::HTTP_RETRY_MS
+        };
+        self.rest(now, least);
     }
 
     /// The server may choose the wait, but not that there is none: no wait at all does not grow either.
-    fn listen_rests(&mut self, now: Moment, least_ms: u64) {
-        self.listen_failures = self.listen_failures.saturating_add(1);
+    fn rest(&mut self, now: Moment, least_ms: u64) {
+        self.failures = self.failures.saturating_add(1);
         let wait = self
-            .listen_retry_ms
+            .retry_ms
             .unwrap_or(limits::HTTP_RETRY_MS)
             .clamp(least_ms, limits::HTTP_RETRY_MOST_MS);
         let grown = wait
-            .saturating_mul(1 << self.listen_failures.min(16).saturating_sub(1))
+            .saturating_mul(1 << self.failures.min(16).saturating_sub(1))
             .min(limits::HTTP_RETRY_MOST_MS);
-        self.listen = Listen::Resting(now.after_ms(grown.max(wait)));
-    }
-
-    /// Opens the stream for what the server says unasked.
-    pub(super) fn open_listen(&mut self) {
-        if matches!(
-            self.listen,
-            Listen::Never | Listen::NotHere | Listen::Open(_)
-        ) || self.session != Session::Open
-            || self.old.is_some()
-            || self.closing.is_some()
-        {
-            if matches!(self.listen, Listen::Resting(_)) {
-                self.listen = Listen::Idle;
-            }
-            return;
-        }
-        let mut headers = self.session_headers();
-        let last = self.listen_last.clone();
-        headers.extend(last.map(|last| (headers::LAST_EVENT.into(), last)));
-        let exchange = self.send(Purpose::Listen, Verb::Get, headers, Vec::new(), None);
-        self.listen = Listen::Open(exchange);
-    }
-
-    pub(super) fn close_listen(&mut self) {
-        if let Listen::Open(exchange) = self.listen {
-            self.close(exchange);
-        }
-        if self.listen != Listen::Never {
-            self.listen = Listen::Idle;
-        }
-        self.listen_last = None;
-        self.listened = false;
+        self.state = State::Resting(now.after_ms(grown.max(wait)));
     }
 }

@@ -6,8 +6,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::http::lines::look;
-use crate::message::frame::Kind;
+use crate::http::sse;
+use crate::policy::Retry;
 
 mod answer;
 mod chance;

@@ -122,6 +122,21 @@ fn an_answer_on_its_way_to_a_reused_id_frees_nobody_elses_slot() {
 }
 
 #[test]
+fn a_request_has_its_place_while_it_waits() {
+    let mut table = table(4);
+    table.open(b"1", Tracked::Other, 1, NOW);
+    table.open(b"2", Tracked::Other, 1, NOW);
+    assert_eq!((table.place(b"1"), table.place(b"2.0")), (Some(0), Some(1)));
+    table.open(b"1.0", Tracked::Ping, 2, NOW);
+    assert_eq!(table.place(b"1"), Some(0), "the later one takes its place");
+    table.settle(b"2");
+    table.close(b"1");
+    assert_eq!((table.place(b"1"), table.place(b"2")), (None, None));
+    table.open(b"3", Tracked::Other, 1, NOW);
+    assert_eq!(table.place(b"3"), Some(0));
+}
+
+#[test]
 fn draining_goes_in_the_order_of_opening() {
     let mut table = table(8);
     for id in ["3", "1", "2"] {

@@ -111,3 +111,64 @@ fn a_line_that_is_too_long_is_answered() {
     play.give(Input::LongLine(Some(b"7".to_vec()), "tools/call".into()));
     play.says(0, "longer than 16 MiB");
 }
+
+#[test]
+fn an_answer_is_known_however_its_id_is_written() {
+    let mut play = Play::open(Retry::Safe);
+    let line = r#"{"id":"a\/b","method":"tools/call","params":{"name":"t"}}"#;
+    let exchange = play.ask(line);
+    play.json(exchange, r#"{"id":"a/b","result":{}}"#);
+    let exchange = play.ask(&call(1));
+    play.json(exchange, r#"{"id":1.0,"result":{}}"#);
+    assert_eq!(
+        play.said,
+        [r#"{"id":"a/b","result":{}}"#, r#"{"id":1.0,"result":{}}"#]
+    );
+}
+
+#[test]
+fn requests_that_have_rested_go_out_in_the_order_of_asking() {
+    let mut play = Play::open(Retry::Safe);
+    let first = play.ask(&list(9));
+    let second = play.ask(&list(10));
+    play.fails(second, false);
+    play.fails(first, false);
+    play.wait(1_000);
+    let again: Vec<String> = [play.last() - 1, play.last()]
+        .map(|one| play.id(one))
+        .into();
+    assert_eq!(again, ["9", "10"]);
+}
+
+#[test]
+fn a_client_that_begins_anew_has_both_answers_and_the_later_session() {
+    let mut play = Play::new(Retry::Safe);
+    let first = play.ask(OPENING);
+    let second = play.ask(&OPENING.replace("\"id\":0", "\"id\":1"));
+    play.says(0, "the client has begun another session");
+    play.head(second, 200, Content::Json, Some("s2"));
+    play.body(second, &OPENED.replace("\"id\":0", "\"id\":1"));
+    play.head(first, 200, Content::Json, Some("s1"));
+    play.body(first, &OPENED.replace("2025-06-18", "2025-03-26"));
+    assert_eq!(play.said.len(), 2);
+    let delete = play.sent.iter().find(|one| one.verb == Verb::Delete);
+    let delete = delete.unwrap().exchange;
+    assert_eq!(play.header(delete, headers::SESSION), Some("s1"));
+    let exchange = play.ask(&call(2));
+    assert_eq!(play.header(exchange, headers::SESSION), Some("s2"));
+    assert_eq!(play.header(exchange, headers::VERSION), Some("2025-06-18"));
+}
+
+#[test]
+fn an_opening_cannot_be_taken_back() {
+    let mut play = Play::new(Retry::Safe);
+    let opening = play.ask(OPENING);
+    play.line(&call(1));
+    play.line(r#"{"method":"notifications/cancelled","params":{"requestId":0}}"#);
+    assert_eq!(play.last(), opening, "all of it waits");
+    play.head(opening, 200, Content::Json, Some("s1"));
+    play.body(opening, OPENED);
+    assert_eq!(play.said, [OPENED]);
+    play.json(play.last(), &result(1));
+    assert_eq!(play.said[1], result(1));
+}

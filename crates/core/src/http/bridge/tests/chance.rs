@@ -10,6 +10,8 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Act {
     Ask(u8),
+    /// The client begins anew.
+    Begin,
     Cancel(u8),
     Answer {
         newest: bool,
@@ -35,6 +37,7 @@ enum Act {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         4 => (0..3u8).prop_map(Act::Ask),
+        1 => Just(Act::Begin),
         1 => any::<u8>().prop_map(Act::Cancel),
         8 => any::<bool>().prop_map(|newest| Act::Answer { newest }),
         3 => any::<(bool, bool, bool)>().prop_map(|(newest, with_ids, ends)| Act::Stream { newest, with_ids, ends }),
@@ -136,6 +139,12 @@ impl Story {
                     ),
                 };
                 self.play.line(&line);
+            }
+            Act::Begin => {
+                self.next += 1;
+                self.asked.insert(self.next);
+                let id = format!("\"id\":{}", self.next);
+                self.play.line(&OPENING.replace("\"id\":0", &id));
             }
             Act::Cancel(which) => {
                 let id = 1 + u32::from(which) % self.next.max(1);
