@@ -196,6 +196,8 @@ pub const RETRY_MS: u64 = 500;
 pub const LEGACY_KNOWN_MS: u64 = 600_000;
 /// How old a tool list may be before a call is compared with a new one.
 pub const TOOLS_KNOWN_MS: u64 = 60_000;
+/// How long a tool list may take that calls are compared with; after that they go on without.
+pub const TOOLS_WAIT_MS: u64 = 5_000;
 /// Pages of a tool list that are read.
 pub const TOOLS_PAGES: usize = 64;
 /// How long a question of ours may take.
@@ -204,6 +206,8 @@ pub const QUESTION_MS: u64 = 60_000;
 pub const OUTLET_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes that wait for a server that reads slowly before new requests wait too.
 pub const INLET_BYTES: usize = 8 * 1024 * 1024;
+/// Streams of one session that are over and can be resumed.
+pub const STREAMS_KNOWN: usize = 256;
 /// Resources that one session of a shared server may be subscribed to.
 pub const HEEDS_MOST: usize = 1_024;
 /// How long servers have to end when we stop, beyond their own ladder.

@@ -12,10 +12,10 @@ use crate::message::envelope;
 use crate::message::frame::{Id, Kind, Scanner};
 
 /// Where a line goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It is the answer that this stream waits for, and its last message.
-    Last(u64),
+    /// It is the answer that this stream waits for, and its last message; with the id of the request.
+    Last(u64, Vec<u8>),
     /// On this stream, before its answer.
     On(u64),
     /// On the stream that the client opened for news.
@@ -88,8 +88,8 @@ impl Routes {
         let mut scanner = Scanner::default();
         let frame = framed(&mut scanner, line);
         match (frame.kind, frame.id) {
-            (Kind::Response | Kind::Error, Id::Token(id)) => match self.waiting.remove(id) {
-                Some(waiting) => Way::Last(waiting.stream),
+            (Kind::Response | Kind::Error, Id::Token(id)) => match self.waiting.remove_entry(id) {
+                Some((id, waiting)) => Way::Last(waiting.stream, id),
                 None => Way::Nobody,
             },
             (Kind::Request, _) => self.newest(),
@@ -148,8 +148,14 @@ mod tests {
     #[test]
     fn each_line_goes_on_one_stream() {
         for (line, way) in [
-            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Way::Last(10)),
-            (r#"{"jsonrpc":"2.0","id":"1","error":{}}"#, Way::Last(11)),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+                Way::Last(10, b"1".to_vec()),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"1","error":{}}"#,
+                Way::Last(11, b"\"1\"".to_vec()),
+            ),
             (r#"{"jsonrpc":"2.0","id":2,"result":{}}"#, Way::Nobody),
             (r#"{"jsonrpc":"2.0","id":null,"error":{}}"#, Way::Nobody),
             (
@@ -188,7 +194,8 @@ mod tests {
                 let line = alloc::format!(
                     r#"{{"result":{{"tools":["{text}"]}},"jsonrpc":"2.0","id":1}}{end}"#
                 );
-                assert_eq!(routes().heard(line.as_bytes()), Way::Last(10), "{size}");
+                let way = Way::Last(10, b"1".to_vec());
+                assert_eq!(routes().heard(line.as_bytes()), way, "{size}");
             }
         }
     }
@@ -215,7 +222,7 @@ mod tests {
         routes.read(11, true);
         assert_eq!(routes.heard(ask), Way::On(11));
         let answer = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-        assert_eq!(routes.heard(answer), Way::Last(10));
+        assert_eq!(routes.heard(answer), Way::Last(10, b"1".to_vec()));
         assert_eq!(routes.heard(answer), Way::Nobody);
         assert_eq!(routes.drain(), [(b"\"1\"".to_vec(), 11)]);
         assert!(routes.is_empty());

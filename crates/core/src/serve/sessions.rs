@@ -129,7 +129,9 @@ impl Sessions {
             self.close(oldest);
             evicted.push(oldest);
         }
-        Ok((self.begin(now), evicted))
+        let key = self.begin(now);
+        debug_assert!(self.open.len() <= self.cap, "more sessions than places");
+        Ok((key, evicted))
     }
 
     /// The same, but only where there is room: nobody is evicted for it.
@@ -150,6 +152,11 @@ impl Sessions {
         key
     }
 
+    /// How many connections of its client are there; none if it is not open.
+    pub fn connections(&self, key: u64) -> Option<usize> {
+        Some(self.open.get(&key)?.connections as usize)
+    }
+
     /// A connection of its client came.
     pub fn enter(&mut self, key: u64) {
         if let Some(one) = self.open.get_mut(&key) {
@@ -163,6 +170,7 @@ impl Sessions {
     /// A connection of its client left.
     pub fn leave(&mut self, now: Moment, key: u64) {
         if let Some(one) = self.open.get_mut(&key) {
+            debug_assert!(one.connections > 0, "a connection left that was not there");
             one.connections = one.connections.saturating_sub(1);
             if one.connections == 0 {
                 one.since = now;
@@ -187,6 +195,7 @@ impl Sessions {
             if since.after_ms(self.ttl_ms) > now {
                 break;
             }
+            debug_assert_eq!(self.connections(key), Some(0), "a session in use expires");
             self.close(key);
             over.push(key);
         }

@@ -81,9 +81,4 @@ impl<T: Clone> Slot<T> {
     pub async fn filled(&self) -> T {
         self.bell.until(|| self.value.borrow().clone()).await
     }
-
-    /// What is in it now.
-    pub fn now(&self) -> Option<T> {
-        self.value.borrow().clone()
-    }
 }

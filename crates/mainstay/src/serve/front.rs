@@ -1,24 +1,23 @@
-//! The front itself: what is open, who may use it, and how each of it ends.
+//! The shell around the machine that decides (`mainstay_core::serve::front`): it performs outputs, and owns what no
+//! decision depends on: the door, the ledger, connections, wakers, sessions upstream.
 //!
-//! Everything here is of one thread. A session has one end, [`Front::end_session`], whoever asks for it. `start` is how
-//! sessions and servers begin.
-
-mod start;
+//! Everything here is of one thread. [`Front::with`] is the one way to the machine, and performs what comes out of it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::task::Waker;
 use std::time::Duration;
 
-use hyper::StatusCode;
 use hyper::header::HeaderMap;
 use mainstay_core::clock::Moment;
 use mainstay_core::event::{SessionBegan, SessionOver, What};
 use mainstay_core::ids::LinkId;
 use mainstay_core::serve::door::Door;
+use mainstay_core::serve::front::{self as core, Ended, Output};
+use mainstay_core::serve::inlet::Next;
 use mainstay_core::serve::limits::ServeLimits;
-use mainstay_core::serve::sessions::{Full, Over, Sessions};
 use mainstay_os::descriptors;
 use mainstay_os::{clock, identity, memory};
 
@@ -26,12 +25,10 @@ use super::bell::Bell;
 use super::endpoint::Endpoint;
 use super::http::Owner;
 use super::metrics::{Metrics, count};
-use super::modern::Modern;
-use super::reply::Refusal;
-use super::session::Session;
-use super::stream::Seat;
+use super::seat::Seat;
 use super::tasks::Tasks;
-use super::upstream::{Far, Upstream};
+use super::upstream::Far;
+use super::{draw, link};
 use crate::ledger::append::Ledger;
 use crate::ledger::read::Events;
 use crate::paths::Paths;
@@ -62,33 +59,45 @@ pub struct Front {
     pub metrics: Metrics,
     /// Where things are.
     pub paths: Paths,
-    /// Rings when a session may end sooner than expected, when a link has ended, when we stop.
-    pub bell: Rc<Bell>,
+    /// Rings when something is due sooner than expected, when a link or a connection has ended, when we stop.
+    pub bell: Bell,
     /// Rings once, when connections are to end: thousands may wait for it, and nothing else wakes them.
     pub last_orders: Bell,
+    core: RefCell<core::Front>,
+    /// When the machine is to be told the time.
+    due: Cell<Option<Moment>>,
+    /// The tasks that wait for exchanges.
+    wakers: RefCell<BTreeMap<u64, Waker>>,
+    /// The bells of the tasks that write to links.
+    writers: RefCell<BTreeMap<u64, Rc<Bell>>>,
     limits: RefCell<ServeLimits>,
     door: RefCell<Door>,
-    endpoints: RefCell<BTreeMap<String, Rc<Endpoint>>>,
-    table: RefCell<Sessions>,
-    by_id: RefCell<BTreeMap<String, Rc<Session>>>,
-    by_key: RefCell<BTreeMap<u64, Rc<Session>>>,
+    endpoints: RefCell<Endpoints>,
     far: RefCell<BTreeMap<u64, Far>>,
-    /// Servers of the modern era that may still have something in flight.
-    moderns: RefCell<Vec<Rc<Modern>>>,
-    links: Cell<usize>,
-    connections: Cell<usize>,
-    /// Connections of refused users; they are no part of the others.
-    refused: Cell<usize>,
-    /// The most connections since memory was given back.
-    crowd: Cell<usize>,
+    connections: Connections,
     /// Who was told of for being turned away.
     strangers: RefCell<Vec<Owner>>,
-    stopping: Cell<bool>,
-    closing: Cell<bool>,
     ledger: RefCell<Ledger>,
     /// What keepers have written down since we started.
     told: RefCell<Events>,
     id: LinkId,
+}
+
+/// What is behind each path.
+#[derive(Default)]
+struct Endpoints {
+    by_url: BTreeMap<String, Rc<Endpoint>>,
+    by_number: BTreeMap<u64, Rc<Endpoint>>,
+}
+
+/// Connections that are there.
+#[derive(Debug, Default)]
+struct Connections {
+    admitted: Cell<usize>,
+    /// Those of refused users; they are no part of the others.
+    refused: Cell<usize>,
+    /// The most since memory was given back.
+    crowd: Cell<usize>,
 }
 
 impl Front {
@@ -98,26 +107,18 @@ impl Front {
         Rc::new(Self {
             tasks: Tasks::default(),
             metrics: Metrics::default(),
-            bell: Rc::default(),
+            bell: Bell::default(),
             last_orders: Bell::default(),
-            table: RefCell::new(Sessions::new(
-                limits.session_ttl_ms,
-                limits.session_cap as usize,
-            )),
+            core: RefCell::new(core::Front::new(limits.clone(), draw)),
+            due: Cell::new(None),
+            wakers: RefCell::default(),
+            writers: RefCell::default(),
             limits: RefCell::new(limits),
             door: RefCell::new(door),
             endpoints: RefCell::default(),
-            by_id: RefCell::default(),
-            by_key: RefCell::default(),
             far: RefCell::default(),
-            moderns: RefCell::default(),
-            links: Cell::new(0),
-            connections: Cell::new(0),
-            refused: Cell::new(0),
-            crowd: Cell::new(0),
+            connections: Connections::default(),
             strangers: RefCell::default(),
-            stopping: Cell::new(false),
-            closing: Cell::new(false),
             ledger: RefCell::new(Ledger::open(&paths)),
             told: RefCell::new(Events::from_now(&paths)),
             paths,
@@ -125,19 +126,115 @@ impl Front {
         })
     }
 
+    /// Tells the machine something, and performs what comes of it.
+    pub fn with<T>(self: &Rc<Self>, tell: impl FnOnce(&mut core::Front, Moment) -> T) -> T {
+        let told = tell(&mut self.core.borrow_mut(), clock::now());
+        self.perform();
+        told
+    }
+
+    fn perform(self: &Rc<Self>) {
+        loop {
+            let next = self.core.borrow_mut().next_output();
+            let Some(output) = next else { break };
+            match output {
+                Output::Start { link, path } => self.start(link, path),
+                Output::Write(link) => {
+                    if let Some(writer) = self.writers.borrow().get(&link) {
+                        writer.ring();
+                    }
+                }
+                Output::Wake(exchange) => {
+                    let waker = self.wakers.borrow_mut().remove(&exchange);
+                    if let Some(waker) = waker {
+                        waker.wake();
+                    }
+                }
+                Output::Began { session, path } => {
+                    count(&self.metrics.opened);
+                    let began = What::SessionBegan(SessionBegan { session });
+                    self.record(&self.server_at(path), began);
+                }
+                Output::Over(ended) => self.over(&ended),
+                Output::EndFar { session, owed } => self.end_far(session, owed),
+                Output::Count(counted) => self.metrics.counted(counted),
+                Output::LastOrders => {
+                    self.last_orders.ring();
+                    self.bell.ring();
+                }
+            }
+        }
+        let due = self.core.borrow().wake_at();
+        if due.is_some_and(|due| self.due.get().is_none_or(|told| due < told)) {
+            self.due.set(due);
+            self.bell.ring();
+        }
+    }
+
+    fn start(self: &Rc<Self>, link: u64, path: u64) {
+        let endpoint = self.endpoints.borrow().by_number.get(&path).cloned();
+        let started = match &endpoint {
+            Some(endpoint) => link::open(self, link, &endpoint.spec),
+            None => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        match started {
+            Ok(bell) => {
+                self.writers.borrow_mut().insert(link, bell);
+                self.with(|core, now| core.started(now, link));
+            }
+            Err(error) => {
+                let why = error.to_string();
+                self.with(|core, now| core.start_failed(now, link, &why));
+            }
+        }
+    }
+
+    /// A link has ended, and how.
+    pub fn end_link(self: &Rc<Self>, link: u64, how: &str) {
+        self.with(|core, now| core.link_over(now, link, how));
+        self.writers.borrow_mut().remove(&link);
+        self.bell.ring();
+    }
+
+    /// What is to be written to a link next.
+    pub fn next_line(&self, link: u64) -> Next {
+        self.core.borrow_mut().next_line(link)
+    }
+
+    /// An exchange is waited for by this task.
+    pub fn wake_by(&self, exchange: u64, waker: &Waker) {
+        self.wakers.borrow_mut().insert(exchange, waker.clone());
+    }
+
+    /// An exchange is not waited for any more.
+    pub fn forget_waker(&self, exchange: u64) {
+        self.wakers.borrow_mut().remove(&exchange);
+    }
+
+    /// Tells the machine the time; how long until the next time.
+    pub fn tick(self: &Rc<Self>) -> Option<Duration> {
+        self.due.set(None);
+        self.with(core::Front::tick);
+        let due = self.core.borrow().wake_at();
+        self.due.set(due);
+        due.map(|due| Duration::from_nanos(due - clock::now()))
+    }
+
     /// What holds from now on.
     pub fn settle(
-        &self,
+        self: &Rc<Self>,
         limits: ServeLimits,
         door: Door,
-        endpoints: BTreeMap<String, Rc<Endpoint>>,
+        by_url: BTreeMap<String, Rc<Endpoint>>,
     ) {
-        self.table
-            .borrow_mut()
-            .limit(limits.session_ttl_ms, limits.session_cap as usize);
+        self.with(|core, _| core.limit(limits.clone()));
         self.limits.replace(limits);
         self.door.replace(door);
-        self.endpoints.replace(endpoints);
+        let mut endpoints = self.endpoints.borrow_mut();
+        let numbered = by_url.values().map(|one| (one.number, Rc::clone(one)));
+        endpoints.by_number.extend(numbered);
+        endpoints.by_url = by_url;
+        drop(endpoints);
         self.bell.ring();
     }
 
@@ -151,11 +248,6 @@ impl Front {
         self.limits.borrow().clone()
     }
 
-    /// How often a silent stream gets a comment.
-    pub fn keep_alive(&self) -> Duration {
-        Duration::from_millis(self.limits.borrow().sse_keep_alive_ms)
-    }
-
     /// Who may come in.
     pub fn door(&self) -> std::cell::Ref<'_, Door> {
         self.door.borrow()
@@ -163,12 +255,18 @@ impl Front {
 
     /// What is behind a path.
     pub fn endpoint(&self, path: &str) -> Option<Rc<Endpoint>> {
-        self.endpoints.borrow().get(path).cloned()
+        self.endpoints.borrow().by_url.get(path).cloned()
     }
 
     /// Everything that is behind some path.
     pub fn endpoints(&self) -> BTreeMap<String, Rc<Endpoint>> {
-        self.endpoints.borrow().clone()
+        self.endpoints.borrow().by_url.clone()
+    }
+
+    fn server_at(&self, path: u64) -> String {
+        let endpoints = self.endpoints.borrow();
+        let endpoint = endpoints.by_number.get(&path);
+        endpoint.map_or_else(String::new, |endpoint| endpoint.spec.name.clone())
     }
 
     /// Writes an event.
@@ -197,42 +295,39 @@ impl Front {
 
     /// Whether we are on our way out.
     pub fn stopping(&self) -> bool {
-        self.stopping.get()
+        self.core.borrow().is_stopping()
     }
 
-    /// From now on nothing new is taken.
-    pub fn stop(&self) {
-        self.stopping.set(true);
+    /// From now on nothing new is taken; connections end when everything is answered, or the time for it is up.
+    pub fn stop(self: &Rc<Self>) {
+        self.with(core::Front::stop);
         self.bell.ring();
     }
 
     /// Whether connections are to end.
     pub fn closing(&self) -> bool {
-        self.closing.get()
-    }
-
-    /// From now on connections end as soon as they have sent what they have.
-    pub fn close(&self) {
-        self.closing.set(true);
-        self.last_orders.ring();
-        self.bell.ring();
+        self.core.borrow().is_closing()
     }
 
     /// Sessions that are open.
     pub fn open_sessions(&self) -> usize {
-        self.table.borrow().len()
+        self.core.borrow().open_sessions()
     }
 
     /// Links that have not ended.
     pub fn links(&self) -> usize {
-        self.links.get()
+        self.core.borrow().links()
+    }
+
+    /// Sessions upstream that are still to be ended.
+    pub fn owed(&self) -> usize {
+        self.core.borrow().owed()
     }
 
     /// Connections that are open.
     pub fn connections(&self) -> usize {
-        self.connections.get() + self.refused.get()
+        self.connections.admitted.get() + self.connections.refused.get()
     }
-
     /// A connection came; it leaves with the seat. None if there are too many of its kind.
     pub fn connect(self: &Rc<Self>, standing: Standing) -> Option<Seat> {
         let most = match standing {
@@ -244,7 +339,8 @@ impl Front {
             return None;
         }
         seats.set(seats.get() + 1);
-        self.crowd.set(self.crowd.get().max(self.connections()));
+        let crowd = &self.connections.crowd;
+        crowd.set(crowd.get().max(self.connections()));
         count(&self.metrics.connections);
         let front = Rc::downgrade(self);
         Some(Seat::new(move || {
@@ -258,16 +354,16 @@ impl Front {
 
     fn seats(&self, standing: Standing) -> &Cell<usize> {
         match standing {
-            Standing::Admitted => &self.connections,
-            Standing::Refused => &self.refused,
+            Standing::Admitted => &self.connections.admitted,
+            Standing::Refused => &self.connections.refused,
         }
     }
 
     /// Gives memory back when most connections of a crowd are gone.
     pub fn give_back(&self) {
-        let (crowd, left) = (self.crowd.get(), self.connections());
+        let (crowd, left) = (self.connections.crowd.get(), self.connections());
         if crowd >= CROWD && left <= crowd / 4 {
-            self.crowd.set(left);
+            self.connections.crowd.set(left);
             self.tasks.forget_done();
             memory::trim();
         }
@@ -283,54 +379,20 @@ impl Front {
         news
     }
 
-    /// The session with this name on this path.
-    pub fn session(&self, id: &str, path: &str) -> Option<Rc<Session>> {
-        let found = self.by_id.borrow().get(id).cloned();
-        found.filter(|session| session.path == path)
-    }
-
-    /// A place for a session, with its first connection there.
-    pub fn reserve(self: &Rc<Self>) -> Result<u64, Refusal> {
-        let opened = self.table.borrow_mut().open(clock::now());
-        let (key, evicted) = opened.map_err(|Full| {
-            Refusal::later(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "every session is in use; end one, or raise --session-cap",
-            )
-        })?;
-        for one in evicted {
-            self.end_session(one, Over::Evicted);
-        }
-        Ok(key)
-    }
-
-    /// A place for a session that others have opened, if one is free: nobody makes room for it.
-    pub fn reserve_beside(&self) -> Option<u64> {
-        self.table.borrow_mut().open_beside(clock::now())
-    }
-
-    /// Nobody took the place.
-    pub fn release(&self, key: u64) {
-        self.table.borrow_mut().close(key);
-    }
-
     /// A session upstream takes a place. The seat is that of its first connection.
     pub fn open_far(self: &Rc<Self>, far: Far) -> Seat {
-        let key = far.key;
-        count(&self.metrics.opened);
-        self.record(
-            &far.server,
-            What::SessionBegan(SessionBegan { session: key }),
-        );
+        let (key, path) = (far.key, far.path);
         self.far.borrow_mut().insert(key, far);
+        self.with(|core, now| core.begin_far(now, key, path));
         self.leaving(key)
     }
 
     /// A request of a session upstream.
-    pub fn far_request(&self, key: u64, headers: &HeaderMap) {
+    pub fn far_request(self: &Rc<Self>, key: u64, headers: &HeaderMap) {
         if let Some(far) = self.far.borrow().get(&key) {
             far.asked(headers);
         }
+        self.with(|core, _| core.far_request(key));
     }
 
     /// What a server upstream has said to a request of a session: whether that is said to the one whose session it is.
@@ -345,20 +407,16 @@ impl Front {
         far.is_of(headers)
     }
 
-    /// Ends a session upstream. Where its server does not know of it yet, it is told.
-    fn end_far(self: &Rc<Self>, far: Far, why: Over) {
-        far.forget();
-        self.over(&far.server, far.key, why, far.since, far.requests.get());
-        let known = match why {
-            Over::Deleted | Over::ServerGone => true,
-            Over::Idle | Over::Evicted | Over::OpeningFailed | Over::Shutdown => false,
+    /// A session upstream is over here. Where its server does not know of it yet, it is told.
+    fn end_far(self: &Rc<Self>, key: u64, owed: bool) {
+        let Some(far) = self.far.borrow_mut().remove(&key) else {
+            return;
         };
-        if known {
+        far.forget();
+        if !owed {
             return far.strike_out();
         }
-        // It counts from here on, and not from when the task gets its turn: a stop waits for it.
-        let owed = far.owe();
-        let front = Rc::downgrade(self);
+        let front = Rc::clone(self);
         self.tasks.start(async move {
             match far.pay().await {
                 Ok(()) => far.strike_out(),
@@ -368,123 +426,34 @@ impl Front {
                     far.server
                 )),
             }
-            drop((far, owed));
-            if let Some(front) = front.upgrade() {
-                front.bell.ring();
-            }
+            drop(far);
+            front.with(|core, _| core.paid(key));
+            front.bell.ring();
         });
     }
 
-    fn over(&self, server: &str, session: u64, why: Over, since: Moment, requests: u64) {
-        self.metrics.closed(why);
+    fn over(&self, ended: &Ended) {
+        self.metrics.closed(ended.why);
         let over = SessionOver {
-            session,
-            why,
-            ms: clock::now().ms_since(since),
-            requests,
+            session: ended.session,
+            why: ended.why,
+            ms: clock::now().ms_since(ended.since),
+            requests: ended.requests,
         };
-        self.record(server, What::SessionOver(over));
+        self.record(&self.server_at(ended.path), What::SessionOver(over));
     }
 
-    /// Sessions upstream that are still to be ended.
-    pub fn owed(&self) -> usize {
-        self.upstreams(Upstream::owed)
-    }
-
-    /// Requests that servers upstream have not answered.
-    pub fn passing(&self) -> usize {
-        self.upstreams(Upstream::in_flight)
-    }
-
-    fn upstreams(&self, count: impl Fn(&Upstream) -> usize) -> usize {
-        let endpoints = self.endpoints.borrow();
-        let all = endpoints.values().filter_map(|one| one.upstream.as_ref());
-        all.map(|one| count(one)).sum()
-    }
-
-    /// The numbers of all sessions.
-    pub fn keys(&self) -> Vec<u64> {
-        let own = self.by_key.borrow();
-        let far = self.far.borrow();
-        own.keys().chain(far.keys()).copied().collect()
-    }
-
-    /// Ends a session: whatever is in flight is answered, its server is told that its client is gone.
-    pub fn end_session(self: &Rc<Self>, key: u64, why: Over) {
-        self.table.borrow_mut().close(key);
-        let far = self.far.borrow_mut().remove(&key);
-        if let Some(far) = far {
-            return self.end_far(far, why);
-        }
-        let Some(session) = self.by_key.borrow_mut().remove(&key) else {
-            return;
-        };
-        self.by_id.borrow_mut().remove(&session.id);
-        session.settle(self, &format!("the session is over: {why}"));
-        session.behind.close();
-        let requests = session.requests.get();
-        self.over(&session.server, key, why, session.since, requests);
-    }
-
-    /// Another connection of a session's client; it leaves with the seat.
+    /// Another connection of the client of a session upstream; it leaves with the seat.
     pub fn seat(self: &Rc<Self>, key: u64) -> Seat {
-        self.table.borrow_mut().enter(key);
+        self.with(|core, _| core.enter(key));
         self.leaving(key)
-    }
-
-    /// Ends what nobody has used for its whole time; when to look again.
-    pub fn expire(self: &Rc<Self>) -> Option<Duration> {
-        let now = clock::now();
-        let over = self.table.borrow_mut().expire(now);
-        for key in over {
-            self.end_session(key, Over::Idle);
-        }
-        let ttl = self.limits.borrow().session_ttl_ms;
-        let mut wake = self.table.borrow().wake();
-        self.moderns.borrow_mut().retain(|modern| {
-            if modern.is_over() {
-                return modern.in_flight() > 0;
-            }
-            if let Some(since) = modern.unused_since() {
-                let end = since.after_ms(ttl);
-                if end <= now {
-                    modern.end(self, "nobody used it for a while");
-                    return false;
-                }
-                wake = Some(wake.map_or(end, |wake| wake.min(end)));
-            } else {
-                // Somebody uses it; nothing tells when that ends, so it is looked at again.
-                let later = now.after_ms(ttl);
-                wake = Some(wake.map_or(later, |wake| wake.min(later)));
-            }
-            true
-        });
-        wake.map(|wake| Duration::from_nanos(wake - now))
-    }
-
-    /// Every server for many that has not ended.
-    pub fn moderns(&self) -> Vec<Rc<Modern>> {
-        self.moderns.borrow().clone()
-    }
-
-    /// Every open session.
-    pub fn sessions(&self) -> Vec<Rc<Session>> {
-        self.by_key.borrow().values().cloned().collect()
     }
 
     fn leaving(self: &Rc<Self>, key: u64) -> Seat {
         let front = Rc::downgrade(self);
         Seat::new(move || {
-            let Some(front) = front.upgrade() else {
-                return;
-            };
-            let mut table = front.table.borrow_mut();
-            let slept = table.wake().is_none();
-            table.leave(clock::now(), key);
-            drop(table);
-            // Later ends than the one that is waited for need no waking.
-            if slept || front.stopping() {
-                front.bell.ring();
+            if let Some(front) = front.upgrade() {
+                front.with(|core, now| core.leave(now, key));
             }
         })
     }

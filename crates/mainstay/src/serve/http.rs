@@ -1,9 +1,8 @@
-//! One HTTP request: who may come in, what it is, which of the two eras answers it.
+//! One HTTP request: who may come in, what it is, and what the machine says to it as HTTP says it.
 
 mod cors;
-mod legacy;
-mod modern;
 mod pass;
+mod refused;
 mod stranger;
 
 use std::future::poll_fn;
@@ -15,18 +14,21 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode};
-use mainstay_core::http::headers::VERSION;
+use mainstay_core::http::headers::{LAST_EVENT, VERSION};
 use mainstay_core::limits::LONG_ID_BYTES;
 use mainstay_core::serve::door::Refused;
-use mainstay_core::serve::posted::{self, Kind, LEGACY, Posted, Unread};
+use mainstay_core::serve::front::{Get, Post, Step};
+use mainstay_core::serve::is_error;
+use mainstay_core::serve::posted::{self, Kind, Posted, Unread};
 use mainstay_core::serve::words::Code;
 
 use super::endpoint::Endpoint;
+use super::exchange::Exchange;
 use super::front::Front;
 use super::metrics::count;
 use super::page;
-use super::reply::{Refusal, Reply, SESSION_ID, text};
-use super::session::Session;
+use super::reply::{Refusal, Reply, SESSION_ID, empty, events, json, text};
+use refused::refusal;
 
 pub use stranger::Owner;
 
@@ -74,8 +76,13 @@ async fn answered(front: &Rc<Front>, request: Request<Incoming>) -> Result<Reply
     }
     match *request.method() {
         Method::POST => post(front, &endpoint, request).await,
-        Method::GET => legacy::get(front, &endpoint, request.headers()),
-        Method::DELETE => legacy::delete(front, &endpoint, request.headers()),
+        Method::GET => stream(front, &endpoint, request.headers()),
+        Method::DELETE => {
+            let get = asked(&endpoint, request.headers());
+            let ended = front.with(|core, now| core.delete(now, get));
+            ended.map_err(refusal)?;
+            Ok(empty(StatusCode::OK))
+        }
         _ => Err(Refusal::method("GET, POST, DELETE")),
     }
 }
@@ -208,24 +215,98 @@ async fn post(
         Kind::Request(id) => Some(id),
         Kind::Notification | Kind::Answer(_) => None,
     };
-    if front.stopping() {
-        let refusal = Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "serve is stopping");
-        return Err(refusal.of(id));
-    }
-    let reply = match session(front, endpoint, &headers)? {
-        Some(session) => legacy::in_session(front, &session, &posted, &line).await,
-        None if is_modern(&headers, &posted) => {
-            modern::modern(front, endpoint, &headers, &posted, &line).await
-        }
-        None if headers.contains_key(SESSION_ID) => Err(legacy::unknown_session()),
-        None if posted.method == "initialize" => {
-            legacy::initialize(front, endpoint, &posted, &line).await
-        }
-        None => Err(bad(
-            "the header Mcp-Session-Id is missing: a session begins with initialize",
-        )),
+    let find = |name: &str| {
+        let all = headers.get_all(name).iter();
+        all.map(HeaderValue::as_bytes).collect()
     };
-    reply.map_err(|refusal| refusal.of(id))
+    let post = Post {
+        path: endpoint.number,
+        session: named(&headers),
+        version: headers.get(VERSION).map(HeaderValue::as_bytes),
+        posted: &posted,
+        line: &line,
+        header: &find,
+    };
+    let exchange = Exchange::open(front);
+    let step = exchange.post(&post).await;
+    reply(exchange, step).map_err(|refusal| refusal.of(id))
+}
+
+/// What the machine says to a request.
+fn reply(exchange: Exchange, step: Step) -> Result<Reply, Refusal> {
+    let (mut reply, session) = match step {
+        Step::Accepted => (empty(StatusCode::ACCEPTED), None),
+        Step::Answer {
+            message,
+            session,
+            modern,
+        } => {
+            let status = if modern {
+                status(&message)
+            } else {
+                StatusCode::OK
+            };
+            (json(status, message), session)
+        }
+        Step::Events { session } => (events(exchange), session),
+        Step::Refuse(refused) => return Err(refusal(refused)),
+        Step::Wait(_) => unreachable!("an exchange is asked until it waits no more"),
+    };
+    if let Some(name) = session.and_then(|name| HeaderValue::from_str(&name).ok()) {
+        reply.headers_mut().insert(SESSION_ID, name);
+    }
+    Ok(reply)
+}
+
+/// The status of a modern answer: some errors have one of their own.
+fn status(answer: &[u8]) -> StatusCode {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        error: Option<Problem>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Problem {
+        code: Option<i64>,
+    }
+    if !is_error(answer) {
+        return StatusCode::OK;
+    }
+    let answer: Option<Answer> = serde_json::from_slice(answer).ok();
+    match answer.and_then(|answer| answer.error?.code) {
+        Some(-32_601) => StatusCode::NOT_FOUND,
+        Some(-32_022..=-32_020) => StatusCode::BAD_REQUEST,
+        Some(_) | None => StatusCode::OK,
+    }
+}
+
+/// A client reads news, or comes back for the rest of a stream.
+fn stream(front: &Rc<Front>, endpoint: &Endpoint, headers: &HeaderMap) -> Result<Reply, Refusal> {
+    if !accepts(headers, "text/event-stream") {
+        let message = "the header Accept must have text/event-stream";
+        return Err(Refusal::new(
+            StatusCode::NOT_ACCEPTABLE,
+            Code::Request,
+            message,
+        ));
+    }
+    let exchange = Exchange::open(front);
+    let step = exchange.get(asked(endpoint, headers));
+    reply(exchange, step)
+}
+
+fn asked<'h>(endpoint: &Endpoint, headers: &'h HeaderMap) -> Get<'h> {
+    Get {
+        path: endpoint.number,
+        session: named(headers),
+        version: headers.get(VERSION).map(HeaderValue::as_bytes),
+        last: headers.get(LAST_EVENT).map(HeaderValue::as_bytes),
+    }
+}
+
+/// The session that a request names; a name that is no text is that of no session.
+fn named(headers: &HeaderMap) -> Option<&str> {
+    let name = headers.get(SESSION_ID)?;
+    Some(name.to_str().unwrap_or(""))
 }
 
 fn too_slow() -> Refusal {
@@ -270,57 +351,4 @@ async fn collect(body: &mut Incoming, most: usize) -> Result<Vec<u8>, Refusal> {
         }
     }
     Ok(whole)
-}
-
-/// Whether a request is of the modern era: it says so in its body, or names a version that no legacy client knows.
-fn is_modern(headers: &HeaderMap, posted: &Posted<'_>) -> bool {
-    let told = headers.get(VERSION).and_then(|value| value.to_str().ok());
-    posted.version().is_some() || told.is_some_and(|told| !LEGACY.contains(&told.trim()))
-}
-
-fn session(
-    front: &Front,
-    endpoint: &Endpoint,
-    headers: &HeaderMap,
-) -> Result<Option<Rc<Session>>, Refusal> {
-    let Some(id) = headers
-        .get(SESSION_ID)
-        .and_then(|value| value.to_str().ok())
-    else {
-        return Ok(None);
-    };
-    let Some(session) = front.session(id, &endpoint.path) else {
-        return Ok(None);
-    };
-    let agreed = session.version();
-    match headers
-        .get(VERSION)
-        .map(|value| value.to_str().unwrap_or("").trim())
-    {
-        Some(told) if !LEGACY.contains(&told) && told != agreed => Err(bad(
-            "the header MCP-Protocol-Version names a version that this session does not speak",
-        )),
-        Some(_) | None => Ok(Some(session)),
-    }
-}
-
-fn room(front: &Front, in_flight: usize, streams: usize) -> Result<(), Refusal> {
-    let limits = front.limits();
-    let too_many = |message| Refusal::later(StatusCode::TOO_MANY_REQUESTS, message);
-    if in_flight as u64 >= limits.requests_max {
-        return Err(too_many("too many requests are in flight (--requests-max)"));
-    }
-    if streams as u64 >= limits.streams_max {
-        return Err(too_many("too many streams are open (--streams-max)"));
-    }
-    Ok(())
-}
-
-/// Refuses what is new at a path that is not in the config file any more.
-fn retired(endpoint: &Endpoint) -> Result<(), Refusal> {
-    if !endpoint.retired.get() {
-        return Ok(());
-    }
-    let message = "this server is not in the config file any more";
-    Err(Refusal::new(StatusCode::NOT_FOUND, Code::Request, message))
 }

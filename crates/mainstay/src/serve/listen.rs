@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use super::front::{Front, Standing};
 use super::http::Owner;
 use super::metrics::count;
-use super::stream::Seat;
+use super::seat::Seat;
 use super::{Either, http, race};
 use crate::exit::Exit;
 use crate::report::{Report, plain};

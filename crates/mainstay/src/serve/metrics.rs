@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use mainstay_core::serve::front::Count;
 use mainstay_core::serve::sessions::Over;
 
 /// The upper ends of the latency buckets, in milliseconds.
@@ -63,6 +64,18 @@ impl Metrics {
     pub fn closed(&self, why: Over) {
         if let Some(place) = Over::ALL.iter().position(|one| *one == why) {
             count(&self.closed[place]);
+        }
+    }
+
+    /// What the machine has counted.
+    pub fn counted(&self, counted: Count) {
+        match counted {
+            Count::Legacy => count(&self.legacy),
+            Count::Modern => count(&self.modern),
+            Count::Settled(requests) => self.settled.set(self.settled.get() + requests as u64),
+            Count::Dropped => count(&self.dropped),
+            Count::Stray => count(&self.stray_lines),
+            Count::Answered(ns) => self.answered(ns),
         }
     }
 

@@ -4,23 +4,21 @@
 //! modern era, it starts `mainstay run` and is that link's client: containment, respawn, replay, settlement, health and events are the keeper's and are not
 //! done twice. If this process is killed, every keeper sees its client go, and no server stays.
 //!
-//! `http` takes requests, `front` owns what is open, `session` (with `joint`) and `modern` are the two eras, `link` is the
-//! way to a server, `stream` the way back to a client. What is decided is decided in `mainstay_core::serve`.
+//! `http` takes requests, `exchange` waits for their answers, `link` is the way to a server, `upstream` the way to a server
+//! of others, and `front` performs what `mainstay_core::serve::front` decides.
 
 mod bell;
 mod endpoint;
+mod exchange;
 mod front;
 mod http;
-mod joint;
 mod link;
 mod listen;
 mod metrics;
-mod modern;
 mod page;
 mod reply;
-mod session;
+mod seat;
 mod stop;
-mod stream;
 mod tasks;
 mod upstream;
 
@@ -176,7 +174,7 @@ fn listening(bound: SocketAddr, servers: &[Served]) -> Listening {
 }
 
 /// Paths as they are to be from now on. What has not changed stays what it is; what is gone takes nothing new.
-fn arrange(front: &Front, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> {
+fn arrange(front: &Rc<Front>, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> {
     let mut old = front.endpoints();
     let mut new = BTreeMap::new();
     for one in servers {
@@ -191,21 +189,26 @@ fn arrange(front: &Front, servers: &[Served]) -> BTreeMap<String, Rc<Endpoint>> 
             Some(held) if same(&held) => held,
             changed => {
                 if let Some(changed) = changed {
-                    changed.retire();
+                    changed.retire(front);
                 }
                 let upstream = one
                     .upstream
                     .clone()
                     .map(|target| Upstream::new(target, front.id()));
-                let config = one.config.clone();
                 let path = one.path.clone();
-                Rc::new(Endpoint::new(path, spec, config, one.share, upstream))
+                Rc::new(Endpoint {
+                    number: front.with(|core, _| core.add_path(path, one.share)),
+                    spec,
+                    upstream,
+                    config: one.config.clone(),
+                    retired: Cell::new(false),
+                })
             }
         };
         new.insert(one.path.clone(), kept);
     }
     for (path, gone) in old {
-        gone.retire();
+        gone.retire(front);
         new.insert(path, gone);
     }
     new
@@ -220,10 +223,10 @@ async fn pay_old_debts(front: Rc<Front>) {
     debts::pay::pay(&front.paths, &keyring, Zeal::Sweep).await;
 }
 
-/// Ends what has been unused for its whole time, and gives memory back.
+/// Tells the machine the time when it is due, and gives memory back.
 async fn janitor(front: Rc<Front>) {
     loop {
-        let wait = front.expire();
+        let wait = front.tick();
         front.give_back();
         let rung = Cell::new(false);
         let changed = front.bell.until(|| rung.replace(true).then_some(()));

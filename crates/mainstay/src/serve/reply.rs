@@ -1,18 +1,14 @@
 //! Responses: a status, a few headers, a body. What is refused is refused in the words of JSON-RPC.
 
-use std::rc::Rc;
-use std::time::Duration;
-
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use mainstay_core::http::headers;
-use mainstay_core::serve::sse::EventId;
 use mainstay_core::serve::words::{self, Code};
 
-use super::stream::{Body, Seat, Stream};
+use super::exchange::{Body, Exchange};
 
 /// The header that names a session.
 pub const SESSION_ID: HeaderName = HeaderName::from_static(headers::SESSION);
@@ -44,13 +40,8 @@ pub fn text(status: StatusCode, text: impl Into<Vec<u8>>) -> Reply {
 }
 
 /// Events, as they come.
-pub fn events(
-    stream: Rc<Stream>,
-    priming: Option<EventId>,
-    every: Duration,
-    seats: Vec<Seat>,
-) -> Reply {
-    let mut reply = Response::new(Body::events(stream, priming, every, seats));
+pub fn events(exchange: Exchange) -> Reply {
+    let mut reply = Response::new(Body::events(exchange));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(

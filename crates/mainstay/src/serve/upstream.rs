@@ -5,7 +5,7 @@
 //! that was ended is 404 from then on, whatever the server thinks of DELETE, until the server gives its name anew. One that
 //! we have not heard of is asked for upstream first, and counts from the moment that its server knows it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -18,21 +18,22 @@ use hyper::header::{
     CONTENT_TYPE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
 };
 use hyper::{Method, Response, StatusCode};
-use mainstay_core::clock::Moment;
 use mainstay_core::http::bridge::close::is_paid;
 use mainstay_core::http::headers;
 use mainstay_core::ids::LinkId;
 use mainstay_core::redact;
+use mainstay_core::serve::front as core;
 use mainstay_core::serve::limits::{ENDED_KNOWN, PAY_TRIES, PAY_WAIT_MS};
 use mainstay_core::serve::posted::{Kind, Posted};
 use mainstay_core::serve::sse;
 use mainstay_core::serve::words::{self, Code};
-use mainstay_os::clock;
 
 use super::bell::Slot;
+use super::endpoint::Endpoint;
+use super::exchange::Body;
 use super::front::Front;
 use super::reply::{Refusal, Reply, SESSION_ID};
-use super::stream::{Body, Seat};
+use super::seat::Seat;
 use crate::debts::seal::Seal;
 use crate::debts::secret::Named;
 use crate::debts::{Held, Note, Source};
@@ -55,8 +56,6 @@ pub struct Upstream {
     ended: RefCell<Ended>,
     /// Requests that wait in sessions that we have not heard of.
     strangers: RefCell<Vec<(String, Weak<Stranger>)>>,
-    owed: Cell<usize>,
-    in_flight: Cell<usize>,
 }
 
 /// Sessions that we have ended, as many as are remembered.
@@ -73,12 +72,10 @@ pub type Stranger = RefCell<Option<Seat>>;
 pub struct Far {
     /// Its number.
     pub key: u64,
+    /// The number of its path.
+    pub path: u64,
     /// The server's name.
     pub server: String,
-    /// When we first heard of it.
-    pub since: Moment,
-    /// Requests so far.
-    pub requests: Cell<u64>,
     /// Where it is.
     pub upstream: Rc<Upstream>,
     id: String,
@@ -86,6 +83,24 @@ pub struct Far {
     headers: RefCell<HeaderMap>,
     /// It is written down, so that no death of ours forgets it.
     note: RefCell<Option<Held>>,
+}
+
+/// Where a session upstream is counted.
+pub struct Place {
+    key: u64,
+    path: u64,
+    server: String,
+}
+
+impl Place {
+    /// The place with this number, at this path.
+    pub fn of(endpoint: &Endpoint, key: u64) -> Self {
+        Self {
+            key,
+            path: endpoint.number,
+            server: endpoint.spec.name.clone(),
+        }
+    }
 }
 
 /// What one sends to the server upstream.
@@ -108,31 +123,16 @@ impl Upstream {
             sessions: RefCell::default(),
             ended: RefCell::default(),
             strangers: RefCell::default(),
-            owed: Cell::new(0),
-            in_flight: Cell::new(0),
         })
     }
 
-    /// Sessions that are still to be ended.
-    pub fn owed(&self) -> usize {
-        self.owed.get()
-    }
-
-    /// Requests that are not answered to their end.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight.get()
-    }
-
     /// A request is in flight until what this returns is dropped.
-    pub fn ask(self: &Rc<Self>, front: &Rc<Front>) -> Seat {
-        self.in_flight.set(self.in_flight.get() + 1);
-        let (upstream, front) = (Rc::clone(self), Rc::downgrade(front));
+    pub fn ask(front: &Rc<Front>) -> Seat {
+        front.with(|core, _| core.pass_begins());
+        let front = Rc::downgrade(front);
         Seat::new(move || {
-            upstream.in_flight.set(upstream.in_flight.get() - 1);
-            if let Some(front) = front.upgrade()
-                && front.stopping()
-            {
-                front.bell.ring();
+            if let Some(front) = front.upgrade() {
+                front.with(core::Front::pass_ends);
             }
         })
     }
@@ -167,11 +167,11 @@ impl Upstream {
     pub fn open(
         self: &Rc<Self>,
         paths: &Paths,
-        key: u64,
-        server: String,
+        place: Place,
         id: String,
         headers: &HeaderMap,
     ) -> Far {
+        let Place { key, path, server } = place;
         self.sessions.borrow_mut().insert(id.clone(), key);
         self.ended.borrow_mut().remove(&id);
         let note = Held::write(paths, self.note(&server, &id, headers));
@@ -183,9 +183,8 @@ impl Upstream {
         }
         Far {
             key,
+            path,
             server,
-            since: clock::now(),
-            requests: Cell::new(0),
             upstream: Rc::clone(self),
             id,
             headers: RefCell::new(headers.clone()),
@@ -251,7 +250,6 @@ impl Far {
 
     /// A request in it.
     pub fn asked(&self, headers: &HeaderMap) {
-        self.requests.set(self.requests.get() + 1);
         if let Some(version) = headers.get(VERSION) {
             self.headers.borrow_mut().insert(VERSION, version.clone());
         }
@@ -280,13 +278,6 @@ impl Far {
     pub fn forget(&self) {
         self.upstream.sessions.borrow_mut().remove(&self.id);
         self.upstream.ended.borrow_mut().insert(&self.id);
-    }
-
-    /// From now on its end is owed, until what this returns is dropped.
-    pub fn owe(&self) -> Seat {
-        let upstream = Rc::clone(&self.upstream);
-        upstream.owed.set(upstream.owed.get() + 1);
-        Seat::new(move || upstream.owed.set(upstream.owed.get() - 1))
     }
 
     /// Ends it upstream; what went wrong, if it cannot be done.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use hyper::{Method, Request, StatusCode};
+use mainstay_core::serve::front as core;
 use mainstay_core::serve::posted::{Kind, Posted, Unread};
 use mainstay_core::serve::sessions::Over;
 
@@ -14,9 +15,10 @@ use super::super::endpoint::Endpoint;
 use super::super::front::Front;
 use super::super::metrics::count;
 use super::super::reply::{Refusal, Reply, SESSION_ID};
-use super::super::stream::Seat;
-use super::super::upstream::{self, Handed, Opening, Passing, Upstream};
-use super::{collect, legacy, retired};
+use super::super::seat::Seat;
+use super::super::upstream::{self, Handed, Opening, Passing, Place, Upstream};
+use super::collect;
+use super::refused::{full, retired, unknown_session};
 use crate::http::client::{Answer, Failure, Stage};
 
 /// Passes a request on.
@@ -55,12 +57,12 @@ pub async fn pass(
     };
     count(&front.metrics.legacy);
     match id {
-        Some(id) if upstream.has_ended(&id) => Err(legacy::unknown_session()),
+        Some(id) if upstream.has_ended(&id) => Err(unknown_session()),
         Some(id) => in_session(front, endpoint, upstream, passing, id).await,
         None if opens(&passing) => opening(front, endpoint, upstream, passing).await,
         None => {
             let body = passing.body.clone();
-            let seats = asking(front, upstream, &passing);
+            let seats = asking(front, &passing);
             let answer = upstream.send(passing).await;
             answer
                 .map(|answer| upstream::answer(front, answer, &body, seats))
@@ -70,9 +72,9 @@ pub async fn pass(
 }
 
 /// What is posted is waited for when we stop; who only reads news never ends.
-fn asking(front: &Rc<Front>, upstream: &Rc<Upstream>, passing: &Passing) -> Vec<Seat> {
+fn asking(front: &Rc<Front>, passing: &Passing) -> Vec<Seat> {
     let posted = passing.method == Method::POST;
-    posted.then(|| upstream.ask(front)).into_iter().collect()
+    posted.then(|| Upstream::ask(front)).into_iter().collect()
 }
 
 fn opens(passing: &Passing) -> bool {
@@ -108,9 +110,9 @@ async fn in_session(
     let own = front.far_answered(key, &asked, answer.status.is_success());
     match answer.status {
         StatusCode::NOT_FOUND if !own => {}
-        StatusCode::NOT_FOUND if ends => front.end_session(key, Over::Deleted),
-        StatusCode::NOT_FOUND => front.end_session(key, Over::ServerGone),
-        status if ends && status.is_success() => front.end_session(key, Over::Deleted),
+        StatusCode::NOT_FOUND if ends => end(front, key, Over::Deleted),
+        StatusCode::NOT_FOUND => end(front, key, Over::ServerGone),
+        status if ends && status.is_success() => end(front, key, Over::Deleted),
         _ => {}
     }
     Ok(upstream::answer(front, answer, &body, seats))
@@ -125,7 +127,7 @@ async fn in_strange(
     passing: Passing,
     id: String,
 ) -> Result<Reply, Refusal> {
-    retired(endpoint)?;
+    still_there(endpoint)?;
     let waits = upstream.wait_in(&id);
     let headers = passing.headers.clone();
     let ends = passing.method == Method::DELETE;
@@ -137,7 +139,7 @@ async fn in_strange(
     }
     match upstream.key(&id) {
         Some(key) if known => front.far_request(key, &headers),
-        Some(key) if ends && answer.status.is_success() => front.end_session(key, Over::Deleted),
+        Some(key) if ends && answer.status.is_success() => end(front, key, Over::Deleted),
         Some(_) | None => {}
     }
     seats.extend(waits.take());
@@ -152,11 +154,11 @@ fn adopt(
     id: &str,
     headers: &HeaderMap,
 ) {
-    let Some(key) = front.reserve_beside() else {
+    let Some(key) = front.with(core::Front::reserve_beside) else {
         return;
     };
-    let name = endpoint.spec.name.clone();
-    let far = upstream.open(&front.paths, key, name, id.into(), headers);
+    let place = Place::of(endpoint, key);
+    let far = upstream.open(&front.paths, place, id.into(), headers);
     let first = front.open_far(far);
     for stranger in upstream.waiting_in(id) {
         stranger.replace(Some(front.seat(key)));
@@ -171,7 +173,7 @@ async fn timed(
     upstream: &Rc<Upstream>,
     passing: Passing,
 ) -> Result<(Answer, Vec<u8>, Vec<Seat>), Refusal> {
-    let seats = asking(front, upstream, &passing);
+    let seats = asking(front, &passing);
     let body = passing.body.clone();
     let began = mainstay_os::clock::now();
     let answer = upstream
@@ -189,13 +191,14 @@ async fn opening(
     upstream: &Rc<Upstream>,
     passing: Passing,
 ) -> Result<Reply, Refusal> {
-    retired(endpoint)?;
-    let key = front.reserve()?;
+    still_there(endpoint)?;
+    let key = front.with(core::Front::reserve);
+    let key = key.map_err(|_| full())?;
     let body = passing.body.clone();
     let within = Duration::from_millis(front.limits().session_ttl_ms);
     let (opening, waits) = Opening::new();
     let handed: Rc<Handed> = Rc::default();
-    let seat: Rc<RefCell<Vec<Seat>>> = Rc::new(RefCell::new(vec![upstream.ask(front)]));
+    let seat: Rc<RefCell<Vec<Seat>>> = Rc::new(RefCell::new(vec![Upstream::ask(front)]));
     let task = {
         let (front, upstream, handed, seat) = (
             Rc::clone(front),
@@ -203,7 +206,7 @@ async fn opening(
             Rc::clone(&handed),
             Rc::clone(&seat),
         );
-        let (name, headers) = (endpoint.spec.name.clone(), passing.headers.clone());
+        let (place, headers) = (Place::of(endpoint, key), passing.headers.clone());
         async move {
             // An answer that never comes would hold a place for ever, also after its client has left.
             let sent = tokio::time::timeout(within, upstream.send(passing)).await;
@@ -215,21 +218,21 @@ async fn opening(
                 Some(id) => {
                     // A server that gives a name again does not have the older session any more: nothing is owed for it.
                     if let Some(older) = upstream.key(&id) {
-                        front.end_session(older, Over::ServerGone);
+                        end(&front, older, Over::ServerGone);
                     }
-                    let far = upstream.open(&front.paths, key, name, id, &headers);
+                    let far = upstream.open(&front.paths, place, id, &headers);
                     let noted = far.is_noted();
                     let first = front.open_far(far);
                     if noted && opening.is_awaited() {
                         front.far_request(key, &headers);
                         seat.borrow_mut().push(first);
                     } else {
-                        front.end_session(key, Over::OpeningFailed);
+                        end(&front, key, Over::OpeningFailed);
                     }
                     // What we could forget is not passed on.
                     answer = answer.filter(|_| noted);
                 }
-                None => front.release(key),
+                None => front.with(|core, _| core.release(key)),
             }
             handed.fill(Rc::new(RefCell::new(answer)));
         }
@@ -258,4 +261,16 @@ fn silent() -> Failure {
 fn session_of(answer: &Answer) -> Option<String> {
     let id = answer.headers.get(SESSION_ID)?.to_str().ok()?;
     answer.status.is_success().then(|| id.to_owned())
+}
+
+fn end(front: &Rc<Front>, key: u64, why: Over) {
+    front.with(|core, now| core.end_session(now, key, why));
+}
+
+fn still_there(endpoint: &Endpoint) -> Result<(), Refusal> {
+    if endpoint.retired.get() {
+        Err(retired())
+    } else {
+        Ok(())
+    }
 }
