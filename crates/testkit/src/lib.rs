@@ -16,6 +16,7 @@ pub mod httpd;
 pub mod killers;
 pub mod puppet;
 pub mod quiet;
+pub mod shared_world;
 pub mod skip;
 pub mod stage;
 pub mod terminal;

@@ -1,7 +1,11 @@
-//! Wide sweeps of simulated worlds; see `mainstay_testkit::world`.
+//! Wide sweeps of simulated worlds; see `mainstay_testkit::world`, and `mainstay_testkit::shared_world` for `--serve`.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    mainstay_testkit::world::sweep::run(std::env::args().skip(1))
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if(|word| word == "--serve").is_some() {
+        return mainstay_testkit::shared_world::sweep::run(arguments);
+    }
+    mainstay_testkit::world::sweep::run(arguments)
 }
