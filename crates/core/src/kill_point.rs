@@ -1,14 +1,15 @@
 //! Places where a keeper may be killed.
 //!
-//! A call stands before each store into memory that survives a killed keeper. In a build without the feature `kill-points` it is nothing.
-//! With it, the simulation counts the calls of its thread and ends the keeper at one of them by unwinding with [`Killed`].
+//! A call stands before each store into memory that survives a killed keeper. It is nothing, but in tests of this crate and in a build
+//! with the feature `kill-points`: there the test or the simulation counts the calls of its thread and ends the keeper at one of them by
+//! unwinding with [`Killed`].
 
 /// The keeper was killed here.
-#[cfg(feature = "kill-points")]
+#[cfg(any(test, feature = "kill-points"))]
 #[derive(Debug)]
 pub struct Killed;
 
-#[cfg(feature = "kill-points")]
+#[cfg(any(test, feature = "kill-points"))]
 mod fuse {
     extern crate std;
 
@@ -38,10 +39,10 @@ mod fuse {
     }
 }
 
-#[cfg(feature = "kill-points")]
+#[cfg(any(test, feature = "kill-points"))]
 pub use fuse::{kill_point, set_fuse};
 
 /// The keeper may be killed here.
-#[cfg(not(feature = "kill-points"))]
+#[cfg(not(any(test, feature = "kill-points")))]
 #[inline(always)]
 pub fn kill_point() {}
