@@ -205,3 +205,301 @@ mod killed {
         }
     }
 }
+
+/// A keeper that is killed while a line of 150 KB is on its way, in either direction, and its successor.
+mod taken_over {
+    extern crate std;
+
+    use alloc::string::{String, ToString};
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use std::panic::{self, AssertUnwindSafe};
+
+    use serde_json::{Value, json};
+
+    use super::super::shell::{Read, Shell, Sight, Wrote};
+    use super::super::{Output, Relay};
+    use crate::clock::Moment;
+    use crate::event::Lost;
+    use crate::frames::Side;
+    use crate::ids::LinkId;
+    use crate::kill_point::{Killed, kill_point, set_fuse};
+    use crate::limits::{Limits, WHOLE_LINE_BYTES};
+    use crate::link::{About, Input};
+    use crate::message::frame::Frame;
+    use crate::message::inflight::Slot;
+    use crate::policy::Policy;
+    use crate::record::inbox::{self, Inbox};
+    use crate::record::{Head, Record, keepsakes};
+
+    const LONG: usize = 150_000;
+
+    /// The memory that survives a keeper.
+    struct Memory {
+        head: Head,
+        opening: Vec<u8>,
+        slots: Vec<Slot>,
+        board: keepsakes::Board,
+        keepsakes: Vec<u8>,
+        marks: inbox::Board,
+        inbox: Vec<u8>,
+    }
+
+    /// The client, and the server of this generation.
+    #[derive(Default)]
+    struct Peers {
+        /// What the client has written and the keeper has not read.
+        from_client: Vec<u8>,
+        to_client: Vec<u8>,
+        /// What the server has read, and how much of it was answered.
+        to_server: Vec<u8>,
+        answered: usize,
+        from_server: Vec<u8>,
+    }
+
+    fn take(from: &mut Vec<u8>, into: &mut [u8]) -> Read {
+        let len = from.len().min(into.len());
+        if len == 0 {
+            return Read::Nothing;
+        }
+        into[..len].copy_from_slice(&from[..len]);
+        from.drain(..len);
+        kill_point();
+        Read::Bytes(len)
+    }
+
+    impl Peers {
+        /// The server answers every request that it has whole.
+        fn serve(&mut self) {
+            while let Some(len) = self.to_server[self.answered..]
+                .iter()
+                .position(|&b| b == b'\n')
+            {
+                let line = &self.to_server[self.answered..][..len];
+                self.answered += len + 1;
+                let message: Value =
+                    serde_json::from_slice(line).expect("the server hears whole lines");
+                let id = &message["id"];
+                let result = match message["method"].as_str() {
+                    Some("initialize") => json!({
+                        "protocolVersion": "2025-11-25",
+                        "capabilities": {},
+                        "serverInfo": {"name": "s", "version": "1"},
+                    }),
+                    Some("x/long") => json!({"pad": "x".repeat(LONG)}),
+                    _ => json!({}),
+                };
+                if !id.is_null() {
+                    let answer = json!({"jsonrpc": "2.0", "id": id, "result": result});
+                    self.from_server.extend(answer.to_string().into_bytes());
+                    self.from_server.push(b'\n');
+                }
+            }
+        }
+
+        /// How often the client has an answer to this.
+        fn answers(&self, id: u64) -> usize {
+            let lines = self.to_client.split(|&b| b == b'\n');
+            let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+            messages.filter(|message| message["id"] == id).count()
+        }
+    }
+
+    impl Shell for Peers {
+        fn read_client(&mut self, into: &mut [u8]) -> Read {
+            take(&mut self.from_client, into)
+        }
+
+        fn read_server(&mut self, into: &mut [u8]) -> Read {
+            take(&mut self.from_server, into)
+        }
+
+        fn write_client(&mut self, bytes: &[u8]) -> Wrote {
+            // A pipe takes a part of a long line.
+            let len = bytes.len().min(40_000);
+            self.to_client.extend(&bytes[..len]);
+            kill_point();
+            Wrote::Took(len)
+        }
+
+        fn write_server(&mut self, bytes: &[u8]) -> Wrote {
+            self.to_server.extend(bytes);
+            kill_point();
+            Wrote::Took(bytes.len())
+        }
+
+        fn client_may_speak(&self) -> bool {
+            true
+        }
+
+        fn client_hung_up(&self) -> bool {
+            false
+        }
+
+        fn server_left_unread(&self) -> bool {
+            false
+        }
+
+        fn take_unread(&mut self) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn watched(&self) -> bool {
+            false
+        }
+
+        fn passed(&mut self, _: Moment, _: Side, _: &Frame<'_>) {}
+
+        fn saw(&mut self, _: Moment, _: u32, _: Sight<'_>) {}
+    }
+
+    /// One keeper, until nothing moves.
+    fn keep(memory: &mut Memory, peers: &mut Peers, lost: Option<Lost>) {
+        let record = Record {
+            head: &mut memory.head,
+            opening: &mut memory.opening,
+            slots: &mut memory.slots,
+            board: &memory.board,
+            keepsakes: &mut memory.keepsakes,
+        };
+        let about = About {
+            link: LinkId(7),
+            name: "s".into(),
+            argv: vec!["srv".into()],
+            cwd: "/".into(),
+            listed: true,
+        };
+        let mut own = vec![0; 2 * WHOLE_LINE_BYTES];
+        let now = Moment(0).after_ms(1);
+        let mut relay = Relay::new(
+            about,
+            Limits::default(),
+            Policy::default(),
+            record,
+            Inbox::over(&memory.marks, &mut memory.inbox),
+            &mut own,
+        );
+        relay.begin(now, lost, peers);
+        loop {
+            while let Some(output) = relay.next() {
+                if output == Output::Spawn {
+                    (peers.to_server, peers.from_server, peers.answered) = Default::default();
+                    relay.handle(now, Input::Started, peers);
+                }
+            }
+            let again = relay.turn(now, peers);
+            peers.serve();
+            if !again && peers.from_server.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn request(id: u64, method: &str) -> String {
+        let params = match method {
+            "initialize" => json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "c", "version": "1"},
+            }),
+            _ => json!({}),
+        };
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        message.to_string() + "\n"
+    }
+
+    /// What the client has written when the keeper is killed, at each kill point; what it writes then; the requests among both.
+    fn at_every_kill_point(before: &str, after: &str, requests: &[u64]) {
+        for point in 0.. {
+            let mut memory = Memory {
+                head: Head::default(),
+                opening: vec![0; WHOLE_LINE_BYTES],
+                slots: vec![Slot::free(); 16],
+                board: keepsakes::Board::new(),
+                keepsakes: vec![0; 8192],
+                marks: inbox::Board::new(),
+                inbox: vec![0; 2 * WHOLE_LINE_BYTES],
+            };
+            let mut peers = Peers::default();
+            let initialized = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
+            for bytes in [&request(1, "initialize"), initialized, before] {
+                peers.from_client.extend(bytes.bytes());
+            }
+            let lived = panic::catch_unwind(AssertUnwindSafe(|| {
+                set_fuse(Some(point));
+                keep(&mut memory, &mut peers, None);
+                // Killed when nothing moves.
+                set_fuse(None);
+            }));
+            let had: Vec<usize> = requests.iter().map(|&id| peers.answers(id)).collect();
+            peers.from_client.extend(after.bytes());
+            let lost = Lost {
+                pid: 1,
+                status: None,
+                ended: 0,
+                settled: 0,
+                successor: Some(2),
+            };
+            keep(&mut memory, &mut peers, Some(lost));
+            for (&id, had) in requests.iter().zip(had) {
+                // Whether the last answer was written before the kill, a keeper that is killed right there has not noted.
+                let count = peers.answers(id);
+                assert!(
+                    count == 1 || (count == 2 && had == 1),
+                    "at kill point {point}: {count} answers to {id}, {had} of the first keeper"
+                );
+            }
+            let lines = peers
+                .to_client
+                .split(|&b| b == b'\n')
+                .filter(|line| !line.is_empty());
+            let torn = lines.filter(|line| serde_json::from_slice::<Value>(line).is_err());
+            assert!(
+                torn.count() <= 1,
+                "at kill point {point}: one line was torn"
+            );
+            let Err(end) = lived else {
+                assert!(point > 50, "{point} kill points");
+                return;
+            };
+            assert!(end.is::<Killed>(), "at kill point {point}");
+        }
+    }
+
+    #[test]
+    fn half_of_a_short_line_is_joined_to_its_rest() {
+        let line = request(3, "x/y");
+        let (half, rest) = line.split_at(20);
+        at_every_kill_point(
+            &(request(2, "ping") + half),
+            &(rest.to_string() + &request(4, "ping")),
+            &[1, 2, 3, 4],
+        );
+    }
+
+    #[test]
+    fn half_of_a_long_line_with_its_id_first() {
+        let pad = "x".repeat(LONG);
+        let half = alloc::format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"x/y\",\"params\":{{\"pad\":\"{pad}"
+        );
+        at_every_kill_point(
+            &half,
+            &("yyy\"}}\n".to_string() + &request(4, "ping")),
+            &[1, 3, 4],
+        );
+    }
+
+    #[test]
+    fn half_of_a_long_line_with_its_id_last() {
+        let pad = "x".repeat(LONG);
+        let half = alloc::format!("{{\"params\":{{\"pad\":\"{pad}");
+        let rest = "yyy\"},\"jsonrpc\":\"2.0\",\"method\":\"x/y\",\"id\":3}\n".to_string();
+        at_every_kill_point(&half, &(rest + &request(4, "ping")), &[1, 3, 4]);
+    }
+
+    #[test]
+    fn a_long_answer() {
+        at_every_kill_point(&request(3, "x/long"), &request(4, "ping"), &[1, 3, 4]);
+    }
+}
