@@ -1,137 +1,60 @@
-//! One client with one server: the machine that the keeper drives.
+//! One client with one server: the machine that the relay drives.
 //!
 //! The shell tells it what happened (one input), performs what it asks for (drain [`Link::next`]), and sleeps until
 //! [`Link::wake_at`]. Lines are routed in passing by [`Link::client_line`] and [`Link::server_line`]. It knows no
 //! descriptor and no process but by number.
 //!
+//! It is made of three machines: [`Exchange`](exchange::Exchange) knows what client and server say to each other,
+//! [`Generation`](generation::Generation) which server lives, [`Attachment`](attachment::Attachment) whose pipes are held.
+//! This file composes them for inputs and time, `link/lines.rs` for lines. `docs/design/link.md` has the picture.
+//!
 //! Invariants: each tracked client request gets exactly one answer, from the server or from us; at most one generation
 //! is up, and the next one is asked for only when the tree of the last one is empty; after the link's own end has begun
 //! nothing is started any more; the last output is always [`Output::Finish`].
 
-mod answer;
-mod apart;
-mod end;
-mod gather;
-mod heard;
+mod attachment;
+mod cache;
+mod exchange;
+mod generation;
 mod io;
-mod life;
-mod linger;
-mod long;
+mod junk;
+mod lines;
+mod long_ids;
+mod long_lines;
+mod outbox;
 mod own;
-mod recall;
-mod replay;
-mod route;
+mod requests;
+mod server_requests;
+mod session;
 mod state;
-mod steady;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::clock::Moment;
-use crate::event::{Lost, StartFailed, Status, What};
-use crate::limits::{EXPLAIN_MS, Limits};
-use crate::message::asked::Asked;
-use crate::message::inflight::{Inflight, Slot, Token, Tracked};
-use crate::message::lists::{Lists, Which};
-use crate::message::long_ids::LongIds;
-use crate::message::orphans::Orphans;
+use crate::event::{Cause, Lost, Renewing, Status, What};
+use crate::limits::Limits;
+use crate::message::frame::Scanner;
+use crate::message::inflight::Tracked;
 use crate::message::remembered::Remembered;
-use crate::message::resend::Resend;
-use crate::message::tasks::Tasks;
 use crate::policy::Policy;
-use crate::record::keepsakes::{Keepsakes, Kind as Kept};
-use crate::record::{Head, Phase, Record};
-use crate::server::backoff::Budget;
-use crate::server::health::Knows;
-use crate::server::stop::Ladder;
+use crate::record::{Phase, Record};
 
+use attachment::Attachment;
+use exchange::{Exchange, Happened};
+use generation::{Generation, Opening, earliest};
 pub use io::{About, Exited, Holders, Input, Output, Reason, Route};
-use own::Own;
-use state::{Attachment, Because, Closing, Life, Server, Silence, Stage, TreeState, Up};
+pub use session::MidLine;
+use state::{Because, Life, Settling};
 
 /// The machine.
 #[derive(Debug)]
 pub struct Link<'a> {
-    about: About,
-    limits: Limits,
-    policy: Policy,
-    head: &'a mut Head,
-    opening: &'a mut [u8],
-    inflight: Inflight<&'a mut [Slot]>,
-    keepsakes: Keepsakes<'a>,
-    life: Life,
+    exchange: Exchange<'a>,
+    generation: Generation,
     attachment: Attachment,
-    outputs: VecDeque<Output>,
-    on_way: OnWay,
-    junk: heard::JunkCount,
-    budget: Budget,
-    /// Generations that died before the client had any answer.
-    tries: u32,
-    /// The last generation that has answered the client.
-    served_by: u32,
-    /// How the last generation ended, as an exit code.
-    code: u8,
-    /// Requests that can be sent once more.
-    resend: Resend,
-    /// What the server asks the client.
-    asked: Asked,
-    /// What the client has seen of the server's lists.
-    lists: Lists,
-    /// What the server works on after it has answered.
-    tasks: Tasks,
-    /// Requests of ours at the server.
-    own: Own,
-    /// What the server works on for clients that are gone.
-    orphans: Orphans,
-    /// The client's ids that are too long for the table.
-    long_ids: LongIds,
-    /// The server has heard the `notifications/initialized` that this client is about to send.
-    initialized_before: bool,
-    /// Client messages that wait within us, in order.
-    held: VecDeque<Vec<u8>>,
-    held_bytes: usize,
-    /// When the first of them came.
-    held_since: Moment,
-    /// A long line from the client that we must see whole.
-    client_gathered: Option<Vec<u8>>,
-    /// The same from the server: both may be on their way at one time.
-    server_gathered: Option<Vec<u8>>,
-    /// The request in flight whose long line is on its way, and of which no server sees anything yet.
-    cut: Option<Token>,
-    knows_probes: Knows,
-    /// The change of a watched file that led to a generation which has not answered anything yet.
-    changed: Option<String>,
-    /// What an earlier session of this configuration saw.
-    remembered: Remembered,
-    /// The client's `initialize` that the record has answered, until the generation that was asked does, or is gone.
-    instant_id: Option<Token>,
-    /// Requests that the record has answered while a server was up, with the list that was asked for (none:
-    /// `server/discover`), until that server answers them or is gone.
-    recalled: Vec<(Token, Option<Which>)>,
-    /// The generation for which the client has waited in vain: the record answers at once. 0 is none.
-    waited_for: u32,
-    /// The client was shown lists that no server of this session has shown.
-    lists_from_record: bool,
-    /// Lists that a server has called changed while it was being told what it must know.
-    changed_in_replay: Vec<Which>,
-    /// A server of this session has died of `server/discover`.
-    discover_killed: bool,
-    /// Questions of a dead generation's; that they are taken back is on its way to the client.
-    taken_back: Vec<Vec<u8>>,
-}
-
-/// What is on its way to the client and will have been said once it is written.
-#[derive(Debug, Default)]
-struct OnWay {
-    /// The server's answer to the client's `initialize`.
-    greeting: bool,
-    /// Any answer of the server's.
-    answer: bool,
-    /// Our own answer to the client's `initialize`.
-    greeting_of_ours: bool,
 }
 
 impl<'a> Link<'a> {
@@ -143,116 +66,158 @@ impl<'a> Link<'a> {
         record: Record<'a>,
         remembered: Remembered,
     ) -> Self {
-        let Record {
-            head,
-            opening,
-            slots,
-            board,
-            keepsakes,
-        } = record;
-        let keepsakes = Keepsakes::over(board, keepsakes);
         Self {
-            own: Own::of(about.link),
-            long_ids: LongIds::of(about.link, &keepsakes),
-            about,
-            policy,
-            head,
-            opening,
-            inflight: Inflight::new(slots),
-            keepsakes,
-            life: Life::Absent { trial: None },
-            attachment: Attachment::Held,
-            outputs: VecDeque::new(),
-            on_way: OnWay::default(),
-            junk: heard::JunkCount::default(),
-            budget: Budget::new(&limits),
-            tries: 0,
-            served_by: 0,
-            code: 0,
-            resend: Resend::new(limits.held_bytes as usize),
-            asked: Asked::new(),
-            lists: Lists::default(),
-            tasks: Tasks::default(),
-            orphans: Orphans::default(),
-            initialized_before: false,
-            held: VecDeque::new(),
-            held_bytes: 0,
-            held_since: Moment::default(),
-            client_gathered: None,
-            server_gathered: None,
-            cut: None,
-            knows_probes: Knows::Unknown,
-            changed: None,
-            remembered,
-            instant_id: None,
-            recalled: Vec::new(),
-            waited_for: 0,
-            lists_from_record: false,
-            changed_in_replay: Vec::new(),
-            discover_killed: false,
-            taken_back: Vec::new(),
-            limits,
+            attachment: Attachment::new(limits.linger_ms),
+            generation: Generation::new(limits.clone()),
+            exchange: Exchange::new(about, limits, policy, record, remembered),
         }
     }
 
     /// Begins, or goes on where a killed keeper stopped.
     pub fn begin(&mut self, now: Moment, lost: Option<Lost>) {
-        let taken_over = lost.is_some();
+        let ex = &mut self.exchange;
         if let Some(lost) = lost {
-            self.restore();
-            let settled = self.settle_after_keeper();
-            self.tell(What::KeeperLost(Lost { settled, ..lost }));
-        }
-        if taken_over && self.away_no_more(now) {
-            return;
-        }
-        match self.head.phase() {
-            // What is kept for a first generation wants one.
-            Phase::Fresh if self.policy.lazy && self.inflight.is_empty() => {
-                self.life = Life::Resting;
+            let settled = ex.take_over();
+            ex.tell(What::KeeperLost(Lost { settled, ..lost }));
+            if self.attachment.take_over(ex) {
+                self.generation.close_after_keeper(now, ex);
+                return;
             }
-            Phase::Fresh | Phase::Serving => self.push(Output::Spawn),
+        }
+        match ex.session().phase() {
+            // What is kept for a first generation wants one.
+            Phase::Fresh if ex.policy().lazy && ex.requests().is_empty() => self.generation.rest(),
+            Phase::Fresh | Phase::Serving => self.generation.spawn(None, ex),
             // The killed keeper was on its way down, and its guard has finished the descent.
             Phase::Stopping | Phase::Finished => {
-                self.settle_all(&Because::KeeperLost);
-                self.close(
-                    now,
-                    TreeState::Empty,
-                    128 + 9,
-                    Because::Stopping,
-                    Server::Gone,
-                );
-                self.finish_if_done();
+                ex.settle(&Settling::All(Because::KeeperLost));
+                self.generation.close_after_keeper(now, ex);
             }
         }
     }
 
     /// Takes one input.
     pub fn handle(&mut self, now: Moment, input: Input) {
-        if matches!(self.life, Life::Finished) {
+        if self.generation.is_finished() {
             // The last output is out: whatever else is told changes nothing.
             return;
         }
+        let Self {
+            exchange: ex,
+            generation,
+            attachment: at,
+        } = self;
         match input {
             Input::Started => self.started(now),
             Input::StartFailed {
                 problem,
                 hint,
                 code,
-            } => self.start_failed(now, problem, hint, code),
-            Input::Exited(exited) => self.exited(now, exited),
-            Input::StdoutClosed { tree_empty } => self.stdout_closed(now, tree_empty),
-            Input::TreeEmpty { ended, left } => self.tree_empty(now, ended, left),
-            Input::ClientEof => self.client_eof(now),
-            Input::Stop(cause) => self.stop(now, cause),
-            Input::Newcomer { changed } => self.newcomer(now, changed),
-            Input::Reattached => self.reattached(now),
-            Input::Renew(why) => self.renew(now, why),
-            Input::Check => self.check(now),
-            Input::Measured { cpu_ms, traced } => self.measured(now, cpu_ms, traced),
-            Input::Tick => self.tick(now),
+            } => generation.start_failed(now, problem, hint, code, ex),
+            Input::Exited(exited) => generation.exited(now, exited, at, ex),
+            Input::StdoutClosed { tree_empty } => generation.stdout_closed(now, tree_empty, at, ex),
+            Input::TreeEmpty { ended, left } => generation.tree_empty(now, ended, left, at, ex),
+            Input::ClientEof => {
+                generation.explained();
+                at.stop(now, Cause::ClientEof, generation, ex);
+            }
+            Input::Stop(cause) => at.stop(now, cause, generation, ex),
+            Input::Newcomer { changed } => at.newcomer(now, changed, ex),
+            Input::Reattached => at.reattached(now, generation, ex),
+            Input::Renew(why) => generation.renew(now, why, at, ex),
+            Input::Check => generation.check(now, at, ex),
+            Input::Measured { cpu_ms, traced } => generation.measured(now, cpu_ms, traced, at, ex),
+            Input::Tick => {
+                at.tick(now, generation, ex);
+                if generation.tick(now, at, ex) {
+                    self.resume(now);
+                }
+            }
         }
-        self.finish_if_done();
+        self.generation.finish_if_done(&mut self.exchange);
+    }
+
+    fn started(&mut self, now: Moment) {
+        match self.generation.started(now, &mut self.exchange) {
+            Some(Opening::Nothing) => self.resume(now),
+            Some(Opening::Asked) => self.generation.busy_or_idle(now, &self.exchange),
+            None => {}
+        }
+    }
+
+    /// The server knows what its predecessor knew: on with the client's traffic.
+    fn resume(&mut self, now: Moment) {
+        self.generation.serve(now, &mut self.exchange);
+        self.release_held(now);
+        self.exchange.check_lists();
+        self.generation.busy_or_idle(now, &self.exchange);
+    }
+
+    /// Messages that waited within us are routed as if they came now.
+    fn release_held(&mut self, now: Moment) {
+        for line in self.exchange.release_held() {
+            let mut scanner = Scanner::new();
+            scanner.feed(&line);
+            match self.track(now, &scanner.frame(), &line) {
+                Route::Forward | Route::Hold => self.exchange.outbox().send_server(line),
+                Route::Drop | Route::Instead | Route::Gather => {}
+            }
+        }
+    }
+
+    /// Does what the server's lines meant for its life.
+    fn heed(&mut self, now: Moment) {
+        while let Some(happened) = self.exchange.next_happened() {
+            let Self {
+                exchange: ex,
+                generation,
+                attachment: at,
+            } = self;
+            match happened {
+                Happened::OpeningReplayed { unanswered: 0 } => self.resume(now),
+                Happened::OpeningReplayed { unanswered } => generation.replaying(now, unanswered),
+                Happened::OpeningRefused => generation.renew(now, Renewing::Opening, at, ex),
+                Happened::ReplayAnswered => {
+                    if generation.replay_answered() {
+                        self.resume(now);
+                    }
+                }
+                Happened::RecordConfirmed => {
+                    if generation.awaits_last_answers() {
+                        self.release_held(now);
+                    } else {
+                        self.resume(now);
+                    }
+                }
+                Happened::RecordRefused => {
+                    let what =
+                        "it refuses the opening that an earlier session's record has answered";
+                    if generation.up_since().is_some() {
+                        // One refusal may be a moment's trouble. The client has its answer, so it is the next one's turn, as
+                        // after any opening of ours that is refused; what waits goes there.
+                        ex.tell_differs(what.into());
+                        generation.renew(now, Renewing::Opening, at, ex);
+                    } else {
+                        self.end_differing(now, what.into());
+                    }
+                }
+                Happened::Differs(what) => self.end_differing(now, what),
+                Happened::ProbeAnswered(n) => generation.probe_answered(now, n),
+                Happened::Fit => at.fit(),
+            }
+        }
+    }
+
+    /// The server cannot go on with the session: it ends, and requests that come still are told why.
+    fn end_differing(&mut self, now: Moment, what: String) {
+        let ex = &mut self.exchange;
+        ex.tell_differs(what.clone());
+        let because = Because::Differs { what };
+        ex.answer_all_ahead(&because);
+        ex.settle(&Settling::All(because.clone()));
+        self.attachment
+            .stop(now, Cause::Differs, &mut self.generation, ex);
+        self.generation.set_differing(because);
     }
 
     /// The next thing to do.
@@ -261,294 +226,130 @@ impl<'a> Link<'a> {
         reason = "it is drained like one, but outputs come and go"
     )]
     pub fn next(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.exchange.outbox().next()
     }
 
     /// Whether there is something to do.
     pub fn has_output(&self) -> bool {
-        !self.outputs.is_empty()
+        self.exchange.has_output()
     }
 
     /// When to be woken if nothing happens, and why.
     pub fn wake_at(&self) -> Option<(Moment, Reason)> {
-        if matches!(self.life, Life::Finished) {
+        if self.generation.is_finished() {
             return None;
         }
-        let linger = self.linger_at().map(|at| (at, Reason::Linger));
-        earliest([linger, self.life_wake_at()])
-    }
-
-    fn life_wake_at(&self) -> Option<(Moment, Reason)> {
-        match &self.life {
-            Life::Absent { .. } | Life::Resting | Life::Finished => None,
-            Life::Up(up) => self.wake_up_at(up),
-            Life::Swapping(swapping) => swapping.ladder.wake_at().map(|at| (at, Reason::Rung)),
-            Life::Waiting { until } => Some((*until, Reason::Respawn)),
-            Life::Abandoned(given_up) => given_up.probe_at.map(|at| (at, Reason::Trial)),
-            Life::Closing(closing) => {
-                let rung = match &closing.tree {
-                    TreeState::Descending(ladder) => ladder.wake_at().map(|at| (at, Reason::Rung)),
-                    TreeState::Empty => None,
-                };
-                let explained = closing.explain.map(|until| (until, Reason::Explained));
-                earliest([rung, explained])
-            }
-        }
+        let linger = self.attachment.wake_at().map(|at| (at, Reason::Linger));
+        let away = self.attachment.away();
+        earliest([linger, self.generation.wake_at(away, &self.exchange)])
     }
 
     /// The generation that is up, or was last.
     pub fn generation(&self) -> u32 {
-        self.head.generation
+        self.exchange.session().generation()
     }
 
     /// Client requests without an answer.
     pub fn in_flight(&self) -> u32 {
-        self.inflight.len() as u32
+        self.exchange.in_flight()
     }
 
     /// All client requests without an answer, the oldest first: id, sort, and when it came.
     pub fn waiting(&self) -> impl Iterator<Item = (&[u8], Tracked, Moment)> {
-        let all = self.inflight.iter();
+        let all = self.exchange.requests().iter();
         all.map(|(id, entry)| (id, entry.method, entry.opened))
     }
 
     /// Lends what an earlier session of this configuration saw.
     pub fn recall(&mut self, remembered: Remembered) {
-        self.remembered = remembered;
+        self.exchange.cache_mut().recall(remembered);
     }
 
     /// What was learned is written down.
     pub fn remembered_written(&mut self) {
-        self.remembered.written();
+        self.exchange.cache_mut().remembered_written();
     }
 
     /// What is known about the configuration.
     pub fn remembered(&self) -> &Remembered {
-        &self.remembered
+        self.exchange.cache().remembered()
     }
 
-    /// Whether nobody serves, and the next generation comes when its time has come.
+    /// Whether no server serves, and the next generation comes when its time has come.
     pub fn awaits_generation(&self) -> bool {
-        matches!(self.life, Life::Waiting { .. })
+        matches!(self.generation.life(), Life::Waiting { .. })
     }
 
     /// Whether a tree is on its way down.
     pub fn descending(&self) -> bool {
-        match &self.life {
-            Life::Swapping(_) => true,
-            Life::Closing(closing) => matches!(closing.tree, TreeState::Descending(_)),
-            Life::Absent { .. }
-            | Life::Up(_)
-            | Life::Waiting { .. }
-            | Life::Resting
-            | Life::Abandoned(_)
-            | Life::Finished => false,
-        }
+        self.generation.ladder().is_some()
     }
 
     /// True if a server that ended like this was ended by a signal of ours.
     pub fn sent(&self, status: Status) -> bool {
-        self.ladder().is_some_and(|ladder| ladder.sent(status))
-    }
-
-    /// The descent that is under way.
-    pub(super) fn ladder(&self) -> Option<&Ladder> {
-        match &self.life {
-            Life::Swapping(swapping) => Some(&swapping.ladder),
-            Life::Closing(Closing {
-                tree: TreeState::Descending(ladder),
-                ..
-            }) => Some(ladder),
-            Life::Closing(_)
-            | Life::Absent { .. }
-            | Life::Up(_)
-            | Life::Waiting { .. }
-            | Life::Resting
-            | Life::Abandoned(_)
-            | Life::Finished => None,
-        }
+        self.generation.sent(status)
     }
 
     /// Whether a long line is on its way and an answer of ours must wait or end it.
     pub fn mid_line(&mut self) -> MidLine<'_> {
-        MidLine { head: self.head }
+        self.exchange.mid_line()
     }
 
     /// The state in one word, for views.
     pub fn word(&self) -> &'static str {
-        match &self.life {
-            Life::Absent { .. } => "starting",
-            Life::Up(_) if self.away() => "lingering",
-            Life::Up(up) => match up.stage {
-                Stage::Greeting { .. } | Stage::Replaying { .. } => "greeting",
-                Stage::Instant => "opening",
-                Stage::Serving if !self.opened() => "opening",
-                Stage::Serving if up.giving_way.is_some() => "draining",
-                Stage::Serving if up.health.doubtful() => "doubtful",
-                Stage::Serving => "ready",
-            },
-            Life::Swapping(_) => "restarting",
-            Life::Waiting { .. } => "waiting",
-            Life::Resting => "resting",
-            Life::Abandoned(_) => "abandoned",
-            Life::Closing(Closing {
-                explain: Some(_), ..
-            }) => "failed",
-            Life::Closing(_) => "stopping",
-            Life::Finished => "gone",
-        }
+        let opened = self.exchange.session().opened();
+        self.generation.word(self.attachment.away(), opened)
     }
 
-    /// Whether the client has had an answer that it builds on.
-    pub(super) fn opened(&self) -> bool {
-        // What is on its way reaches the client, unless this keeper is killed.
-        self.head.served != 0 || self.on_way.answer || self.greeted()
+    /// How long the server is kept from now on, if it comes to that.
+    pub fn set_linger(&mut self, ms: u64) {
+        self.attachment.set_linger(ms);
     }
 
-    fn wake_up_at(&self, up: &Up) -> Option<(Moment, Reason)> {
-        let stage = match up.stage {
-            Stage::Greeting { until } | Stage::Replaying { until, .. } => {
-                Some((until, Reason::ReplaySilent))
-            }
-            Stage::Instant | Stage::Serving => None,
-        };
-        let giving_way = up.giving_way.as_ref();
-        // What is on its way to the client may be the very answer that we would give.
-        let answers = if self.head.server_mid_line == 0 {
-            self.answer_at(up)
-        } else {
-            None
-        };
-        earliest([
-            stage,
-            answers,
-            giving_way.map(|giving_way| (giving_way.until, Reason::Drained)),
-            up.health.wake_at().map(|at| (at, Reason::Health)),
-            self.idle_at(up).map(|at| (at, Reason::Idle)),
-        ])
+    /// Whether no client is attached.
+    pub fn away(&self) -> bool {
+        self.attachment.away()
     }
 
-    /// When a request is answered by us if the server does not.
-    fn answer_at(&self, up: &Up) -> Option<(Moment, Reason)> {
-        let silence = match up.silence {
-            Silence::Since(asked) => Some(asked.after_ms(self.limits.opening_ms)),
-            Silence::NothingAsked | Silence::Broken => None,
-        };
-        let instant = match up.stage {
-            Stage::Serving => self.instant_at(),
-            Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant => None,
-        };
-        earliest([
-            silence.map(|at| (at, Reason::OpeningSilent)),
-            instant.map(|at| (at, Reason::Instant)),
-            self.held_at().map(|at| (at, Reason::OpeningSilent)),
-            self.deadline_at().map(|at| (at, Reason::Deadline)),
-        ])
+    /// Whether an EOF is waited for that would say that the client wants the end.
+    pub fn doubted(&self) -> bool {
+        self.attachment.doubted()
     }
 
-    fn start_failed(&mut self, now: Moment, problem: String, hint: String, code: u8) {
-        let About {
-            name, argv, cwd, ..
-        } = self.about.clone();
-        let mut words = alloc::format!("mainstay: cannot start `{name}`: {problem}");
-        if !hint.is_empty() {
-            words.push_str("\nhint: ");
-            words.push_str(&hint);
-        }
-        self.push(Output::Say(words));
-        self.tell(What::StartFailed(StartFailed {
-            argv,
-            cwd,
-            problem: problem.clone(),
-            hint: hint.clone(),
-        }));
-        if self.head.generation > 0 && self.opened() {
-            self.not_started_again(now, &problem);
-            return;
-        }
-        let because = Because::StartFailed { problem, hint };
-        self.settle_all(&because);
-        // It may be refused before it was tried.
-        self.outputs.retain(|output| *output != Output::Spawn);
-        self.close(now, TreeState::Empty, code, because, Server::Gone);
-        self.explain(now);
+    /// Whether a newcomer may be taken in now: with the server that is kept, or (`false`) with the next generation.
+    pub fn judged(&self) -> Option<bool> {
+        self.attachment.judged()
     }
 
-    fn tick(&mut self, now: Moment) {
-        self.tick_linger(now);
-        match &mut self.life {
-            Life::Up(_) => self.tick_up(now),
-            Life::Swapping(swapping) => {
-                if let Some(step) = swapping.ladder.tick(now) {
-                    self.outputs.push_back(Output::Stop(step));
-                }
-            }
-            Life::Waiting { until } => {
-                if now >= *until {
-                    self.spawn(None);
-                }
-            }
-            Life::Abandoned(given_up) => {
-                if given_up.probe_at.is_some_and(|at| now >= at) {
-                    let given_up = given_up.clone();
-                    self.spawn(Some(given_up));
-                }
-            }
-            Life::Closing(closing) => {
-                if closing.explain.is_some_and(|until| now >= until) {
-                    closing.explain = None;
-                }
-                if let TreeState::Descending(ladder) = &mut closing.tree
-                    && let Some(step) = ladder.tick(now)
-                {
-                    self.outputs.push_back(Output::Stop(step));
-                }
-            }
-            Life::Absent { .. } | Life::Resting | Life::Finished => {}
-        }
+    /// Whether the modern era is spoken.
+    pub fn modern(&self) -> bool {
+        self.exchange.session().modern()
     }
 
-    fn tell(&mut self, what: What) {
-        self.push(Output::Tell(what));
+    /// How the server that is kept would answer a `server/discover`, as far as that is known without asking it: asked
+    /// now, it would take the question for the session's.
+    pub fn discovered(&self, id: &[u8]) -> Option<Vec<u8>> {
+        self.exchange.discovered(id)
     }
 
-    fn push(&mut self, mut output: Output) {
-        if let Output::ToClient(line) = &output
-            && let Some(own) = self.lengthened(line)
-        {
-            output = Output::ToClient(own);
-        }
-        self.outputs.push_back(output);
-    }
-}
-
-/// The marks of half-forwarded lines, which a killed keeper leaves behind.
-pub struct MidLine<'a> {
-    head: &'a mut Head,
-}
-
-impl MidLine<'_> {
-    /// Whether a line from the client is half forwarded.
-    pub fn from_client(&self) -> bool {
-        self.head.client_mid_line != 0
+    /// A dead server has not read these lines: whatever they ask, the next generation can be asked it for the first time.
+    pub fn unread(&mut self, lines: &[u8]) {
+        self.exchange.unread(lines);
     }
 
-    /// Notes it.
-    pub fn set_from_client(&mut self, yes: bool) {
-        self.head.client_mid_line = u8::from(yes);
+    /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they
+    /// were new, so they are not answered now. To be told before [`begin`](Self::begin).
+    pub fn never_sent(&mut self, lines: &[u8]) {
+        self.exchange.never_sent(lines);
     }
 
-    /// Whether a line to the client is half written.
-    pub fn to_client(&self) -> bool {
-        self.head.server_mid_line != 0
+    /// All lines of the server have reached the client: what they answered is closed for good.
+    pub fn delivered(&mut self) {
+        self.exchange.delivered();
     }
 
-    /// Notes it.
-    pub fn set_to_client(&mut self, yes: bool) {
-        self.head.server_mid_line = u8::from(yes);
+    /// All lines of ours have reached the client: what they answered is closed.
+    pub fn written(&mut self) {
+        self.exchange.written();
     }
-}
-
-fn earliest<const N: usize>(all: [Option<(Moment, Reason)>; N]) -> Option<(Moment, Reason)> {
-    all.into_iter().flatten().min_by_key(|(at, _)| *at)
 }

@@ -1,10 +1,15 @@
-//! Requests of our own at the server: their ids, and what each is for. The client never sees their answers.
+//! Requests of our own at the server: their ids, their lines, and what each is for. The client never sees their answers.
+//!
+//! Invariant: every id is given once, so that an answer closes one request at most.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::outbox::Outbox;
+use super::session::Session;
 use crate::ids::LinkId;
-use crate::message::lists::Which;
+use crate::message::envelope;
+use crate::message::lists::{self, Which};
 
 /// What a request of ours is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +49,81 @@ impl Own {
     /// A new one; its id: a string that is no number.
     pub fn open(&mut self, purpose: Purpose) -> Vec<u8> {
         self.count += 1;
-        self.unanswered.insert(self.count, purpose);
-        self.link.own_request(self.count)
+        let before = self.unanswered.insert(self.count, purpose);
+        debug_assert!(before.is_none(), "an id is given once");
+        let id = self.link.own_request(self.count);
+        debug_assert!(self.is(&id), "an id of ours is known as such");
+        id
+    }
+
+    /// Replays the client's opening; false if it is not known.
+    pub fn replay_opening(&mut self, session: &Session<'_>, outbox: &mut Outbox) -> bool {
+        let Some(opening) = session.opening() else {
+            return false;
+        };
+        let id = self.open(Purpose::Opening);
+        let line = envelope::with_id(&envelope::without_progress(opening), &id);
+        let Some(line) = line else {
+            self.close(&id);
+            return false;
+        };
+        outbox.send_server(line);
+        true
+    }
+
+    /// Asks a server of the modern era that is on trial whether it serves.
+    pub fn ask_on_trial(&mut self, meta: &[u8], outbox: &mut Outbox) {
+        let id = self.open(Purpose::Opening);
+        outbox.send_server(envelope::question("server/discover", &id, Some(meta)));
+    }
+
+    /// Replays log level and subscriptions; how many requests that takes.
+    pub fn replay_wishes(&mut self, session: &Session<'_>, outbox: &mut Outbox) -> u32 {
+        let mut sent = 0;
+        for line in session.to_replay() {
+            let id = self.open(Purpose::Replay);
+            match envelope::with_id(&line, &id) {
+                Some(line) => {
+                    outbox.send_server(line);
+                    sent += 1;
+                }
+                None => {
+                    self.close(&id);
+                }
+            }
+        }
+        sent
+    }
+
+    /// Asks the server something that any living one answers at once.
+    pub fn probe(&mut self, purpose: Purpose, session: &Session<'_>, outbox: &mut Outbox) {
+        let id = self.open(purpose);
+        let meta = session.modern_meta();
+        let method = match meta {
+            Some(_) => "server/discover",
+            None => "ping",
+        };
+        outbox.send_server(envelope::question(method, &id, meta.as_deref()));
+    }
+
+    /// Asks for a page of a list.
+    pub fn ask_list(
+        &mut self,
+        which: Which,
+        page: usize,
+        cursor: Option<&[u8]>,
+        session: &Session<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let meta = session.modern_meta();
+        let id = self.open(Purpose::List { which, page });
+        outbox.send_server(lists::request(which, &id, cursor, meta.as_deref()));
+    }
+
+    /// Takes back that a client that is gone had subscribed to a resource.
+    pub fn unsubscribe(&mut self, uri: &[u8], outbox: &mut Outbox) {
+        let id = self.open(Purpose::Undo);
+        outbox.send_server(envelope::unsubscribe(&id, uri));
     }
 
     /// Whether an id is one of ours, answered or not.

@@ -57,14 +57,14 @@ pub(super) struct Up {
 }
 
 impl Up {
-    /// It has said a line.
-    pub fn says(&mut self, kind: Kind, line: &[u8]) {
+    /// It has said a line of so many bytes.
+    pub fn says(&mut self, kind: Kind, bytes: usize) {
         self.silence.line(kind);
         match kind {
             // That may be anybody's, a launcher's for one.
             Kind::Blank | Kind::Junk => {}
             Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch => {
-                self.said += line.len() as u64;
+                self.said += bytes as u64;
             }
         }
     }
@@ -122,48 +122,6 @@ pub(super) struct GivingWay {
     pub until: Moment,
 }
 
-/// Whose pipes the link holds. Beside the life of the server, which goes on meanwhile.
-#[derive(Debug)]
-pub(super) enum Attachment {
-    /// A client's.
-    Held,
-    /// A client's, whose shim was signalled: an EOF until then says that the client wants the end.
-    Doubted { cause: Cause, until: Moment },
-    /// Nobody's: the server, which is up and serving, is kept.
-    Away(Away),
-    /// Those of a client that came back and has not opened yet.
-    Reopening {
-        /// Why the server that was kept is replaced as soon as the client opens, if it is.
-        stale: Option<Renewing>,
-    },
-    /// Nobody's, and nobody is waited for: the link ends.
-    Parted,
-}
-
-#[derive(Debug)]
-pub(super) struct Away {
-    /// What was done to the shim.
-    pub cause: Cause,
-    pub since: Moment,
-    pub until: Moment,
-    /// Answers that nobody got.
-    pub dropped: u32,
-    pub fitness: Fitness,
-}
-
-/// Whether the server that is kept is one that a newcomer can go on with.
-#[derive(Debug)]
-pub(super) enum Fitness {
-    /// No newcomer has come yet.
-    Unasked,
-    /// The server was asked a question that every server answers at once.
-    Asked { until: Moment },
-    /// It has answered.
-    Answers,
-    /// It hangs, or is not what would be started now: the newcomer gets the next generation.
-    Stale(Renewing),
-}
-
 /// A generation on its way down, while the link goes on.
 #[derive(Debug)]
 pub(super) struct Swapping {
@@ -179,7 +137,7 @@ pub(super) struct Swapping {
 #[derive(Debug)]
 pub(super) enum Then {
     /// It has closed its end; what follows depends on how it ends.
-    Mourn {
+    Undecided {
         trial: Option<Box<GivenUp>>,
     },
     Respawn {
@@ -225,6 +183,21 @@ impl Closing {
     pub fn is_over(&self) -> bool {
         self.client == Client::Released || matches!(self.server, Server::Gone)
     }
+}
+
+/// What becomes of the requests in flight when a server is gone.
+#[derive(Debug)]
+pub(super) enum Settling {
+    /// Another generation follows: it is asked what can be asked twice, and the rest is answered.
+    Keep {
+        because: Because,
+        /// Why a request is answered that two generations have died with, if that is told.
+        poisoned: Option<Because>,
+    },
+    /// No generation follows for now, because too many have died.
+    Abandoned(Box<GivenUp>),
+    /// No generation follows.
+    All(Because),
 }
 
 /// Why requests are answered by us.

@@ -8,19 +8,22 @@ use alloc::vec::Vec;
 
 mod batch;
 mod early;
+mod fast_path;
 mod fresh;
 mod full;
 mod launcher;
 mod life;
 mod linger;
 mod long;
-mod steady;
 
 use super::*;
 use crate::event::{Cause, Rung, Status, Usage};
 use crate::ids::LinkId;
 use crate::message::frame::{Fed, Scanner};
-use crate::record::keepsakes::Board;
+use crate::message::inflight::Slot;
+use crate::message::lists::Which;
+use crate::record::Head;
+use crate::record::keepsakes::{Board, Keepsakes, Kind as Kept};
 use crate::server::stop::Step;
 
 /// A link with its record on the heap and the time in milliseconds.
@@ -485,7 +488,7 @@ fn an_opening_that_kills_every_generation_is_explained_after_the_third() {
         assert_eq!(world.drain()[0], format!("to server {INITIALIZE}"));
     }
     world.exits(Status::Code(1), true);
-    assert_eq!(world.drain(), ["tell exit", "error for 1"]);
+    assert_eq!(world.drain(), ["error for 1", "tell exit"]);
     assert_eq!(world.wait(), Reason::Explained);
     assert_eq!(world.drain(), ["release client", "finish 1"]);
 }
@@ -633,9 +636,9 @@ fn a_swallowed_answer_leaves_its_place_in_the_table() {
     let mut world = World::up();
     world.client(INITIALIZE);
     world.wait();
-    assert_eq!(world.link.inflight.settled(), 1);
+    assert_eq!(world.link.exchange.requests().late_answers(), 1);
     world.server(&answer("1"));
-    assert_eq!(world.link.inflight.settled(), 0);
+    assert_eq!(world.link.exchange.requests().late_answers(), 0);
 }
 
 #[test]
@@ -813,17 +816,18 @@ fn the_teardown_says_what_was_needed() {
 /// What a killed keeper's record holds.
 fn snapshot(world: &World) -> &'static mut Memory {
     let link = &world.link;
-    let slots = link.inflight.slots().to_vec().into_boxed_slice();
+    let slots = link.exchange.requests().slots().to_vec().into_boxed_slice();
+    let (head, opening, log) = link.exchange.session().left_behind();
     let memory = Box::leak(Box::new((
-        Box::new(*link.head),
-        link.opening.to_vec().into_boxed_slice(),
+        Box::new(head),
+        opening.to_vec().into_boxed_slice(),
         slots,
         Board::new(),
         vec![0; 8192].into_boxed_slice(),
     )));
     let mut copy = Keepsakes::over(&memory.3, &mut memory.4);
     for kind in Kept::ALL {
-        for (key, value) in link.keepsakes.each(kind) {
+        for (key, value) in log.each(kind) {
             assert!(copy.put(kind, key, value));
         }
     }

@@ -31,7 +31,7 @@ fn what_we_have_answered_ourselves_is_swallowed_in_a_batch_too() {
     let late = format!("[{},{}]", answer("2"), answer("3"));
     assert_eq!(world.server(&late), Route::Instead);
     assert_eq!(world.drain(), [""; 0]);
-    assert_eq!(world.link.inflight.settled(), 0);
+    assert_eq!(world.link.exchange.requests().late_answers(), 0);
     // Nothing is late any more: batches go on as they come.
     world.client(&ask(4, "tools/call"));
     assert_eq!(world.server(&format!("[{}]", answer("4"))), Route::Forward);
@@ -200,7 +200,7 @@ fn a_question_within_a_batch_has_its_label_and_its_answer() {
             world.drain(),
             [r#"to server {"jsonrpc":"2.0","id":0,"result":{}}"#]
         );
-        assert_eq!(world.link.asked.pending(), 0);
+        assert!(!world.link.exchange.client_is_asked());
         world.server(question);
         world.drain();
     }

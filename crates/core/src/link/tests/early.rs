@@ -187,7 +187,7 @@ fn that_the_client_knows_of_the_opening_is_noted_and_not_held() {
     world.drain();
     // A killed keeper's successor has the record, and nothing of what is held.
     assert_eq!(world.client(INITIALIZED), Route::Drop);
-    assert_ne!(world.link.head.initialized, 0);
+    assert!(world.link.exchange.session().initialized());
     world.server(&greeting("\"ms:own:00000007:1\"", "1"));
     let told = world.drain();
     let initialized = format!("to server {INITIALIZED}");
@@ -278,11 +278,10 @@ fn a_server_of_another_version_is_asked_again_in_the_next_session() {
         world.server(&info(version));
         let known = world.link.remembered().refusal().is_some();
         assert_eq!(known, !asked, "{version}");
-        world.link.remembered.learn_legacy();
-        world
-            .link
-            .remembered
-            .learn_refusal(br#"{"code":-32601,"message":"Method not found"}"#);
+        let mut remembered = world.link.remembered().clone();
+        remembered.learn_legacy();
+        remembered.learn_refusal(br#"{"code":-32601,"message":"Method not found"}"#);
+        world.link.recall(remembered);
     }
 }
 

@@ -90,7 +90,7 @@ fn a_launcher_that_left_early_still_gives_its_status_when_the_link_is_stopped() 
     world.input(Input::StdoutClosed { tree_empty: true });
     assert_eq!(
         world.drain(),
-        ["tell exit", "error for 1", "release client"]
+        ["error for 1", "tell exit", "release client"]
     );
     world.input(Input::TreeEmpty {
         ended: 2,
@@ -113,8 +113,8 @@ fn followers_that_only_the_kill_ends_leave_no_request_unanswered() {
         world.drain(),
         [
             "close stdin",
-            "tell exit",
             "error for 1",
+            "tell exit",
             "release client",
             "tell teardown",
             "finish 0"

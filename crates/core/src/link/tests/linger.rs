@@ -362,7 +362,10 @@ fn news_for_a_listening_request_come_under_its_own_id() {
     };
     assert_eq!(String::from_utf8_lossy(&line).trim_end(), taken_back("2"));
     assert_eq!(
-        (world.link.in_flight(), world.link.subscribed()),
+        (
+            world.link.in_flight(),
+            world.link.exchange.session().subscribed()
+        ),
         (0, false)
     );
     assert_eq!(world.server(&taken_back("2")), Route::Drop);
@@ -379,10 +382,19 @@ fn a_listening_that_the_server_ends_is_over() {
     const LISTEN: &str = r#"{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
     let mut world = World::up();
     world.client(LISTEN);
-    assert_eq!((world.link.in_flight(), world.link.subscribed()), (1, true));
+    assert_eq!(
+        (
+            world.link.in_flight(),
+            world.link.exchange.session().subscribed()
+        ),
+        (1, true)
+    );
     assert_eq!(world.server(&taken_back("2")), Route::Forward);
     assert_eq!(
-        (world.link.in_flight(), world.link.subscribed()),
+        (
+            world.link.in_flight(),
+            world.link.exchange.session().subscribed()
+        ),
         (0, false)
     );
     // What ends by its answer is the server's to answer.

@@ -1,0 +1,368 @@
+//! What is known of the server's answers without asking it: those that an earlier session saw (the record), and the lists
+//! that the client has seen.
+//!
+//! While a server is not up yet, or is slow, the record answers in its place; when the server itself speaks, that is
+//! compared. This machine knows what to say and what was said; when to say it is decided elsewhere.
+//!
+//! Invariants: a request that the record has answered is compared with at most one answer of the server's; a list is
+//! noted as changed once.
+
+use alloc::vec::Vec;
+
+use super::session::Session;
+use crate::message::inflight::{Token, Tracked};
+use crate::message::lists::{self, Check, Lists, Which};
+use crate::message::remembered::{self, Learned, Remembered};
+use crate::message::{envelope, retry, settle, token};
+use crate::policy::Retry;
+
+#[derive(Debug)]
+pub(super) struct Cache {
+    /// What an earlier session of this configuration saw.
+    remembered: Remembered,
+    /// What the client has seen of the server's lists.
+    lists: Lists,
+    /// The client's `initialize` that the record has answered, until the generation that was asked does, or is gone.
+    opening: Option<Token>,
+    /// Requests that the record has answered while a server was up, until that server answers them or is gone.
+    recalled: Vec<Recalled>,
+    /// The generation for which the client has waited in vain: the record answers at once.
+    too_slow: Option<u32>,
+    /// The client was shown lists that no server of this session has shown.
+    shows_recorded_lists: bool,
+    /// Lists that a server has called changed while the client could not be told.
+    changed_meanwhile: Vec<Which>,
+    /// A server of this session has died of `server/discover`.
+    discover_killed: bool,
+}
+
+/// A request that the record has answered.
+#[derive(Debug)]
+struct Recalled {
+    id: Token,
+    question: Question,
+}
+
+/// What was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    Discover,
+    List(Which),
+}
+
+/// The client of the legacy era has not opened.
+struct Unopened;
+
+impl Cache {
+    pub fn new(remembered: Remembered) -> Self {
+        Self {
+            remembered,
+            lists: Lists::default(),
+            opening: None,
+            recalled: Vec::new(),
+            too_slow: None,
+            shows_recorded_lists: false,
+            changed_meanwhile: Vec::new(),
+            discover_killed: false,
+        }
+    }
+
+    pub fn remembered(&self) -> &Remembered {
+        &self.remembered
+    }
+
+    pub fn recall(&mut self, remembered: Remembered) {
+        self.remembered = remembered;
+    }
+
+    pub fn remembered_written(&mut self) {
+        self.remembered.written();
+    }
+
+    /// What the client had seen under a killed keeper.
+    pub fn restore(&mut self, session: &Session<'_>) {
+        for which in Which::ALL {
+            if let Some(digest) = session.seen(which) {
+                self.lists.restore(which, digest);
+            }
+        }
+    }
+
+    /// A generation is new: it will not answer what its predecessor was asked.
+    pub fn generation_started(&mut self) {
+        self.opening = None;
+        self.recalled.clear();
+    }
+
+    /// The client is gone: what it has seen does not count for the next one.
+    pub fn client_gone(&mut self) {
+        self.changed_meanwhile.clear();
+        self.lists = Lists::default();
+        self.shows_recorded_lists = false;
+    }
+
+    /// Whether the client has waited for this generation already.
+    pub fn is_too_slow(&self, generation: u32) -> bool {
+        self.too_slow == Some(generation)
+    }
+
+    /// The record's answer to a request; none if it has none. A list is known by the line that asks for it.
+    pub fn answer(
+        &self,
+        id: &[u8],
+        method: Tracked,
+        line: Option<&[u8]>,
+        session: &Session<'_>,
+        advertise: bool,
+    ) -> Option<Vec<u8>> {
+        match method {
+            Tracked::Initialize => {
+                let opening = self.remembered.opening(session.params_digest()?)?;
+                Some(answer_from(id, &opening.result, advertise))
+            }
+            Tracked::Discover => {
+                let result = self.remembered.discover()?;
+                Some(answer_from(id, result, advertise))
+            }
+            Tracked::List => {
+                let which = Which::asked(line?)?;
+                let digest = lists_digest(session).ok()?;
+                if let Some(result) = self.remembered.list(digest, which) {
+                    return Some(answer_from(id, result, advertise));
+                }
+                // The server's word that it has none of that sort.
+                let error = self.remembered.list_refusal(digest, which)?;
+                Some(remembered::refusal(id, error))
+            }
+            Tracked::Other
+            | Tracked::Ping
+            | Tracked::ToolsCall
+            | Tracked::Read
+            | Tracked::SetLevel
+            | Tracked::Subscribe
+            | Tracked::Listen
+            | Tracked::Task => None,
+        }
+    }
+
+    /// The answer to a `server/discover` of which it is known that the server refuses it or dies of it. It is given at
+    /// once and the server is not asked, because some servers take the question for the choice of an era.
+    pub fn refusal(&self, id: &[u8], method: &str, may_answer: bool) -> Option<Vec<u8>> {
+        if self.remembered.is_legacy() {
+            return Some(settle::method_not_found(id, method));
+        }
+        let error = self.remembered.refusal()?;
+        may_answer.then(|| remembered::refusal(id, error))
+    }
+
+    /// How a `server/discover` was answered, as it is answered to a newcomer.
+    pub fn discovered(&self, id: &[u8]) -> Option<Vec<u8>> {
+        let result = self.remembered.discover()?;
+        Some(remembered::answer(id, result))
+    }
+
+    /// The record has answered the client's `initialize` in place of this generation.
+    pub fn opening_recalled(&mut self, id: Token, generation: u32) {
+        debug_assert!(
+            self.opening.is_none(),
+            "one opening is answered from the record"
+        );
+        self.opening = Some(id);
+        self.too_slow = Some(generation);
+    }
+
+    /// The record has answered another request in place of this generation.
+    pub fn request_recalled(
+        &mut self,
+        id: Token,
+        which: Option<Which>,
+        line: &[u8],
+        generation: u32,
+    ) {
+        if let Some(which) = which {
+            self.lists.client_saw(which, false, line);
+        }
+        debug_assert!(
+            !self
+                .recalled
+                .iter()
+                .any(|recalled| token::same(&recalled.id, &id)),
+            "one answer from the record"
+        );
+        let question = which.map_or(Question::Discover, Question::List);
+        self.recalled.push(Recalled { id, question });
+        self.too_slow = Some(generation);
+    }
+
+    /// The record has answered a list request while no server was up.
+    pub fn list_recalled(&mut self, which: Which, line: &[u8]) {
+        self.lists.client_saw(which, false, line);
+        self.shows_recorded_lists = true;
+    }
+
+    /// Whether the record has answered the client's opening, and the server has not yet.
+    pub fn awaits_opening(&self) -> bool {
+        self.opening.is_some()
+    }
+
+    /// Whether this is the id of that opening.
+    pub fn is_recalled_opening(&self, id: &[u8]) -> bool {
+        self.opening
+            .as_ref()
+            .is_some_and(|own| token::same(own, id))
+    }
+
+    /// The server itself has answered that opening.
+    pub fn opening_confirmed(&mut self) {
+        self.opening = None;
+    }
+
+    /// The server itself answers what the record has answered. It is up, so the next question may wait for it.
+    pub fn confirmed(&mut self, id: &[u8]) -> Option<Question> {
+        let mut all = self.recalled.iter();
+        let at = all.position(|recalled| token::same(&recalled.id, id))?;
+        self.too_slow = None;
+        Some(self.recalled.swap_remove(at).question)
+    }
+
+    /// Whether no answer to the client's opening is remembered, because the server refused it.
+    pub fn forgot_opening(&self, session: &Session<'_>) -> bool {
+        let digest = session.params_digest();
+        digest.is_some_and(|digest| self.remembered.opening(digest).is_none())
+    }
+
+    /// Remembers how the server answered the client's opening.
+    pub fn learn_opening(&mut self, session: &Session<'_>, line: &[u8]) {
+        if let (Some(digest), Some(result)) = (session.params_digest(), remembered::result_of(line))
+        {
+            self.remembered.learn_opening(digest, result);
+            if self.discover_killed {
+                self.remembered.learn_legacy();
+            }
+        }
+    }
+
+    /// The server has refused the opening that the record has answered: it is learned again from the next generation, if
+    /// that takes it.
+    pub fn opening_refused(&mut self, session: &Session<'_>) {
+        if let Some(digest) = session.params_digest() {
+            self.remembered.forget_opening(digest);
+        }
+        self.remembered.forget_refusal();
+    }
+
+    /// The server knows the legacy era no more than the other: it must be asked again.
+    pub fn forget_refusal(&mut self) {
+        self.remembered.forget_refusal();
+    }
+
+    /// A server has died of `server/discover`.
+    pub fn discover_killed(&mut self) {
+        self.discover_killed = true;
+    }
+
+    /// Remembers a list that the client sees.
+    pub fn learn_list(&mut self, session: &mut Session<'_>, request: &[u8], line: &[u8]) {
+        let Some(which) = Which::of(&envelope::method(request).unwrap_or_default()) else {
+            return;
+        };
+        let further = lists::has_cursor(request);
+        self.lists.client_saw(which, further, line);
+        if let Some(digest) = self.lists.digest(which) {
+            session.note_seen(which, &digest);
+        }
+        if !further {
+            self.learn_first_page(session, which, line);
+        }
+    }
+
+    /// Remembers what the server says of a list now, whether the client has seen it or not.
+    pub fn learn_first_page(&mut self, session: &Session<'_>, which: Which, line: &[u8]) {
+        let Ok(digest) = lists_digest(session) else {
+            return;
+        };
+        if let Some(result) = remembered::result_of(line) {
+            self.remembered.learn_list(digest, which, result);
+        } else if let Some(error) = remembered::error_of(line) {
+            self.remembered.learn_list_refusal(digest, which, error);
+        }
+    }
+
+    /// Remembers the server's own answer to a `server/discover`; whether it is another one than before.
+    pub fn learn_discover(&mut self, line: &[u8]) -> bool {
+        if let Some(result) = remembered::result_of(line) {
+            return self.remembered.learn_discover(result) == Learned::Other;
+        }
+        if let Some(error) = remembered::error_of(line) {
+            self.remembered.learn_refusal(error);
+        }
+        false
+    }
+
+    /// A server has called lists changed while the client could not be told; once is enough.
+    pub fn changed_meanwhile(&mut self, lists: impl IntoIterator<Item = Which>) {
+        for which in lists {
+            if !self.changed_meanwhile.contains(&which) {
+                self.changed_meanwhile.push(which);
+            }
+        }
+        debug_assert!(
+            self.changed_meanwhile.len() <= Which::ALL.len(),
+            "each once"
+        );
+    }
+
+    /// The same, to be told now.
+    pub fn take_changed_meanwhile(&mut self) -> Vec<Which> {
+        core::mem::take(&mut self.changed_meanwhile)
+    }
+
+    /// The client is told that a list has changed: what it has seen of it does not count any more.
+    pub fn list_changed(&mut self, which: Which) {
+        self.lists.adopt(which);
+    }
+
+    /// The lists that a new generation is to be asked for, to see whether they are what the client has seen. A list from
+    /// the record is asked for even if the client cannot be told of a change: the next session must not be shown the
+    /// same wrong list.
+    pub fn lists_to_check(&mut self, may_tell: impl Fn(Which) -> bool) -> Vec<Which> {
+        let recorded = core::mem::take(&mut self.shows_recorded_lists);
+        let mut all = self.lists.to_check();
+        all.retain(|&which| recorded || may_tell(which));
+        all
+    }
+
+    /// A page of such a list.
+    pub fn check_page(
+        &mut self,
+        session: &Session<'_>,
+        which: Which,
+        page: usize,
+        line: &[u8],
+    ) -> Check {
+        if page == 0 {
+            self.learn_first_page(session, which, line);
+        }
+        self.lists.check(which, page, line)
+    }
+
+    /// Whether a request may be sent twice, by what the client was shown of its tool.
+    pub fn may_repeat(&self, retry: Retry, method: Tracked, line: &[u8]) -> bool {
+        retry::may_repeat(retry, method, line, &self.lists)
+    }
+}
+
+/// An answer from the record, with what the user wants to have announced.
+fn answer_from(id: &[u8], result: &[u8], advertise: bool) -> Vec<u8> {
+    let line = remembered::answer(id, result);
+    let told = advertise.then(|| envelope::advertised(&line));
+    told.flatten().unwrap_or(line)
+}
+
+/// Under what lists are remembered: the client's opening, or nothing more in the modern era.
+fn lists_digest(session: &Session<'_>) -> Result<Option<u64>, Unopened> {
+    if session.modern() {
+        return Ok(None);
+    }
+    session.params_digest().map(Some).ok_or(Unopened)
+}
