@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use mainstay_core::frames::{self, Head, Line, Side, Sight};
 use mainstay_core::limits::{FRAME_BODY_BYTES, KEEPER_MARGIN_MS, TAP_AGAIN_MS};
+use mainstay_core::message::lines::{self, Lines};
 use mainstay_core::redact;
 use mainstay_os::clock;
 use mainstay_os::signals::Signals;
@@ -273,22 +274,25 @@ impl<'o> Show<'o> {
 
     /// Until somebody has enough, or the link ends.
     fn watch(&mut self, tap: &mut Tap, first: Vec<u8>) -> Result<Exit, Report> {
-        let mut held = first;
-        let mut chunk = vec![0; FRAME_BODY_BYTES];
+        let mut lines = Lines::new(LINE_BYTES);
+        let mut read = first;
         loop {
-            if let Reader::Gone = self.lines(&mut held)? {
+            if let Reader::Gone = self.lines(&mut lines, &read)? {
                 return Ok(Exit::Ok);
             }
+            read.clear();
             if let Woken::Enough = tap.wait(&self.printer, None)? {
                 break self.farewell("detached");
             }
-            match tap.stream.read(&mut chunk) {
-                Ok(len) if len > 0 => held.extend_from_slice(&chunk[..len]),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            read.resize(FRAME_BODY_BYTES, 0);
+            match tap.stream.read(&mut read) {
+                Ok(len) if len > 0 => read.truncate(len),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => read.clear(),
                 Ok(_) | Err(_) => match tap.again(&self.printer, self.body_bytes())? {
                     Again::There(first) => {
                         talk("note: the keeper was replaced; frames in between are missing\n");
-                        held = first;
+                        lines = Lines::new(LINE_BYTES);
+                        read = first;
                     }
                     Again::Enough => break self.farewell("detached"),
                     Again::Ended => break self.farewell("the link has ended"),
@@ -298,22 +302,22 @@ impl<'o> Show<'o> {
         Ok(Exit::Ok)
     }
 
-    /// Shows every whole line that is there.
-    fn lines(&mut self, held: &mut Vec<u8>) -> Result<Reader, Report> {
-        let mut done = 0;
-        while let Some(len) = held[done..].iter().position(|&byte| byte == b'\n') {
-            let line = &held[done..done + len];
-            done += len + 1;
-            if let Reader::Gone = self.line(line)? {
+    /// Shows every line that ends here.
+    fn lines(&mut self, lines: &mut Lines, mut piece: &[u8]) -> Result<Reader, Report> {
+        let too_long = || {
+            let what = format!("the keeper has sent a line of more than {LINE_BYTES} bytes");
+            Err(Report::new(Exit::Failed, what))
+        };
+        while let Some(line) = lines.next(&mut piece) {
+            let lines::Line::Whole(line) = line else {
+                return too_long();
+            };
+            if let Reader::Gone = self.line(&line)? {
                 return Ok(Reader::Gone);
             }
         }
-        held.drain(..done);
-        if held.len() > LINE_BYTES {
-            return Err(Report::new(
-                Exit::Failed,
-                format!("the keeper has sent a line of more than {LINE_BYTES} bytes"),
-            ));
+        if lines.is_too_long() {
+            return too_long();
         }
         Ok(Reader::There)
     }

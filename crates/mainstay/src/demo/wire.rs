@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout};
 
 use mainstay_core::clock::Moment;
+use mainstay_core::limits::HELD_LINE_BYTES;
+use mainstay_core::message::lines::{Line, Lines};
 use serde_json::{Value, json};
 
 use super::act::server::Memory;
@@ -19,7 +21,7 @@ const PROTOCOL: &str = "2025-06-18";
 pub struct Wire {
     to: ChildStdin,
     from: ChildStdout,
-    read: Vec<u8>,
+    lines: Lines,
     next_id: u64,
     answers: BTreeMap<u64, Vec<Value>>,
 }
@@ -31,7 +33,7 @@ impl Wire {
         Ok(Self {
             to: child.stdin.take().ok_or_else(missing)?,
             from: child.stdout.take().ok_or_else(missing)?,
-            read: Vec::new(),
+            lines: Lines::new(HELD_LINE_BYTES),
             next_id: 1,
             answers: BTreeMap::new(),
         })
@@ -130,9 +132,11 @@ impl Wire {
     fn take(&mut self) -> io::Result<usize> {
         let mut buffer = [0u8; 4096];
         let len = self.from.read(&mut buffer)?;
-        self.read.extend_from_slice(&buffer[..len]);
-        while let Some(end) = self.read.iter().position(|&b| b == b'\n') {
-            let line: Vec<u8> = self.read.drain(..=end).collect();
+        let mut piece = &buffer[..len];
+        while let Some(line) = self.lines.next(&mut piece) {
+            let Line::Whole(line) = line else {
+                continue;
+            };
             let message: Value = serde_json::from_slice(&line).unwrap_or_default();
             if let Some(id) = message.get("id").and_then(Value::as_u64) {
                 self.answers.entry(id).or_default().push(message);

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 
 use mainstay_core::clock::Moment;
+use mainstay_core::limits::HELD_LINE_BYTES;
+use mainstay_core::message::lines::{Line, Lines};
 use mainstay_os::role;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ pub fn play(act: Act, party: &str, end: Moment) -> Result<(), Trouble> {
     let watch = Watch::blind();
     let stdin = role::standard(0);
     let mut printer = Printer::new();
-    let mut read = Vec::new();
+    let mut lines = Lines::new(HELD_LINE_BYTES);
     let mut serving = Serving::of(party);
     loop {
         if watch.wait(&[stdin], end)? == [false] {
@@ -34,9 +36,11 @@ pub fn play(act: Act, party: &str, end: Moment) -> Result<(), Trouble> {
                 Ok(())
             };
         }
-        read.extend_from_slice(&buffer[..len]);
-        while let Some(newline) = read.iter().position(|&b| b == b'\n') {
-            let line: Vec<u8> = read.drain(..=newline).collect();
+        let mut piece = &buffer[..len];
+        while let Some(line) = lines.next(&mut piece) {
+            let Line::Whole(line) = line else {
+                continue;
+            };
             let message: Value = serde_json::from_slice(&line).unwrap_or_default();
             if let Some(answer) = serving.answer(&message)? {
                 // A client that does not read any more is about to end our input, too.
