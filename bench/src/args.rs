@@ -1,6 +1,7 @@
 //! What was asked for.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use crate::section::{self, Section};
 
@@ -38,17 +39,23 @@ pub struct Args {
     pub quick: bool,
     /// Only these sections; prints, writes nothing.
     pub only: Vec<String>,
+    /// Another build of mainstay, to be measured beside the one next to us; prints, writes nothing.
+    pub old: Option<PathBuf>,
 }
 
 impl Args {
     /// Reads the words after the program name.
     pub fn parse(words: &[OsString]) -> Result<Asked, String> {
         let mut args = Self::default();
-        let mut words = words.iter().map(|word| word.to_string_lossy());
+        let mut words = words.iter();
         while let Some(word) = words.next() {
-            match word.as_ref() {
+            match word.to_string_lossy().as_ref() {
                 "--quick" => args.quick = true,
-                "--only" => match words.next() {
+                "--old" => {
+                    let path = words.next().ok_or("--old needs a program")?;
+                    args.old = Some(path.into());
+                }
+                "--only" => match words.next().map(|name| name.to_string_lossy()) {
                     Some(name) if section::ALL.iter().any(|section| section.name == name) => {
                         args.only.push(name.into_owned());
                     }
@@ -73,7 +80,7 @@ impl Args {
 
     /// Whether the page is written.
     pub fn writes(&self) -> bool {
-        !self.quick && self.only.is_empty()
+        !self.quick && self.only.is_empty() && self.old.is_none()
     }
 
     /// What is measured, in order.
@@ -95,7 +102,9 @@ fn help() -> String {
          cargo build --release -p mainstay && cargo run --release -p mainstay-bench\n\n\
          Without options everything is measured and docs/benchmarks.md is written (some minutes).\n\n\
          --quick         see that everything works (some seconds); prints, writes nothing\n\
-         --only SECTION  measure this section only (repeatable); prints, writes nothing\n\n\
+         --only SECTION  measure this section only (repeatable); prints, writes nothing\n\
+         --old PROGRAM   another build of mainstay, measured beside this one in data, start and memory;\n\
+         \x20               prints, writes nothing\n\n\
          Sections: {}.\n",
         names()
     )
@@ -117,6 +126,7 @@ mod tests {
     fn only_a_whole_run_writes_the_page() {
         assert!(parse("").unwrap().writes());
         assert!(!parse("--quick").unwrap().writes());
+        assert!(!parse("--old target/other").unwrap().writes());
         let one = parse("--only memory").unwrap();
         assert!(!one.writes());
         assert_eq!(one.sections().count(), 1);
@@ -124,7 +134,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_told() {
-        for line in ["--fast", "--only", "--only nothing"] {
+        for line in ["--fast", "--only", "--only nothing", "--old"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -17,6 +17,12 @@ fn cpu_of(pid: i32) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("/proc/PID/schedstat has no time in it"))
 }
 
+/// Whether a process waits for something to happen.
+pub fn sleeps(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:\tS"))
+}
+
 /// Memory, in KiB.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {

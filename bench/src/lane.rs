@@ -21,10 +21,12 @@ pub enum Kind {
     Cat,
     /// `mainstay run -- server`.
     Mainstay,
+    /// The same, by another build of mainstay.
+    Old,
 }
 
 impl Kind {
-    /// All of them, in the order in which they are told.
+    /// Those that there always are, in the order in which they are told.
     pub const ALL: [Self; 3] = [Self::Direct, Self::Cat, Self::Mainstay];
 
     /// Its name.
@@ -33,6 +35,7 @@ impl Kind {
             Self::Direct => "direct",
             Self::Cat => "cat \\| server \\| cat",
             Self::Mainstay => "mainstay run",
+            Self::Old => "mainstay run, old",
         }
     }
 }
@@ -54,21 +57,30 @@ impl Lane {
 
     /// The same, with a server that writes so.
     pub fn start_writing(place: &Place<'_>, kind: Kind, writing: Writing) -> io::Result<Self> {
-        let server = match writing {
-            Writing::InBulk => place.ours([role::SERVE]),
-            Writing::OneByOne => place.ours([role::SERVE, role::ONE_BY_ONE]),
-        };
-        let mut lane = match kind {
-            Kind::Direct => Self::of(place, &server)?,
-            Kind::Cat => Self::between_cats(place, &server)?,
-            Kind::Mainstay => Self::of(place, &place.kept(&[], server))?,
-        };
+        let mut lane = Self::start_silent(place, kind, writing)?;
         lane.talk.open()?;
-        if kind == Kind::Mainstay {
+        if matches!(kind, Kind::Mainstay | Kind::Old) {
             let card = lane.card(place);
             lane.relays = pids(&card);
         }
         Ok(lane)
+    }
+
+    /// The same; nothing is said yet.
+    pub fn start_silent(place: &Place<'_>, kind: Kind, writing: Writing) -> io::Result<Self> {
+        let server = match writing {
+            Writing::InBulk => place.ours([role::SERVE]),
+            Writing::OneByOne => place.ours([role::SERVE, role::ONE_BY_ONE]),
+        };
+        match kind {
+            Kind::Direct => Self::of(place, &server),
+            Kind::Cat => Self::between_cats(place, &server),
+            Kind::Mainstay => Self::of(place, &place.kept(&[], server)),
+            Kind::Old => {
+                let argv = place.kept_by_old(&[], server);
+                Self::of(place, &argv.ok_or(io::ErrorKind::NotFound)?)
+            }
+        }
     }
 
     /// Starts this command; nothing is said yet.

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 fn measure(args: &Args, words: &[OsString]) -> io::Result<()> {
     // The last resort: a hang is found out, and told, by each section's watchdog.
     mainstay_testkit::fork::expire_after(if args.quick { 300 } else { 3_600 });
-    let programs = Programs::find()?;
+    let programs = Programs::find(args.old.as_deref())?;
     if args.writes() && cfg!(debug_assertions) {
         return Err(io::Error::other(
             "figures of a debug build mean nothing; add --release, or --quick to see that it works",

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use mainstay_testkit::stage::Stage;
 use mainstay_testkit::wait::{HANG_STOP, until};
 use serde_json::Value;
 
+use crate::lane::Kind;
 use crate::watchdog::Watchdog;
 
 /// The programs that are measured.
@@ -20,11 +21,13 @@ pub struct Programs {
     pub bench: PathBuf,
     /// The one that it is all about.
     pub mainstay: PathBuf,
+    /// Another build of it.
+    pub old: Option<PathBuf>,
 }
 
 impl Programs {
-    /// `mainstay` lies next to us.
-    pub fn find() -> io::Result<Self> {
+    /// `mainstay` lies next to us; another build of it is wherever it was said to be.
+    pub fn find(old: Option<&Path>) -> io::Result<Self> {
         let bench = std::env::current_exe()?;
         let mainstay = bench.with_file_name("mainstay");
         if !mainstay.is_file() {
@@ -38,7 +41,13 @@ impl Programs {
                 bench.display()
             )));
         }
-        Ok(Self { bench, mainstay })
+        // By its whole path: what is measured runs in a directory of its own.
+        let old = old.map(std::fs::canonicalize).transpose()?;
+        Ok(Self {
+            bench,
+            mainstay,
+            old,
+        })
     }
 }
 
@@ -79,6 +88,18 @@ impl<'p> Place<'p> {
     /// `mainstay run` with these options, for this server.
     pub fn kept(&self, options: &[&str], server: Vec<OsString>) -> Vec<OsString> {
         mainstay_testkit::stage::run(&self.programs.mainstay, options, server)
+    }
+
+    /// The same with the other build; none if no other was named.
+    pub fn kept_by_old(&self, options: &[&str], server: Vec<OsString>) -> Option<Vec<OsString>> {
+        let old = self.programs.old.as_ref()?;
+        Some(mainstay_testkit::stage::run(old, options, server))
+    }
+
+    /// The lanes that there are.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let old = self.programs.old.is_some().then_some(Kind::Old);
+        Kind::ALL.into_iter().chain(old).collect()
     }
 
     /// The command as it is started: marked, in this HOME, its stderr in a log.

@@ -107,14 +107,26 @@ impl Talk {
 
     /// The opening exchange of the legacy era.
     pub fn open(&mut self) -> io::Result<()> {
+        self.greet()?;
+        self.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")
+    }
+
+    /// Its first half: `initialize` and the answer to it.
+    pub fn greet(&mut self) -> io::Result<()> {
         let hello = concat!(
             r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
             r#""capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#,
             "\n"
         );
         self.send(hello.as_bytes())?;
-        self.hear(1)?;
-        self.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")
+        self.hear(1)
+    }
+
+    /// Its second half, and the first thing that a client asks for then: the list of tools.
+    pub fn list(&mut self) -> io::Result<()> {
+        self.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
+        self.send(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n")?;
+        self.hear(1)
     }
 
     /// One request and its answer; nanoseconds.

@@ -54,7 +54,10 @@ struct Growth {
 
 struct Run {
     cores: Cores,
-    lanes: [Figures; 3],
+    /// By kind.
+    lanes: [Figures; 4],
+    /// Those that were measured.
+    kinds: Vec<Kind>,
     growth: Growth,
     /// Requests in a block.
     block: usize,
@@ -77,6 +80,7 @@ fn run(place: &Place<'_>, effort: Effort, cores: Cores) -> io::Result<Run> {
     let mut run = Run {
         cores,
         lanes: Default::default(),
+        kinds: place.kinds(),
         growth: Growth::default(),
         block: effort.pick(20_000, 2_000),
         sets: effort.pick(10, 1),
@@ -89,8 +93,8 @@ fn run(place: &Place<'_>, effort: Effort, cores: Cores) -> io::Result<Run> {
 
 /// One lane of each kind.
 fn start(place: &Place<'_>, writing: Writing) -> io::Result<Vec<Lane>> {
-    Kind::ALL
-        .into_iter()
+    let kinds = place.kinds().into_iter();
+    kinds
         .map(|kind| Lane::start_writing(place, kind, writing))
         .collect()
 }

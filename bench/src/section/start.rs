@@ -1,4 +1,6 @@
-//! Start-up: how much later a server's first byte comes than without us.
+//! Start-up: how much later a server's first byte comes than without us, and its first answers.
+
+mod opening;
 
 use std::io;
 
@@ -6,7 +8,7 @@ use mainstay_os::clock;
 
 use super::{Block, Part, Target, tier};
 use crate::args::Effort;
-use crate::lane::Lane;
+use crate::lane::{Kind, Lane};
 use crate::place::Place;
 use crate::role;
 use crate::stats::{Series, ms};
@@ -15,8 +17,8 @@ use crate::table::Table;
 /// One way to start.
 struct Way {
     name: String,
-    /// Options of `mainstay run`; none at all for a bare server.
-    options: Option<Vec<&'static str>>,
+    /// Which build, and options of `mainstay run`; none at all for a bare server.
+    options: Option<(Kind, Vec<&'static str>)>,
     /// From the spawn to the server's first instruction, by its own clock.
     born: Series,
     /// From the spawn to its first byte at the client.
@@ -28,10 +30,14 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let (tiers, missing) = tier::available(place)?;
     let mut ways = vec![Way::new("direct".into(), None)];
     for tier in tiers {
-        ways.push(Way::new(
-            format!("mainstay run, tier {tier}"),
-            Some(vec!["--tier", tier]),
-        ));
+        for kind in place.kinds() {
+            if let Kind::Mainstay | Kind::Old = kind {
+                ways.push(Way::new(
+                    format!("{}, tier {tier}", kind.words()),
+                    Some((kind, vec!["--tier", tier])),
+                ));
+            }
+        }
     }
     for _ in 0..effort.pick(200, 5) {
         for way in &mut ways {
@@ -54,7 +60,9 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let mut worst = 0;
     for way in &ways {
         let added = way.seen.p50().saturating_sub(bare);
-        worst = worst.max(added);
+        if !matches!(way.options, Some((Kind::Old, _))) {
+            worst = worst.max(added);
+        }
         table.row([
             way.name.clone(),
             ms(way.born.p50()),
@@ -72,17 +80,22 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
         table.into(),
     ];
     blocks.extend(missing.map(Block::from));
-    let target = Target {
+    let first_byte = Target {
         what: "start-up added before the server's own first byte, p50, worst tier",
         aim: "≤ 3 ms",
         measured: format!("{} ms", ms(worst)),
         met: worst <= 3_000_000,
     };
-    Ok(Part::new(blocks, vec![target]))
+    let (opening, targets) = opening::measure(place, effort)?;
+    blocks.extend(opening);
+    Ok(Part::new(
+        blocks,
+        [first_byte].into_iter().chain(targets).collect(),
+    ))
 }
 
 impl Way {
-    fn new(name: String, options: Option<Vec<&'static str>>) -> Self {
+    fn new(name: String, options: Option<(Kind, Vec<&'static str>)>) -> Self {
         Self {
             name,
             options,
@@ -94,7 +107,10 @@ impl Way {
     fn start(&mut self, place: &Place<'_>) -> io::Result<()> {
         let server = place.ours([role::SERVE, "--hello"]);
         let argv = match &self.options {
-            Some(options) => place.kept(options, server),
+            Some((Kind::Old, options)) => place
+                .kept_by_old(options, server)
+                .ok_or(io::ErrorKind::NotFound)?,
+            Some((_, options)) => place.kept(options, server),
             None => server,
         };
         let start = clock::now();

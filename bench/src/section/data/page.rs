@@ -49,7 +49,7 @@ fn round_trips(runs: &[Run; 2], size: &str, of: fn(&Figures) -> &Series) -> Tabl
     let lane = format!("{size}, lane");
     let mut table = Table::new(2, &[&lane, "cores", "min", "p50", "p99", "ratio", "n"]);
     for run in runs {
-        for kind in Kind::ALL {
+        for &kind in &run.kinds {
             let series = of(run.of(kind));
             table.row([
                 kind.words().to_owned(),
@@ -77,7 +77,7 @@ fn pipelined(runs: &[Run; 2]) -> Table {
     let mut table = Table::new(3, &["lane", "cores", "written", "messages/s", "ratio", "n"]);
     for run in runs {
         for writing in WRITINGS {
-            for kind in Kind::ALL {
+            for &kind in &run.kinds {
                 let rate = run.rate(kind, writing);
                 table.row([
                     kind.words().to_owned(),
@@ -105,7 +105,7 @@ fn processor_time(runs: &[Run; 2]) -> Table {
         ],
     );
     for run in runs {
-        for kind in [Kind::Cat, Kind::Mainstay] {
+        for &kind in run.kinds.iter().filter(|&&kind| kind != Kind::Direct) {
             table.row([
                 kind.words().to_owned(),
                 run.cores.words().to_owned(),
