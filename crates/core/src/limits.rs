@@ -362,6 +362,8 @@ pub static TABLE: [Limit; 22] = [
 pub const LINGER_MS: u64 = 5_000;
 /// How long a signalled shim is kept waiting: an EOF within this time is the client's own act, not the consequence of our end.
 pub const DOUBT_MS: u64 = 100;
+/// How long after its start a shim gives back the memory that only its start has needed.
+pub const SHIM_STARTS_MS: u64 = 500;
 /// How long a signalled shim stays if the keeper says nothing: less than the 500 ms after which Claude Code kills it.
 pub const SHIM_STAYS_MS: u64 = 400;
 /// How long a shim waits for the keeper's word about a signal that its parent did not send.

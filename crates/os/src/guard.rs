@@ -295,6 +295,8 @@ impl<'a> Guard<'a> {
         if let Some(lent) = news.spawned.take() {
             self.roles.adopt(lent);
             self.sweep();
+            // From here on the guard waits, for as long as the keeper lives.
+            memory::unmap_code();
         }
         if let Some(to_shim) = news.to_shim.take() {
             self.to_shim = to_shim;

@@ -1,5 +1,6 @@
-//! Buffers of whole pages, and giving memory back that holds nothing any more: a link is idle most of its life.
+//! Buffers of whole pages, and giving memory back that is not needed any more: a link is idle most of its life.
 
+use std::ffi::c_void;
 use std::{io, ptr, slice};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
@@ -53,6 +54,39 @@ pub fn trim_stack() {
     };
 }
 
+/// Unmaps the pages of the program's own file that this process has touched so far: code and constants, most of which are
+/// needed only at a start. They stay in the kernel's page cache, so whatever is needed again costs a fault without I/O for each
+/// 64 KB. For a role that is about to wait for long.
+pub fn unmap_code() {
+    // SAFETY: the callback has the signature that is asked for, and nothing is passed to it.
+    unsafe { libc::dl_iterate_phdr(Some(unmap_code_of), ptr::null_mut()) };
+}
+
+/// The first object is the program itself; the answer 1 ends the iteration there.
+unsafe extern "C" fn unmap_code_of(
+    object: *mut libc::dl_phdr_info,
+    _: usize,
+    _: *mut c_void,
+) -> i32 {
+    // SAFETY: the C library passes a valid object with its table of program headers.
+    let (base, headers) = unsafe {
+        let object = &*object;
+        let headers = slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum));
+        (object.dlpi_addr, headers)
+    };
+    for header in headers {
+        if header.p_type != libc::PT_LOAD || header.p_flags & libc::PF_W != 0 {
+            continue;
+        }
+        let start = (base + header.p_vaddr) as usize & !(PAGE - 1);
+        let end = ((base + header.p_vaddr + header.p_memsz) as usize).next_multiple_of(PAGE);
+        // SAFETY: a segment that cannot be written to has the bytes of the file, and nothing else: a page that is unmapped is
+        // read from there again, also the one with this very instruction.
+        unsafe { libc::madvise(start as *mut _, end - start, libc::MADV_DONTNEED) };
+    }
+    1
+}
+
 /// Empties a buffer of our own: its whole pages are given back and read as zero, the rest stays as it is.
 pub fn give_back(bytes: &mut [u8]) {
     release(bytes, libc::MADV_DONTNEED);
@@ -96,6 +130,30 @@ mod tests {
         assert!(room[..skip + PAGE].iter().all(|&b| b == 7));
         assert!(room[skip + PAGE..skip + 2 * PAGE].iter().all(|&b| b == 0));
         assert!(room[skip + 2 * PAGE..].iter().all(|&b| b == 7));
+    }
+
+    #[test]
+    fn unmapped_code_is_mapped_again_when_it_is_needed() {
+        let mapped = || {
+            let rollup = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let program = std::env::current_exe().unwrap();
+            let mut ours = false;
+            let mut kib = 0;
+            for line in rollup.lines() {
+                if line.contains('-') && line.contains(' ') && !line.contains("kB") {
+                    ours = line.contains(" r-xp ") && line.ends_with(program.to_str().unwrap());
+                }
+                let rss = line.strip_prefix("Rss:").filter(|_| ours);
+                kib += rss.map_or(0, |rss| {
+                    rss.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+                });
+            }
+            kib
+        };
+        let before = mapped();
+        unmap_code();
+        let after = mapped();
+        assert!(0 < after && after < before, "{before} KiB, then {after}");
     }
 
     #[test]

@@ -197,6 +197,8 @@ impl Shim {
         let mut leaving: Option<Leaving> = None;
         // Until when a pair that is dead may be followed by one whose word is still to come.
         let mut heirs: Option<Moment> = None;
+        // When all that a start takes is over.
+        let mut started = Some(clock::now().after_ms(limits::SHIM_STARTS_MS));
         loop {
             let Some(channel) = &self.channel else {
                 return Ok(Wake::Lost(None));
@@ -223,7 +225,8 @@ impl Shim {
             } else {
                 heirs = None;
             }
-            let due = leaving.map(|it| it.until).into_iter().chain(heirs);
+            let due = leaving.map(|it| it.until).into_iter();
+            let due = due.chain(heirs).chain(started);
             let left = due.map(|until| until.0.saturating_sub(clock::now().0));
             let wait = left.min().map(|ns| Timespec {
                 tv_sec: (ns / 1_000_000_000) as i64,
@@ -284,6 +287,9 @@ impl Shim {
                 }
             }
             let now = clock::now();
+            if started.take_if(|at| now >= *at).is_some() {
+                memory::unmap_code();
+            }
             if lost && heirs.is_some_and(|until| now >= until) {
                 return Ok(Wake::Lost(leaving.map(|it| it.number)));
             }

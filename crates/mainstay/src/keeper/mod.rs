@@ -397,6 +397,7 @@ impl<'p> Keeper<'p> {
             mainstay_os::memory::give_back(bytes);
         }
         mainstay_os::memory::trim();
+        mainstay_os::memory::unmap_code();
     }
 
     /// What waits for those who watch, and what could not wait for suspects.
