@@ -24,6 +24,8 @@ pub mod watch;
 pub mod whom;
 pub mod why;
 
+use std::ffi::OsString;
+
 use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
@@ -61,9 +63,11 @@ impl Cli {
     /// of all other verbs would cost time, and memory that stays. Whatever is no plain `run` goes the long way, so
     /// that help and mistakes are told in the same words.
     pub fn read() -> Result<Self, clap::Error> {
-        let mut words = std::env::args_os().skip(1);
-        if words.next().is_some_and(|verb| verb == "run")
-            && let Ok(options) = RunOptions::parse_words(words)
+        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        if let [verb, words @ ..] = &words[..]
+            && verb == "run"
+            && let Some(options) =
+                RunOptions::parse_plain(words).or_else(|| RunOptions::parse_words(words).ok())
         {
             return Ok(Self {
                 verb: Verb::Run(Box::new(options)),

@@ -21,7 +21,7 @@ pub const NAME_CHARS: usize = 64;
 
 /// What `run` was told.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct RunOptions {
     /// Name of the server in `ps`, `stop`, events and the config file [default: taken from the command]
     #[arg(long, value_name = "NAME", value_parser = name)]
@@ -136,6 +136,27 @@ impl RunOptions {
             }
         }
         words
+    }
+
+    /// Reads `[--name NAME] -- COMMAND...`, which is how clients call us, without setting up the table of all options: a client waits
+    /// for that. None for anything else, mistakes included.
+    pub fn parse_plain(words: &[OsString]) -> Option<Self> {
+        let (given, command) = match words {
+            [dashes, command @ ..] if dashes == "--" => (None, command),
+            [option, given, dashes, command @ ..] if option == "--name" && dashes == "--" => {
+                (Some(given.to_str()?), command)
+            }
+            _ => return None,
+        };
+        // A value that looks like an option is a mistake, and a command must be there.
+        if command.is_empty() || given.is_some_and(|given| given.starts_with('-')) {
+            return None;
+        }
+        Some(Self {
+            name: given.map(name).transpose().ok()?,
+            command: command.to_vec(),
+            ..Self::default()
+        })
     }
 
     /// Reads options from words, without the verb.
@@ -289,6 +310,44 @@ mod tests {
         }
         let dashes = parse("-- npx -- x").unwrap();
         assert_eq!(dashes.command, ["npx", "--", "x"]);
+    }
+
+    #[test]
+    fn what_is_read_without_the_table_is_what_the_table_says() {
+        for (line, plain) in [
+            ("-- x", true),
+            ("-- x --name b", true),
+            ("-- x -- y", true),
+            ("-- -- y", true),
+            ("-- --name a -- y", true),
+            ("--name a -- npx -y pkg", true),
+            ("--name a -- --lazy", true),
+            ("", false),
+            ("--", false),
+            ("--name a", false),
+            ("--name a --", false),
+            ("--name -- -- x", false),
+            ("--name -a -- x", false),
+            ("--name --lazy -- x", false),
+            ("--name=a -- x", false),
+            ("--name a --lazy -- x", false),
+            ("--lazy -- x", false),
+            ("x", false),
+            (&format!("--name {} -- x", "n".repeat(64)), true),
+            (&format!("--name {} -- x", "n".repeat(65)), false),
+        ] {
+            let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+            let read = RunOptions::parse_plain(&words);
+            assert_eq!(read.is_some(), plain, "{line}");
+            if let Some(read) = read {
+                assert_eq!(Some(read), parse(line).ok(), "{line}");
+            }
+        }
+        for name in ["", " ", "a\tb"] {
+            let words = ["--name", name, "--", "x"].map(OsString::from);
+            assert_eq!(RunOptions::parse_plain(&words), None);
+            assert!(RunOptions::parse_words(words).is_err());
+        }
     }
 
     #[test]
