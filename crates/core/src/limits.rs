@@ -513,6 +513,10 @@ pub const LEASE_LOOK_MS: u64 = 1_000;
 pub const LEASE_BUSY_MS: u64 = 1_000;
 /// How long our own processes may take to leave after the tree of a closed lease's server is empty.
 pub const LEASE_OURS_MS: u64 = 1_000;
+/// How long a link that has just begun writes no file, so that the client's opening exchange does not wait for the disk.
+pub const INTRODUCE_MS: u64 = 20;
+/// How long a link that is named and is not listed is looked for.
+pub const LISTED_MS: u64 = 250;
 /// The members of a tree are noted this long after its start.
 pub const NOTE_FIRST_MS: u64 = 1_000;
 /// They are noted again this long after activity.

@@ -67,10 +67,9 @@ pub struct Row {
 
 /// Restarts servers.
 pub fn restart(options: &Options) -> Result<Exit, Report> {
-    let everybody = whom::everybody()?;
     let chosen = match &options.whom {
-        Some(whom) => whom::choose(whom, everybody)?,
-        None => everybody
+        Some(whom) => whom::find(whom)?,
+        None => whom::everybody()?
             .into_iter()
             .filter(|listed| listed.alive)
             .collect(),

@@ -55,7 +55,7 @@ pub struct Row {
 
 /// Ends servers.
 pub fn stop(options: &Options) -> Result<Exit, Report> {
-    let chosen = whom::choose(&options.whom, whom::everybody()?)?;
+    let chosen = whom::find(&options.whom)?;
     let rows: Vec<Row> = whom::ask_all(chosen, &Request::Stop, ladder_ms)
         .into_iter()
         .map(row)

@@ -108,7 +108,7 @@ pub fn tap(options: &Options) -> Result<Exit, Report> {
 
 /// The one link that is meant.
 fn one(whom: &str) -> Result<Listed, Report> {
-    let mut chosen = whom::choose(whom, whom::everybody()?)?;
+    let mut chosen = whom::find(whom)?;
     if chosen.len() > 1 {
         let ids: Vec<String> = chosen.iter().map(|listed| listed.id.to_string()).collect();
         return Err(Report::new(

@@ -13,7 +13,7 @@ use crate::registry::{self, Listed};
 use crate::report::{Report, plain};
 use crate::view::measure::fine;
 
-/// The time between two looks at a keeper that does not listen yet.
+/// The time between two looks at a keeper that does not listen yet, or for a link that is not listed yet.
 const LOOK_MS: u32 = 10;
 
 /// A link, and what its keeper answered.
@@ -64,8 +64,20 @@ fn send(listed: &Listed, request: &Request, patience_ms: u64) -> Result<Asked, N
     }
 }
 
+/// The links that are meant, as [`choose`] says. A link is listed a moment after its client could speak to its server
+/// (`limits::INTRODUCE_MS`), so one that is not there is looked for again before that is told.
+pub fn find(whom: &str) -> Result<Vec<Listed>, Report> {
+    let until = clock::now().after_ms(limits::LISTED_MS);
+    loop {
+        match choose(whom, everybody()?) {
+            Err(_) if clock::now() < until => clock::nap(LOOK_MS),
+            found => return found,
+        }
+    }
+}
+
 /// The links that are meant: all of a name, else the one whose id begins so.
-pub fn choose(whom: &str, all: Vec<Listed>) -> Result<Vec<Listed>, Report> {
+fn choose(whom: &str, all: Vec<Listed>) -> Result<Vec<Listed>, Report> {
     let name = |listed: &Listed| listed.card.as_ref().map(|card| card.name.clone());
     if all
         .iter()

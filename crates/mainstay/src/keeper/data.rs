@@ -13,6 +13,7 @@ use mainstay_core::relay::{Read, Relay, Shell, Sight, Wrote};
 use mainstay_os::identity;
 
 use super::Keeper;
+use super::introduce::Introduction;
 use super::port::Port;
 use super::server::Running;
 use super::tap::Frames;
@@ -23,8 +24,8 @@ pub(super) struct Pipes<'k> {
     client_out: Option<&'k Port>,
     server: Option<&'k mut Running>,
     frames: &'k mut Frames,
-    /// The bookkeeping of a start is done: what is remembered may answer the client's lines, so it is loaded before them.
-    introduced: bool,
+    /// What is remembered was read: it may answer the client's lines, so it comes before them.
+    recalled: bool,
     /// The server has said something, or the client has got something.
     moved: bool,
 }
@@ -55,7 +56,10 @@ impl Keeper<'_> {
             client_out: self.client_out.as_ref(),
             server: self.server.as_mut(),
             frames: &mut self.frames,
-            introduced: self.introduction.is_none(),
+            recalled: self
+                .introduction
+                .as_ref()
+                .is_none_or(Introduction::has_recalled),
             moved: false,
         };
         call(&mut self.relay, self.now, &mut pipes)
@@ -113,7 +117,7 @@ impl Shell for Pipes<'_> {
     }
 
     fn client_may_speak(&self) -> bool {
-        self.introduced
+        self.recalled
     }
 
     fn client_hung_up(&self) -> bool {

@@ -203,7 +203,7 @@ impl Keeper<'_> {
 
     /// From now on an EOF may be the consequence of the shim's end; what is there already is the client's own act.
     fn look_for_eof(&mut self) {
-        while self.introduce() {}
+        self.introduce_now();
         if let Some(client) = &self.client_in {
             client.look_again();
             for _ in 0..STEPS {

@@ -1,91 +1,137 @@
 //! What can wait until a server runs: its start is told, its link is listed, can be asked, and is known to the guard.
 //!
-//! All of it takes about as long as a small server needs to say its first word. So at a link's beginning it is done a step
-//! at a time, and whatever the server says meanwhile goes on before the next one.
+//! To make a directory and three files takes longer than a small server takes to start, open and list its tools; on a busy
+//! disk, several times as long. So at a link's beginning all that writes waits until the client has had time for its opening
+//! exchange ([`INTRODUCE_MS`]). Then it is done a step at a time, and the messages that are ready pass between two steps.
 //!
-//! Invariants: nothing is told of a generation before its start; the client's lines come after all of it, because what is
-//! remembered may answer them; a keeper that is done has done it.
+//! Invariants: what is remembered is read before the client's first line, because it may answer that line; no event of a
+//! generation is written before its start; the card comes last, so a link that is listed by its name can be asked, and its guard
+//! holds its lock; a keeper that is done, or whose guard is gone, has taken all steps.
 
+use mainstay_core::clock::Moment;
 use mainstay_core::event::{Start, What};
+use mainstay_core::limits::INTRODUCE_MS;
 use mainstay_os::channel::Word;
+use mainstay_os::clock;
 
 use super::{Keeper, session};
 use crate::registry::entry::Entry;
 
-/// The next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Introduction {
-    /// The event.
-    Event,
-    /// The link's directory.
-    Place,
-    /// The card in it.
-    Card,
-    /// The control socket beside that.
-    Control,
-    /// What earlier sessions saw.
+/// What is still to be done for a server that was started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Introduction {
+    next: Step,
+    /// By the wall clock.
+    started_ms: u64,
+    /// When the steps that write are due.
+    writes_at: Moment,
+}
+
+/// In their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// What earlier sessions saw is read.
     Recollection,
-    /// A word to the guard.
+    /// The event is written.
+    Event,
+    /// The link's directory is made.
+    Place,
+    /// The control socket is opened in it.
+    Control,
+    /// The guard is told.
     Guard,
+    /// The card is written.
+    Card,
+}
+
+impl Introduction {
+    /// Whether what is remembered has been read.
+    pub(super) fn has_recalled(&self) -> bool {
+        self.next > Step::Recollection
+    }
+
+    /// When the next step is due.
+    pub(super) fn due(&self) -> Moment {
+        match self.next {
+            Step::Recollection => Moment(0),
+            Step::Event | Step::Place | Step::Control | Step::Guard | Step::Card => self.writes_at,
+        }
+    }
 }
 
 impl Keeper<'_> {
-    /// A server was started. Whoever looks at the link already sees the next generation from its beginning.
+    /// A server was started. A link that is listed already shows the next generation from its beginning.
     pub(super) fn begin_introduction(&mut self) {
-        self.introduction = Some(Introduction::Event);
+        self.introduction = Some(Introduction {
+            next: Step::Recollection,
+            started_ms: clock::wall_ms(),
+            writes_at: self.now.after_ms(INTRODUCE_MS),
+        });
         if self.entry.is_some() {
-            while self.introduce() {}
+            self.introduce_now();
         }
-        self.look_at_server();
-    }
-
-    /// Takes one step, if any is left; whether it did.
-    pub(super) fn introduce(&mut self) -> bool {
-        let Some(step) = self.introduction.take() else {
-            return false;
-        };
-        self.introduction = match step {
-            Introduction::Event => {
-                self.tell_start();
-                Some(Introduction::Place)
-            }
-            Introduction::Place => {
-                self.take_entry();
-                Some(Introduction::Card)
-            }
-            Introduction::Card => {
-                self.write_card();
-                Some(Introduction::Control)
-            }
-            Introduction::Control => {
-                self.listen();
-                Some(Introduction::Recollection)
-            }
-            Introduction::Recollection => {
-                self.recall();
-                Some(Introduction::Guard)
-            }
-            Introduction::Guard => {
-                self.tell_guard();
-                None
-            }
-        };
-        self.look_at_server();
-        true
-    }
-
-    /// The server may have spoken: the kernel is not asked who is ready before all of this is done.
-    fn look_at_server(&self) {
-        let server = self.server.as_ref();
-        if let Some(stdout) = server.and_then(|server| server.stdout.as_ref()) {
-            stdout.look_again();
+        // Its first line usually waits already: it goes to the server before the keeper asks the kernel what is ready.
+        if let Some(client) = &self.client_in {
+            client.look_again();
         }
     }
 
-    fn tell_start(&mut self) {
+    /// Takes the next step if it is due; all of them if the keeper cannot go on without.
+    pub(super) fn introduce(&mut self) {
+        let Some(introduction) = self.introduction else {
+            return;
+        };
+        if self.unguarded {
+            self.introduce_now();
+        } else if self.now >= introduction.due() {
+            self.take_step(introduction);
+        }
+    }
+
+    /// Takes all steps that are left.
+    pub(super) fn introduce_now(&mut self) {
+        while let Some(introduction) = self.introduction {
+            self.take_step(introduction);
+        }
+    }
+
+    /// No other event of a generation comes before its start.
+    pub(super) fn introduce_before_telling(&mut self) {
+        while let Some(introduction) = self.introduction
+            && introduction.next <= Step::Event
+        {
+            self.take_step(introduction);
+        }
+    }
+
+    fn take_step(&mut self, introduction: Introduction) {
+        let next = match introduction.next {
+            Step::Recollection => Some(Step::Event),
+            Step::Event => Some(Step::Place),
+            Step::Place => Some(Step::Control),
+            Step::Control => Some(Step::Guard),
+            Step::Guard => Some(Step::Card),
+            Step::Card => None,
+        };
+        // Before the step: an event of its own must not take it again.
+        self.introduction = next.map(|next| Introduction {
+            next,
+            ..introduction
+        });
+        match introduction.next {
+            Step::Recollection => self.recall(),
+            Step::Event => self.tell_start(introduction.started_ms),
+            Step::Place => self.take_entry(),
+            Step::Control => self.listen(),
+            Step::Guard => self.tell_guard(),
+            Step::Card => self.write_card(),
+        }
+    }
+
+    fn tell_start(&mut self, started_ms: u64) {
         let Some(server) = &self.server else { return };
         let recording = self.plan.frames.as_ref();
-        self.tell(What::Start(Start {
+        let start = What::Start(Start {
             generation: self.relay.link().generation(),
             argv: self.plan.words(),
             cwd: self.plan.directory(),
@@ -95,15 +141,17 @@ impl Keeper<'_> {
             client: self.plan.client.clone(),
             detached: self.plan.detached.clone(),
             recording: recording.map(|path| path.to_string_lossy().into_owned()),
-        }));
+        });
+        self.ledger
+            .record_at(started_ms, self.plan.id, &self.plan.name, start);
     }
 
     /// A link that waits to be needed is listed all the same.
     pub(super) fn show_resting(&mut self) {
         self.take_entry();
-        self.write_card();
         self.listen();
         self.tell_guard();
+        self.write_card();
     }
 
     /// A link whose directory could not be had in time (a sweep was at it) is listed from now on.
@@ -111,8 +159,8 @@ impl Keeper<'_> {
         if self.server.is_some() && self.entry.is_none() {
             self.entry = Entry::try_take(&self.plan.paths, self.plan.id).ok();
             if self.entry.is_some() {
-                self.write_card();
                 self.listen();
+                self.write_card();
             }
         }
     }

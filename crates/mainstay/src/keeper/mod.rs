@@ -293,12 +293,12 @@ impl<'p> Keeper<'p> {
         loop {
             self.now = clock::now();
             self.perform();
+            self.introduce();
             let generation = self.relay.link().generation();
             let mut again = self.move_bytes();
             again |= self.perform();
             // A generation that was started meanwhile has not been looked at yet.
             again |= generation != self.relay.link().generation();
-            again |= self.introduce();
             again |= self.stderr.poll();
             again |= self.poll_signals();
             again |= self.poll_server();
@@ -320,6 +320,8 @@ impl<'p> Keeper<'p> {
                 }
             }
             if self.done() {
+                // A short session is told whole, too.
+                self.introduce_now();
                 return Poll::Ready(Turn::Done);
             }
             // Whoever stands beside us holds the link's lock, too: it must have been taken.
@@ -360,6 +362,7 @@ impl<'p> Keeper<'p> {
             self.lease_due(),
             self.kill_due(),
             self.frames.due(),
+            self.introduction.as_ref().map(Introduction::due),
         ];
         self.due = due.into_iter().flatten().min();
         any
@@ -421,15 +424,13 @@ impl<'p> Keeper<'p> {
     }
 
     fn tell(&mut self, what: What) {
-        if self.introduction == Some(Introduction::Event) {
-            self.introduce();
-        }
+        self.introduce_before_telling();
         self.ledger.record(self.plan.id, &self.plan.name, what);
     }
 
     /// Whether all is done and the client has what it should have.
     fn done(&self) -> bool {
-        self.introduction.is_none() && self.relay.is_done(self.now)
+        self.relay.is_done(self.now)
     }
 }
 

@@ -303,7 +303,8 @@ impl Keeper<'_> {
         self.shown = self.relay.link().word();
         self.frames
             .state(self.now, self.shown, self.relay.link().generation());
-        if let Some(entry) = &self.entry {
+        // A link that is just beginning is listed by the last step of its introduction.
+        if let (Some(entry), None) = (&self.entry, &self.introduction) {
             // Best effort: `ps` shows an older state.
             drop(entry.write(&self.card()));
         }

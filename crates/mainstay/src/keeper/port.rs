@@ -257,7 +257,8 @@ impl Port {
         }
     }
 
-    /// Whoever wrote here is dead: what it wrote is there, whether an event has told of it yet or not.
+    /// There may be bytes, whether an event has told of them yet or not: whoever wrote here is dead, or may have written before
+    /// the first look at the events.
     pub fn look_again(&self) {
         self.untold.set(true);
     }

@@ -81,7 +81,18 @@ impl Ledger {
 
     /// Writes an event that happens now.
     pub fn record(&mut self, id: LinkId, server: &str, what: What) {
-        self.append(&stamp(id, server, what));
+        self.record_at(clock::wall_ms(), id, server, what);
+    }
+
+    /// Writes an event that happened then.
+    pub fn record_at(&mut self, wall_ms: u64, id: LinkId, server: &str, what: What) {
+        self.append(&Event {
+            v: VERSION,
+            at: time::rfc3339(wall_ms),
+            id,
+            server: server.into(),
+            what,
+        });
     }
 
     /// Writes an event.
@@ -184,17 +195,6 @@ impl Ledger {
             }
             number += 1;
         }
-    }
-}
-
-/// An event that happens now.
-pub fn stamp(id: LinkId, server: &str, what: What) -> Event {
-    Event {
-        v: VERSION,
-        at: time::rfc3339(clock::wall_ms()),
-        id,
-        server: server.into(),
-        what,
     }
 }
 
