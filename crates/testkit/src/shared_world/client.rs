@@ -38,7 +38,8 @@ pub struct Posting {
 impl std::fmt::Debug for Posting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (session, line) = (&self.session, String::from_utf8_lossy(&self.line));
-        write!(f, "post in {session:?}: {}", line.trim_end())
+        let line: String = line.trim_end().chars().take(500).collect();
+        write!(f, "post in {session:?}: {line}")
     }
 }
 
@@ -84,6 +85,8 @@ pub struct Request {
     /// The stream of its events, and which of them arrived.
     pub stream: Option<u64>,
     pub arrived: BTreeSet<u64>,
+    /// Its server repeats its mark in the answer.
+    pub repeats: bool,
     /// It opens a session.
     pub opens: bool,
     /// It is answered only when it is over.
@@ -108,6 +111,8 @@ pub struct Client {
     path: usize,
     session: Option<Session>,
     next: u64,
+    /// How much longer its calls are.
+    pad: usize,
     marks: u64,
     /// Names of sessions that it had.
     former: Vec<String>,
@@ -120,7 +125,7 @@ struct Session {
 }
 
 impl Client {
-    pub fn new(number: usize, dice: &mut Dice, paths: &[Path]) -> Self {
+    pub fn new(number: usize, dice: &mut Dice, paths: &[Path], pad: usize) -> Self {
         let path = dice.below(paths.len() as u64) as usize;
         let modern = match paths[path].kind {
             Kind::Legacy | Kind::Broken | Kind::Silent => 50,
@@ -139,6 +144,7 @@ impl Client {
             path,
             session: None,
             next: 1,
+            pad,
             marks: 0,
             former: Vec::new(),
         }
@@ -184,7 +190,8 @@ impl Client {
         Some(match dice.below(100) {
             0..=54 => {
                 let mark = self.mark();
-                let params = json!({"name": "work", "arguments": {"mark": mark}});
+                let pad = "x".repeat(self.pad);
+                let params = json!({"name": "work", "arguments": {"mark": mark, "pad": pad}});
                 let request = self.marked(dice, "tools/call", params, path, mark, told);
                 self.post(request, path, Vec::new())
             }
@@ -220,7 +227,8 @@ impl Client {
             0 => ("subscriptions/listen", json!({}), None),
             1 => ("server/discover", json!({}), None),
             _ => {
-                let arguments = json!({"mark": mark, "region": "eu"});
+                let pad = "x".repeat(self.pad);
+                let arguments = json!({"mark": mark, "region": "eu", "pad": pad});
                 let params = json!({"name": "work", "arguments": arguments});
                 ("tools/call", params, Some("work"))
             }
@@ -241,14 +249,14 @@ impl Client {
 
     /// Something that an honest client never does.
     fn attack(&mut self, dice: &mut Dice, path: u64, told: &mut Told) -> Option<Wish> {
-        let guess = format!("h{}-{:032x}", dice.below(12), dice.roll());
+        let guess = format!("h{}-{:032x}", dice.below(16), dice.roll());
         let id = dice.between(1, 6);
         let id = if dice.permille(500) {
             json!(id)
         } else {
             json!(guess)
         };
-        match dice.below(8) {
+        match dice.below(12) {
             0 => self.notify("notifications/cancelled", &json!({"requestId": id})),
             1 => {
                 let last = format!("{}-{}", dice.below(8), dice.below(4));
@@ -276,7 +284,7 @@ impl Client {
                 let line = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
                 Some(Wish::Post(self.posting(&line, None)?))
             }
-            5 | 6 => {
+            5..=10 => {
                 // A server that says what its client tells it to say.
                 let raw = match dice.below(4) {
                     0 => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
@@ -353,6 +361,7 @@ impl Client {
             progress: 0,
             stream: None,
             arrived: BTreeSet::new(),
+            repeats: line["params"]["arguments"].get("mark").is_some(),
             opens: false,
             listens: false,
             path,

@@ -32,6 +32,8 @@ pub struct Conn {
     pub request: Option<usize>,
     /// What it was opened with.
     pub resumes: Option<EventId>,
+    /// The client has lost it, and the front does not know.
+    pub ghost: bool,
     /// Its task is to run.
     pub woken: bool,
     /// Its task is to run at this time.
@@ -68,6 +70,7 @@ impl Conn {
             phase: Phase::Asking,
             request,
             resumes,
+            ghost: false,
             woken: true,
             until: None,
             last: resumes,
@@ -136,17 +139,20 @@ impl Conn {
         let count = count.min(self.socket.len());
         self.half.extend(self.socket.drain(..count));
         let mut events = Vec::new();
-        while let Some(end) = self.half.windows(2).position(|two| two == b"\n\n") {
+        let mut from = self.half.len().saturating_sub(count + 1);
+        while let Some(end) = end_of_event(&self.half, from) {
+            from = 0;
             let block: Vec<u8> = self.half.drain(..end + 2).collect();
             events.extend(read(&String::from_utf8_lossy(&block)));
         }
         events
     }
+}
 
-    /// The event that a client comes back with.
-    pub fn last_event(&self) -> Option<EventId> {
-        self.last
-    }
+/// Where an event ends, not before this place.
+fn end_of_event(half: &[u8], from: usize) -> Option<usize> {
+    let end = half[from..].windows(2).position(|two| two == b"\n\n")?;
+    Some(from + end)
 }
 
 /// One block of a stream; none if it is a comment.

@@ -50,6 +50,8 @@ struct Job {
 #[derive(Debug)]
 pub struct Server {
     kind: Kind,
+    /// How much longer its progress is.
+    pad: usize,
     jobs: Vec<Job>,
     done: Vec<Job>,
     seen: BTreeSet<String>,
@@ -63,9 +65,10 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: Kind, pad: usize) -> Self {
         Self {
             kind,
+            pad,
             jobs: Vec::new(),
             done: Vec::new(),
             seen: BTreeSet::new(),
@@ -286,7 +289,9 @@ impl Server {
             return;
         };
         job.progress += 1;
-        let params = json!({"progressToken": token, "progress": job.progress, "mark": job.mark});
+        let pad = "x".repeat(self.pad);
+        let params =
+            json!({"progressToken": token, "progress": job.progress, "mark": job.mark, "pad": pad});
         self.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mainstay_core::serve::front::Refused;
-use mainstay_core::serve::limits::ServeLimits;
+use mainstay_core::serve::limits::{INLET_BYTES, OUTLET_BYTES, ServeLimits};
 use mainstay_core::serve::sse::EventId;
 use serde_json::Value;
 
@@ -11,8 +11,10 @@ use super::client::{Client, State};
 use super::conn::{Conn, Event};
 use super::{Held, Told};
 
-/// Bytes that may wait for one connection or one server of this world, whose messages are small.
-const WAITING_MAX: usize = 256 * 1024;
+/// Bytes that may wait for one connection or one server of a world whose messages are small.
+const SMALL_BYTES: usize = 256 * 1024;
+/// No message of a world of large messages is larger.
+const LARGE_BYTES: usize = 1_600_000;
 
 /// The watch over one world.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub struct Watch {
     pub told: Told,
     /// The front has stopped.
     pub stopped: bool,
+    /// Messages are so large that queues are full at times.
+    pub fat: bool,
     /// Everything that clients may come back for is kept.
     roomy: bool,
     limits: ServeLimits,
@@ -32,10 +36,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(roomy: bool, limits: ServeLimits) -> Self {
+    pub fn new(roomy: bool, fat: bool, limits: ServeLimits) -> Self {
         Self {
             told: Told::default(),
             stopped: false,
+            fat,
             roomy,
             limits,
             open: BTreeSet::new(),
@@ -87,6 +92,21 @@ impl Watch {
             return Err(format!("{open} sessions are too many"));
         }
         Ok(())
+    }
+
+    pub fn queues_are_bounded(&self, bytes: usize, conns: usize, links: usize) -> Held {
+        let most = if self.fat {
+            // The limit of a queue, and what may lie above it: a message and an answer.
+            (OUTLET_BYTES + 2 * LARGE_BYTES) * conns + (INLET_BYTES + 2 * LARGE_BYTES) * links
+        } else {
+            SMALL_BYTES * (conns + links)
+        };
+        if bytes <= most {
+            return Ok(());
+        }
+        Err(format!(
+            "{bytes} bytes wait for {conns} clients and {links} servers"
+        ))
     }
 
     /// A request, or a client that comes back, is refused.
@@ -151,6 +171,32 @@ impl Watch {
         }
     }
 
+    /// A stream has come to its end, and everything of it has arrived.
+    pub fn ended(&mut self, clients: &mut [Client], number: u64, conn: &Conn) -> Held {
+        let Some(request) = conn.request else {
+            return Ok(());
+        };
+        let client = &mut clients[conn.client];
+        let one = &mut client.requests[request];
+        if one.state != State::On(number) {
+            return Ok(());
+        }
+        if client.attacks {
+            // It may have read the rest on another connection of its own.
+            one.state = State::Done;
+            return Ok(());
+        }
+        // What is kept may be more than one connection takes: then the client comes back for the rest.
+        let more = conn
+            .last
+            .filter(|last| conn.resumes.is_some_and(|from| from < *last));
+        if let Some(last) = more.filter(|_| self.fat) {
+            one.state = State::Lost(last);
+            return Ok(());
+        }
+        Err(format!("a stream ends without its answer: {one:?}"))
+    }
+
     /// An event has arrived whole.
     pub fn event(
         &mut self,
@@ -182,7 +228,7 @@ impl Watch {
             }
             let gap = id.number != last.number + 1;
             let live = conn.resumes.is_none();
-            if gap && conn.request.is_some() && (self.roomy || live) {
+            if gap && conn.request.is_some() && (self.roomy || live) && !self.fat {
                 return Err(format!("event {id} comes after {last}: one is missing"));
             }
         } else if conn.request.is_some() && id.number != u64::from(!priming) {
@@ -232,6 +278,7 @@ impl Watch {
             }
             return Err(format!("an answer that was not asked for: {text}"));
         };
+        let attacks = client.attacks;
         let one = &mut client.requests[request];
         if value["id"] != one.id {
             return Err(format!("an answer to another request than {one:?}: {text}"));
@@ -241,7 +288,12 @@ impl Watch {
         }
         one.state = State::Done;
         let mark = value["result"].get("mark").and_then(Value::as_str);
-        if mark.is_some_and(|mark| mark != one.mark) {
+        let repeats = one.repeats && value.get("error").is_none() && !attacks;
+        let other = match mark {
+            Some(mark) => mark != one.mark,
+            None => repeats,
+        };
+        if other {
             return Err(format!(
                 "the answer of another request than {one:?}: {text}"
             ));
@@ -268,34 +320,6 @@ impl Watch {
         }
         Ok(())
     }
-}
-
-/// Not more waits than small messages can.
-pub fn queues_are_bounded(bytes: usize, conns: usize, links: usize) -> Held {
-    if bytes <= (conns + links) * WAITING_MAX {
-        return Ok(());
-    }
-    Err(format!(
-        "{bytes} bytes wait for {conns} clients and {links} servers"
-    ))
-}
-
-/// A stream has come to its end, and everything of it has arrived.
-pub fn ended(clients: &mut [Client], number: u64, conn: &Conn) -> Held {
-    let Some(request) = conn.request else {
-        return Ok(());
-    };
-    let client = &mut clients[conn.client];
-    let one = &mut client.requests[request];
-    if one.state != State::On(number) {
-        return Ok(());
-    }
-    if client.attacks {
-        // It may have read the rest on another connection of its own.
-        one.state = State::Done;
-        return Ok(());
-    }
-    Err(format!("a stream ends without its answer: {one:?}"))
 }
 
 /// Nothing of another client, and no id of ours.
