@@ -13,7 +13,7 @@
 //! nothing is started any more; the last output is always [`Output::Finish`].
 
 mod attachment;
-mod cache;
+mod closing;
 mod exchange;
 mod generation;
 mod io;
@@ -24,11 +24,13 @@ mod long_lines;
 mod outbox;
 mod own;
 mod requests;
+mod restarts;
 mod server_requests;
 mod session;
 mod state;
 #[cfg(test)]
 mod tests;
+mod up;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,10 +46,10 @@ use crate::record::{Phase, Record};
 
 use attachment::Attachment;
 use exchange::{Exchange, Happened};
-use generation::{Generation, Opening, earliest};
+use generation::{Generation, Opening};
 pub use io::{About, Exited, Holders, Input, Output, Reason, Route};
 pub use session::MidLine;
-use state::{Because, Life, Settling};
+use state::{Because, Life, Settling, earliest};
 
 /// The machine.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ impl<'a> Link<'a> {
         let ex = &mut self.exchange;
         if let Some(lost) = lost {
             let settled = ex.take_over();
-            ex.tell(What::KeeperLost(Lost { settled, ..lost }));
+            ex.owed().tell(What::KeeperLost(Lost { settled, ..lost }));
             if self.attachment.take_over(ex) {
                 self.generation.close_after_keeper(now, ex);
                 return;
@@ -90,7 +92,7 @@ impl<'a> Link<'a> {
             Phase::Fresh | Phase::Serving => self.generation.spawn(None, ex),
             // The killed keeper was on its way down, and its guard has finished the descent.
             Phase::Stopping | Phase::Finished => {
-                ex.settle(&Settling::All(Because::KeeperLost));
+                ex.owed().settle(&Settling::All(Because::KeeperLost));
                 self.generation.close_after_keeper(now, ex);
             }
         }
@@ -195,7 +197,7 @@ impl<'a> Link<'a> {
                     if generation.up_since().is_some() {
                         // One refusal may be a moment's trouble. The client has its answer, so it is the next one's turn, as
                         // after any opening of ours that is refused; what waits goes there.
-                        ex.tell_differs(what.into());
+                        ex.owed().tell_differs(what.into());
                         generation.renew(now, Renewing::Opening, at, ex);
                     } else {
                         self.end_differing(now, what.into());
@@ -211,10 +213,10 @@ impl<'a> Link<'a> {
     /// The server cannot go on with the session: it ends, and requests that come still are told why.
     fn end_differing(&mut self, now: Moment, what: String) {
         let ex = &mut self.exchange;
-        ex.tell_differs(what.clone());
+        ex.owed().tell_differs(what.clone());
         let because = Because::Differs { what };
-        ex.answer_all_ahead(&because);
-        ex.settle(&Settling::All(because.clone()));
+        ex.owed().answer_all_ahead(&because);
+        ex.owed().settle(&Settling::All(because.clone()));
         self.attachment
             .stop(now, Cause::Differs, &mut self.generation, ex);
         self.generation.set_differing(because);
@@ -340,16 +342,16 @@ impl<'a> Link<'a> {
     /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they
     /// were new, so they are not answered now. To be told before [`begin`](Self::begin).
     pub fn never_sent(&mut self, lines: &[u8]) {
-        self.exchange.never_sent(lines);
+        self.exchange.owed().never_sent(lines);
     }
 
     /// All lines of the server have reached the client: what they answered is closed for good.
     pub fn delivered(&mut self) {
-        self.exchange.delivered();
+        self.exchange.owed().delivered();
     }
 
     /// All lines of ours have reached the client: what they answered is closed.
     pub fn written(&mut self) {
-        self.exchange.written();
+        self.exchange.owed().written();
     }
 }

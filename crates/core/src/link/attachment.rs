@@ -239,7 +239,7 @@ impl Attachment {
         });
         ex.outbox().push(Output::Linger);
         let up_since = generation.up_since();
-        ex.tell(What::Lingering(Lingering {
+        ex.owed().tell(What::Lingering(Lingering {
             cause,
             ms,
             uptime_ms: up_since.map_or(0, |since| now.ms_since(since)),
@@ -256,7 +256,7 @@ impl Attachment {
             return;
         };
         ex.outbox().push(Output::LingerOver);
-        ex.tell(What::LingerEnded(LingerEnded {
+        ex.owed().tell(What::LingerEnded(LingerEnded {
             why,
             after_ms: now.ms_since(away.since),
             dropped: away.dropped,
@@ -274,7 +274,7 @@ impl Attachment {
             }
             Attached::No => {
                 ex.outbox().push(Output::LingerOver);
-                ex.tell(What::LingerEnded(LingerEnded {
+                ex.owed().tell(What::LingerEnded(LingerEnded {
                     why: Parting::KeeperLost,
                     after_ms: 0,
                     dropped: 0,
@@ -338,7 +338,7 @@ impl Attachment {
             Fitness::Unasked | Fitness::Asked { .. } | Fitness::Answers => None,
         };
         generation.used(now);
-        ex.tell(What::Reattached(Reattached {
+        ex.owed().tell(What::Reattached(Reattached {
             after_ms: now.ms_since(away.since),
             dropped: away.dropped,
             replaced: stale.clone(),
@@ -372,7 +372,7 @@ impl Attachment {
             }
             Tracked::Discover => {
                 let answer = settle::method_not_found(id, Tracked::Discover.word());
-                ex.answer_new(now, id, Tracked::Discover, answer);
+                ex.owed().answer_new(now, id, Tracked::Discover, answer);
                 return Some(Reopened::Routed(Route::Instead));
             }
             Tracked::Initialize => {}
@@ -397,7 +397,7 @@ impl Attachment {
         match told.and_then(|told| envelope::with_id(told, id)) {
             Some(answer) if agrees => {
                 ex.session_mut().remember_opening(line);
-                ex.answer_new(now, id, Tracked::Initialize, answer);
+                ex.owed().answer_new(now, id, Tracked::Initialize, answer);
                 ex.session_mut().greeting_again_on_way();
                 Some(Reopened::Routed(Route::Instead))
             }

@@ -9,7 +9,7 @@
 mod end;
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::attachment::Attachment;
@@ -17,15 +17,13 @@ use super::exchange::{Exchange, Recalled, Speaker};
 use super::io::{Output, Reason};
 use super::junk::JunkCount;
 use super::own::Purpose;
-use super::state::{
-    Closing, GivenUp, GivingWay, Life, Server, Settling, Silence, Stage, Swapping, Then, TreeState,
-    Up,
-};
+use super::restarts::Restarts;
+use super::state::{GivenUp, Life, Server, Settling, Swapping, Then};
+use super::up::{GivingWay, Silence, Stage, Up};
 use crate::clock::Moment;
 use crate::event::{Abandoned, Cause, ProbesUnanswered, Renewal, Renewing, Replayed, Status, What};
-use crate::limits::{Limits, OPENING_TRIES, OPENING_WAIT_MS};
+use crate::limits::Limits;
 use crate::message::frame::Kind;
-use crate::server::backoff::{Budget, Losses, Next};
 use crate::server::health::{Do, Health, Knows};
 use crate::server::stop::{Ladder, Standing};
 use crate::verdict::sent_by_somebody;
@@ -34,14 +32,10 @@ use crate::verdict::sent_by_somebody;
 pub(super) struct Generation {
     life: Life,
     limits: Limits,
-    budget: Budget,
-    /// Generations that died before the client had any answer.
-    tries: u32,
+    restarts: Restarts,
     /// How the last generation ended, as an exit code.
     code: u8,
     knows_probes: Knows,
-    /// The change of a watched file that led to a generation which has not answered anything yet.
-    changed: Option<String>,
     junk: JunkCount,
 }
 
@@ -58,11 +52,9 @@ impl Generation {
     pub fn new(limits: Limits) -> Self {
         Self {
             life: Life::Absent { trial: None },
-            budget: Budget::new(&limits),
-            tries: 0,
+            restarts: Restarts::new(&limits),
             code: 0,
             knows_probes: Knows::Unknown,
-            changed: None,
             junk: JunkCount::default(),
             limits,
         }
@@ -93,9 +85,7 @@ impl Generation {
             Life::Waiting { .. } => "waiting",
             Life::Resting => "resting",
             Life::Abandoned(_) => "abandoned",
-            Life::Closing(Closing {
-                explain: Some(_), ..
-            }) => "failed",
+            Life::Closing(closing) if closing.explains() => "failed",
             Life::Closing(_) => "stopping",
             Life::Finished => "gone",
         }
@@ -105,12 +95,8 @@ impl Generation {
     pub fn ladder(&self) -> Option<&Ladder> {
         match &self.life {
             Life::Swapping(swapping) => Some(&swapping.ladder),
-            Life::Closing(Closing {
-                tree: TreeState::Descending(ladder),
-                ..
-            }) => Some(ladder),
-            Life::Closing(_)
-            | Life::Absent { .. }
+            Life::Closing(closing) => closing.ladder(),
+            Life::Absent { .. }
             | Life::Up(_)
             | Life::Waiting { .. }
             | Life::Resting
@@ -150,7 +136,7 @@ impl Generation {
 
     /// Whether a change of the code waits for a sign that the server starts after it.
     pub fn is_changed(&self) -> bool {
-        self.changed.is_some()
+        self.restarts.is_changed()
     }
 
     /// Since when the server is up.
@@ -210,13 +196,13 @@ impl Generation {
 
     /// The server has answered something: it is up, be it good or bad.
     pub fn answered_anything(&mut self) {
-        self.changed = None;
+        self.restarts.answered_anything();
     }
 
     /// A line of the server's was no message. `line` is none if it was too long to be seen.
     pub fn junk(&mut self, line: Option<&[u8]>, ex: &mut Exchange<'_>) {
         if let Some(junk) = self.junk.count(line) {
-            ex.tell(What::Junk(junk));
+            ex.owed().tell(What::Junk(junk));
         }
     }
 
@@ -310,7 +296,8 @@ impl Generation {
         let asked = if ex.session().greeted() {
             let known = ex.replay_opening();
             if !known {
-                ex.tell_differs("the client's opening was too long to be replayed".into());
+                ex.owed()
+                    .tell_differs("the client's opening was too long to be replayed".into());
             }
             known
         } else {
@@ -354,9 +341,9 @@ impl Generation {
         up.used = now;
         let since = up.since;
         if up.trial.take().is_some() {
-            self.budget.forgive();
+            self.restarts.forgive();
         }
-        let resent = ex.resend();
+        let resent = ex.owed().resend();
         let generation = ex.session().generation();
         if generation > 1 {
             let replayed = Replayed {
@@ -367,7 +354,7 @@ impl Generation {
                 listens: resent.listens,
                 resent: resent.calls,
             };
-            ex.tell(What::Replayed(replayed));
+            ex.owed().tell(What::Replayed(replayed));
         }
     }
 
@@ -376,33 +363,11 @@ impl Generation {
         let Life::Absent { trial } = &mut self.life else {
             return;
         };
-        // What was missing for a moment is there again soon: then it is not waited for as long as for a server that dies.
-        let (losses, last_ms) = match trial.take() {
-            Some(trial) => (trial.losses.with_failed_start(), Some(trial.probe_ms)),
-            // It would not start the next time either: the change is told at once.
-            None if self.changed.is_some() => {
-                let losses = Losses::default().with_failed_start();
-                let given_up = self.given_up(now, losses, problem.into(), Vec::new());
-                return self.proceed(now, Then::Abandon(given_up), ex);
-            }
-            None => match self.budget.not_started(now) {
-                Next::At(at) => return self.proceed(now, Then::Respawn { at }, ex),
-                Next::GiveUp => (self.budget.losses(), None),
-            },
-        };
-        let mut given_up = self.given_up(now, losses, problem.into(), Vec::new());
-        let wait_ms = self.budget.try_again_ms(last_ms, given_up.probe_ms);
-        given_up.try_after(now, wait_ms);
-        self.proceed(now, Then::Abandon(given_up), ex);
+        let then = self.restarts.after_failed_start(now, problem, trial.take());
+        self.proceed(now, then, ex);
     }
 
     // What follows.
-
-    /// Whether a death now is followed by another generation: one that cannot be opened gets a few chances; what the client
-    /// builds on is kept up.
-    fn goes_on(&self, attached: bool, opened: bool) -> bool {
-        self.limits.restart_budget > 0 && attached && (opened || self.tries + 1 < OPENING_TRIES)
-    }
 
     /// Whether this is the death of a server at all. A command that ends before it was asked anything is none, unless
     /// another process has ended it.
@@ -410,63 +375,11 @@ impl Generation {
         spoken || (sent_by_somebody(status) && !self.sent(status))
     }
 
-    /// What follows a death while the client lives.
-    fn after_death(
-        &mut self,
-        now: Moment,
-        up_ms: u64,
-        last: String,
-        tail: Vec<String>,
-        ex: &Exchange<'_>,
-    ) -> Then {
-        if !ex.session().opened() {
-            self.tries += 1;
-            let wait = OPENING_WAIT_MS * u64::from(self.tries - 1);
-            return Then::Respawn {
-                at: now.after_ms(wait),
-            };
-        }
-        if self.changed.is_some() {
-            // It would not start the next time either: whoever has changed it is told at once.
-            return Then::Abandon(self.given_up(now, Losses::default().with_death(), last, tail));
-        }
-        match self.budget.died(now, up_ms, ex.session().has_answered()) {
-            Next::At(at) => Then::Respawn { at },
-            Next::GiveUp => {
-                let losses = self.budget.losses();
-                Then::Abandon(self.given_up(now, losses, last, tail))
-            }
-        }
-    }
-
-    fn given_up(
-        &self,
-        now: Moment,
-        losses: Losses,
-        last: String,
-        stderr_tail: Vec<String>,
-    ) -> GivenUp {
-        let mut given_up = GivenUp {
-            losses,
-            window_ms: self.limits.restart_window_ms,
-            last,
-            stderr_tail,
-            changed: self.changed.clone(),
-            probe_ms: 0,
-            probe_at: None,
-        };
-        given_up.try_after(now, self.limits.restart_probe_ms);
-        given_up
-    }
-
     /// The old tree is empty: on to what is wanted.
     fn proceed(&mut self, now: Moment, then: Then, ex: &mut Exchange<'_>) {
         match then {
-            // Not even the kill ended it, so how it ended is not known.
             Then::Undecided { trial } => {
-                let last = "it closed its end and could not be ended".to_string();
-                let losses = trial.map_or(Losses::default(), |trial| trial.losses);
-                let given_up = self.given_up(now, losses.with_death(), last, Vec::new());
+                let given_up = self.restarts.after_immortal(now, trial);
                 self.proceed(now, Then::Abandon(given_up), ex);
             }
             Then::Respawn { at } if now >= at => self.spawn(None, ex),
@@ -477,8 +390,9 @@ impl Generation {
             }
             Then::Abandon(given_up) => {
                 // Not before: a server on its way down may still answer.
-                ex.settle(&Settling::Abandoned(given_up.clone().into()));
-                ex.tell(What::Abandoned(Abandoned {
+                ex.owed()
+                    .settle(&Settling::Abandoned(given_up.clone().into()));
+                ex.owed().tell(What::Abandoned(Abandoned {
                     deaths: given_up.losses.deaths,
                     failed_starts: given_up.losses.failed_starts,
                     window_ms: given_up.window_ms,
@@ -493,7 +407,7 @@ impl Generation {
 
     /// The next generation begins with a clean sheet: the client opens anew.
     pub fn forget_tries(&mut self) {
-        self.tries = 0;
+        self.restarts.forget_tries();
     }
 
     // Renewals.
@@ -535,7 +449,7 @@ impl Generation {
                     until: if at_once { now } else { until },
                 });
                 let (generation, in_flight) = (ex.session().generation(), ex.in_flight());
-                ex.tell(What::Renewal(Renewal {
+                ex.owed().tell(What::Renewal(Renewal {
                     generation,
                     why,
                     in_flight,
@@ -551,14 +465,13 @@ impl Generation {
             Life::Swapping(swapping) if mended => {
                 // Whatever was broken is mended.
                 if matches!(swapping.then, Then::Abandon(_) | Then::Rest) {
-                    self.budget.forgive();
+                    self.restarts.forgive();
                 }
                 swapping.then = Then::Respawn { at: now };
-                self.changed = why.changed();
+                self.restarts.set_changed(why.changed());
             }
             Life::Waiting { .. } | Life::Abandoned(_) | Life::Resting if mended => {
-                self.budget.forgive();
-                self.changed = why.changed();
+                self.restarts.mended(why.changed());
                 self.spawn(None, ex);
             }
             Life::Absent { .. }
@@ -593,14 +506,14 @@ impl Generation {
             // A limit that it cannot live with must not have it restarted for ever.
             Renewing::Unresponsive { .. } | Renewing::Opening | Renewing::Memory { .. } => {
                 let up_ms = now.ms_since(up.since);
-                self.after_death(now, up_ms, why.to_string(), Vec::new(), ex)
+                self.restarts
+                    .after_death(now, up_ms, why.to_string(), Vec::new(), ex.session())
             }
             Renewing::Asked
             | Renewing::Changed { .. }
             | Renewing::Silent { .. }
             | Renewing::Reopened => {
-                self.budget.forgive();
-                self.changed = why.changed();
+                self.restarts.mended(why.changed());
                 Then::Respawn { at: now }
             }
         };
@@ -610,7 +523,7 @@ impl Generation {
     /// The generation that is up goes at once, and the next one follows.
     pub fn replace(&mut self, now: Moment, why: Renewing, ex: &mut Exchange<'_>) {
         let generation = ex.session().generation();
-        ex.tell(What::Renewal(Renewal {
+        ex.owed().tell(What::Renewal(Renewal {
             generation,
             why: why.clone(),
             in_flight: 0,
@@ -645,83 +558,12 @@ impl Generation {
     pub fn wake_at(&self, away: bool, ex: &Exchange<'_>) -> Option<(Moment, Reason)> {
         match &self.life {
             Life::Absent { .. } | Life::Resting | Life::Finished => None,
-            Life::Up(up) => self.wake_up_at(up, away, ex),
+            Life::Up(up) => up.wake_at(&self.limits, away, ex),
             Life::Swapping(swapping) => swapping.ladder.wake_at().map(|at| (at, Reason::Rung)),
             Life::Waiting { until } => Some((*until, Reason::Respawn)),
             Life::Abandoned(given_up) => given_up.probe_at.map(|at| (at, Reason::Trial)),
-            Life::Closing(closing) => {
-                let rung = match &closing.tree {
-                    TreeState::Descending(ladder) => ladder.wake_at().map(|at| (at, Reason::Rung)),
-                    TreeState::Empty => None,
-                };
-                let explained = closing.explain.map(|until| (until, Reason::Explained));
-                earliest([rung, explained])
-            }
+            Life::Closing(closing) => closing.wake_at(),
         }
-    }
-
-    fn wake_up_at(&self, up: &Up, away: bool, ex: &Exchange<'_>) -> Option<(Moment, Reason)> {
-        let stage = match up.stage {
-            Stage::Greeting { until } | Stage::Replaying { until, .. } => {
-                Some((until, Reason::ReplaySilent))
-            }
-            Stage::Instant | Stage::Serving => None,
-        };
-        let giving_way = up.giving_way.as_ref();
-        // What is on its way to the client may be the very answer that we would give.
-        let answers = if ex.session().mid_line_to_client() {
-            None
-        } else {
-            self.answer_at(up, ex)
-        };
-        earliest([
-            stage,
-            answers,
-            giving_way.map(|giving_way| (giving_way.until, Reason::Drained)),
-            up.health.wake_at().map(|at| (at, Reason::Health)),
-            self.idle_at(up, away, ex).map(|at| (at, Reason::Idle)),
-        ])
-    }
-
-    /// When a request is answered by us if the server does not.
-    fn answer_at(&self, up: &Up, ex: &Exchange<'_>) -> Option<(Moment, Reason)> {
-        let silence = match up.silence {
-            Silence::Since(asked) => Some(asked.after_ms(self.limits.opening_ms)),
-            Silence::NothingAsked | Silence::Broken => None,
-        };
-        let instant = match up.stage {
-            Stage::Serving => ex.instant_at(),
-            Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Instant => None,
-        };
-        earliest([
-            silence.map(|at| (at, Reason::OpeningSilent)),
-            instant.map(|at| (at, Reason::Instant)),
-            self.held_at(up, ex).map(|at| (at, Reason::OpeningSilent)),
-            ex.deadline_at().map(|at| (at, Reason::Deadline)),
-        ])
-    }
-
-    /// When a message that waits for the server's own answer to the opening has waited for too long.
-    fn held_at(&self, up: &Up, ex: &Exchange<'_>) -> Option<Moment> {
-        match up.stage {
-            Stage::Instant => {
-                let since = ex.requests().held_since()?;
-                Some(since.after_ms(self.limits.opening_ms))
-            }
-            Stage::Greeting { .. } | Stage::Replaying { .. } | Stage::Serving => None,
-        }
-    }
-
-    /// When the server may be put to rest, unless something keeps it awake.
-    fn idle_at(&self, up: &Up, away: bool, ex: &Exchange<'_>) -> Option<Moment> {
-        let awake = self.limits.hibernate_ms == 0
-            || away
-            || !matches!(up.stage, Stage::Serving)
-            || up.giving_way.is_some();
-        if awake {
-            return None;
-        }
-        ex.idle_from(up.used.after_ms(self.limits.hibernate_ms))
     }
 
     /// Time has passed; whether the replay was silent for too long, and the client's traffic is to go on without it.
@@ -741,12 +583,7 @@ impl Generation {
                 }
             }
             Life::Closing(closing) => {
-                if closing.explain.is_some_and(|until| now >= until) {
-                    closing.explain = None;
-                }
-                if let TreeState::Descending(ladder) = &mut closing.tree {
-                    ex.outbox().step(ladder.tick(now));
-                }
+                ex.outbox().step(closing.tick(now));
             }
             Life::Absent { .. } | Life::Resting | Life::Finished => {}
         }
@@ -773,7 +610,9 @@ impl Generation {
         self.give_way_if_drained(now, ex);
         self.tick_health(now, at, ex);
         if let Life::Up(up) = &self.life
-            && self.idle_at(up, at.away(), ex).is_some_and(|at| now >= at)
+            && up
+                .idle_at(&self.limits, at.away(), ex)
+                .is_some_and(|at| now >= at)
         {
             let ms = now.ms_since(up.used);
             self.renew(now, Renewing::Idle { ms }, at, ex);
@@ -800,7 +639,7 @@ impl Generation {
             && now >= asked.after_ms(self.limits.opening_ms)
         {
             up.silence = Silence::Broken;
-            ex.opening_silent(now.ms_since(asked));
+            ex.owed().opening_silent(now.ms_since(asked));
         }
         if ex.instant_at().is_some_and(|at| now >= at)
             && let Some(recalled) = ex.answer_from_record(now)
@@ -812,10 +651,10 @@ impl Generation {
             }
         }
         if let Life::Up(up) = &self.life
-            && self.held_at(up, ex).is_some_and(|at| now >= at)
+            && up.held_at(&self.limits, ex).is_some_and(|at| now >= at)
             && let Some(since) = ex.requests().held_since()
         {
-            ex.held_in_vain(now.ms_since(since));
+            ex.owed().held_in_vain(now.ms_since(since));
         }
         while let Some(at_it) = ex.call_deadline(now) {
             if at_it {
@@ -836,7 +675,7 @@ impl Generation {
                 let crate::server::health::Verdict::Unresponsive { lost, silent_ms } = verdict;
                 self.renew(now, Renewing::Unresponsive { lost, silent_ms }, at, ex);
             }
-            Some(Do::LeaveAlone) => ex.tell(What::ProbesUnanswered(ProbesUnanswered {
+            Some(Do::LeaveAlone) => ex.owed().tell(What::ProbesUnanswered(ProbesUnanswered {
                 lost: self.limits.probe_lost as u32,
             })),
             None => {}
@@ -867,10 +706,4 @@ impl Generation {
             self.tick_health(now, at, ex);
         }
     }
-}
-
-pub(super) fn earliest<const N: usize>(
-    all: [Option<(Moment, Reason)>; N],
-) -> Option<(Moment, Reason)> {
-    all.into_iter().flatten().min_by_key(|(at, _)| *at)
 }

@@ -14,7 +14,8 @@ use super::io::Route;
 use super::long_ids::Short;
 use super::long_lines::Gathered;
 use super::requests::each_request;
-use super::state::{Because, Client, Closing, Life, Stage};
+use super::state::{Because, Life};
+use super::up::Stage;
 use crate::clock::Moment;
 use crate::event::Renewing;
 use crate::message::frame::{Frame, Id, Kind, Scanner};
@@ -67,7 +68,7 @@ impl Link<'_> {
             // Of a client that is not there any more.
             return Route::Drop;
         }
-        match self.exchange.shorten(frame, line) {
+        match self.exchange.owed().shorten(frame, line) {
             Short::AsItIs => self.route(now, frame, line),
             Short::Full => Route::Hold,
             Short::Refused => Route::Instead,
@@ -97,7 +98,7 @@ impl Link<'_> {
                 Stage::Instant | Stage::Greeting { .. } | Stage::Replaying { .. }
                     if matches!(frame.kind, Kind::Response | Kind::Error) =>
                 {
-                    self.exchange.client_answers(frame, line)
+                    self.exchange.owed().client_answers(frame, line)
                 }
                 Stage::Instant => self.line_before_opening(now, frame, line),
                 Stage::Greeting { .. } | Stage::Replaying { .. } if up.trial.is_some() => {
@@ -118,13 +119,8 @@ impl Link<'_> {
                 }
                 Stage::Greeting { .. } | Stage::Replaying { .. } => Route::Hold,
             },
-            Life::Absent { .. }
-            | Life::Waiting { .. }
-            | Life::Swapping(_)
-            | Life::Closing(Closing {
-                because: Because::Leaving,
-                ..
-            }) => Route::Hold,
+            Life::Closing(closing) if closing.is_leaving() => Route::Hold,
+            Life::Absent { .. } | Life::Waiting { .. } | Life::Swapping(_) => Route::Hold,
             Life::Resting => self.line_at_rest(now, frame, line),
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => {
                 let route = self.refuse(now, frame, line);
@@ -150,7 +146,7 @@ impl Link<'_> {
             Kind::Request => self.track_request(now, frame, line),
             Kind::Notification => self.track_notification(now, frame, line),
             Kind::Batch => self.track_batch(now, line),
-            Kind::Response | Kind::Error => self.exchange.client_answers(frame, line),
+            Kind::Response | Kind::Error => self.exchange.owed().client_answers(frame, line),
             Kind::Blank | Kind::Junk => Route::Forward,
         }
     }
@@ -181,7 +177,7 @@ impl Link<'_> {
     fn open(&mut self, now: Moment, id: &[u8], tracked: Tracked) -> bool {
         let opened = self.exchange.session().opened();
         self.generation.asked(now, opened);
-        self.exchange.open(now, id, tracked)
+        self.exchange.owed().open(now, id, tracked)
     }
 
     fn track_notification(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
@@ -226,7 +222,7 @@ impl Link<'_> {
             let opened = self.exchange.session().opened();
             self.generation.asked(now, opened);
         }
-        self.exchange.open_batch(now, line);
+        self.exchange.owed().open_batch(now, line);
         Route::Forward
     }
 
@@ -264,7 +260,7 @@ impl Link<'_> {
             }
             Kind::Response | Kind::Error => {
                 if let Id::Token(id) = frame.id {
-                    self.exchange.client_answers_in_vain(id);
+                    self.exchange.owed().client_answers_in_vain(id);
                 }
                 Route::Drop
             }
@@ -316,9 +312,10 @@ impl Link<'_> {
         let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
         let about = self.exchange.about();
         let why = match self.generation.life() {
-            Life::Closing(closing) if closing.client == Client::Reading => {
-                closing.because.why(about)
-            }
+            Life::Closing(closing) => match closing.refusal() {
+                Some(because) => because.why(about),
+                None => return Route::Drop,
+            },
             Life::Abandoned(given_up) => given_up.why(about, false),
             Life::Up(up) => match &up.trial {
                 Some(given_up) => given_up.why(about, false),
@@ -328,7 +325,6 @@ impl Link<'_> {
             | Life::Swapping(_)
             | Life::Waiting { .. }
             | Life::Resting
-            | Life::Closing(_)
             | Life::Finished => return Route::Drop,
         };
         let answer = settle::answer(id, tracked, self.exchange.session().modern(), &why);
@@ -336,7 +332,7 @@ impl Link<'_> {
             // The client has heard it where it matters; it need not be told twice.
             self.generation.explained();
         }
-        if self.exchange.answer_new(now, id, tracked, answer) {
+        if self.exchange.owed().answer_new(now, id, tracked, answer) {
             Route::Instead
         } else {
             Route::Hold
@@ -445,7 +441,7 @@ impl Link<'_> {
         if cut == Some(Cut::Answered) {
             return;
         }
-        if frame.method.is_none() && self.exchange.client_answers_in_vain(id) {
+        if frame.method.is_none() && self.exchange.owed().client_answers_in_vain(id) {
             // The beginning was lost with a keeper: it answered what a dead server had asked.
             return;
         }
@@ -454,19 +450,19 @@ impl Link<'_> {
                 given_up: given_up.clone().into(),
                 sent: true,
             };
-            self.exchange.answer_line(now, frame, &because);
+            self.exchange.owed().answer_line(now, frame, &because);
             return;
         }
         if self.is_over() {
             if self.refuse_one(now, frame) == Route::Hold {
                 // It cannot be shown again: it is answered without a place in the table.
                 let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
-                self.exchange.answer(id, tracked, &Because::Lost);
+                self.exchange.owed().answer(id, tracked, &Because::Lost);
             }
             self.generation.finish_if_done(&mut self.exchange);
             return;
         }
-        self.exchange.answer_line(now, frame, &Because::Lost);
+        self.exchange.owed().answer_line(now, frame, &Because::Lost);
     }
 
     /// The next piece of a long line from the client that is gathered.
@@ -482,24 +478,24 @@ impl Link<'_> {
         }
         let line = match gathered {
             Gathered::Whole(line) => line,
-            Gathered::TooLong(_) => return self.exchange.client_too_long(now, frame),
+            Gathered::TooLong(_) => return self.exchange.owed().client_too_long(now, frame),
         };
         match self.client_line(now, frame, &line) {
             Route::Forward => self.exchange.outbox().send_server(line),
             Route::Hold if self.is_over() => self.refuse_gathered(now, frame, &line),
-            Route::Hold => self.exchange.hold_gathered(now, frame, &line),
+            Route::Hold => self.exchange.owed().hold_gathered(now, frame, &line),
             Route::Drop | Route::Instead | Route::Gather => {}
         }
     }
 
     /// A gathered line that no server will see, and for which the table has no room: it is answered without.
     fn refuse_gathered(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) {
-        let Some(short) = self.exchange.shorten_for_good(frame, line) else {
+        let Some(short) = self.exchange.owed().shorten_for_good(frame, line) else {
             return;
         };
         if self.refuse(now, frame, &short) == Route::Hold {
             each_request(&short, |id, tracked| {
-                self.exchange.answer(id, tracked, &Because::Lost);
+                self.exchange.owed().answer(id, tracked, &Because::Lost);
             });
         }
     }

@@ -4,13 +4,13 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::io::{About, Exited, Holders};
+use super::closing::Closing;
+use super::io::{About, Exited, Reason};
+use super::up::Up;
 use crate::clock::Moment;
 use crate::event::{Cause, Renewing, Status};
-use crate::message::frame::Kind;
 use crate::message::settle::Why;
 use crate::server::backoff::Losses;
-use crate::server::health::Health;
 use crate::server::stop::Ladder;
 
 #[derive(Debug)]
@@ -34,92 +34,6 @@ pub(super) enum Life {
     Closing(Closing),
     /// All is done.
     Finished,
-}
-
-#[derive(Debug)]
-pub(super) struct Up {
-    pub since: Moment,
-    pub stage: Stage,
-    /// The process that we started has left and others serve on.
-    pub left: Option<Exited>,
-    /// Since when a server that has said nothing in the protocol has left its first request unanswered.
-    pub silence: Silence,
-    /// It is to be replaced as soon as it has answered what is in flight.
-    pub giving_way: Option<GivingWay>,
-    /// Whether it is there at all.
-    pub health: Health,
-    /// When it was last of use.
-    pub used: Moment,
-    /// Bytes of the messages that it has said; some of them may be missing here, none is too many.
-    pub said: u64,
-    /// The link had been given up, and this generation has not shown yet that it can serve.
-    pub trial: Option<Box<GivenUp>>,
-}
-
-impl Up {
-    /// It has said a line of so many bytes.
-    pub fn says(&mut self, kind: Kind, bytes: usize) {
-        self.silence.line(kind);
-        match kind {
-            // That may be anybody's, a launcher's for one.
-            Kind::Blank | Kind::Junk => {}
-            Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch => {
-                self.said += bytes as u64;
-            }
-        }
-    }
-
-    /// Whether it may be these who serve. Whoever has written less than was said is not who said it.
-    pub fn may_serve_on(&self, holders: Holders) -> bool {
-        match holders {
-            Holders::Nobody => false,
-            Holders::Somebody { written } => written.is_none_or(|written| written >= self.said),
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(super) enum Stage {
-    /// Our replayed opening is unanswered.
-    Greeting { until: Moment },
-    /// Our replayed requests are unanswered.
-    Replaying { unanswered: u32, until: Moment },
-    /// The client was answered from the record; the server's own answer to the opening is not there yet.
-    Instant,
-    /// Client and server speak with each other.
-    Serving,
-}
-
-#[derive(Debug)]
-pub(super) enum Silence {
-    NothingAsked,
-    Since(Moment),
-    Broken,
-}
-
-impl Silence {
-    /// The server has written something, be it no message, as an installer does: it is at work, and the time begins anew.
-    pub fn wrote(&mut self, now: Moment) {
-        if let Self::Since(since) = self {
-            *since = now;
-        }
-    }
-
-    /// It was a line: a message breaks the silence for good, junk is a sign of life and no more.
-    pub fn line(&mut self, kind: Kind) {
-        match kind {
-            Kind::Blank | Kind::Junk => {}
-            Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch => {
-                *self = Self::Broken;
-            }
-        }
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct GivingWay {
-    pub why: Renewing,
-    pub until: Moment,
 }
 
 /// A generation on its way down, while the link goes on.
@@ -160,28 +74,18 @@ pub(super) struct GivenUp {
     pub probe_at: Option<Moment>,
 }
 
-#[derive(Debug)]
-pub(super) struct Closing {
-    pub since: Moment,
-    pub tree: TreeState,
-    pub explain: Option<Moment>,
-    pub code: u8,
-    pub because: Because,
-    pub client: Client,
-    pub server: Server,
-}
-
 impl Swapping {
+    /// The process that we started has left, and others of its tree serve on: how it ended.
+    pub fn left(&self) -> Option<&Exited> {
+        match &self.server {
+            Server::Left(exited) => Some(exited),
+            Server::Up | Server::Gone => None,
+        }
+    }
+
     /// Whether nothing that the generation says reaches the client any more.
     pub fn is_over(&self) -> bool {
         matches!(self.server, Server::Gone)
-    }
-}
-
-impl Closing {
-    /// The same.
-    pub fn is_over(&self) -> bool {
-        self.client == Client::Released || matches!(self.server, Server::Gone)
     }
 }
 
@@ -352,23 +256,15 @@ impl GivenUp {
 }
 
 #[derive(Debug)]
-pub(super) enum TreeState {
-    Descending(Ladder),
-    Empty,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
-    /// Its pipes are ours to write to.
-    Reading,
-    /// They are let go.
-    Released,
-}
-
-#[derive(Debug)]
 pub(super) enum Server {
     Up,
     /// The process that we started has left, others of its tree serve on: its end is told with theirs.
     Left(Exited),
     Gone,
+}
+
+pub(super) fn earliest<const N: usize>(
+    all: [Option<(Moment, Reason)>; N],
+) -> Option<(Moment, Reason)> {
+    all.into_iter().flatten().min_by_key(|(at, _)| *at)
 }

@@ -1,13 +1,11 @@
 //! The server's side of the exchange: whose answer a line is, what it asks the client, what of it must be known later.
 
-use alloc::borrow::Cow;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{AWAY, Exchange, TOO_LONG, may_tell};
+use super::owed::TOO_LONG;
+use super::{AWAY, Exchange};
 use crate::clock::Moment;
-use crate::event::{ListChanged, What};
-use crate::link::cache::Question;
 use crate::link::io::Route;
 use crate::link::long_ids;
 use crate::link::long_lines::Gathered;
@@ -17,7 +15,7 @@ use crate::message::asked::Label;
 use crate::message::envelope::{self, cancelled_id};
 use crate::message::frame::{Frame, Id, Kind};
 use crate::message::inflight::Tracked;
-use crate::message::lists::{Check, Which};
+use crate::message::lists::Which;
 use crate::message::{batch, settle};
 
 /// How far the server is that speaks.
@@ -70,7 +68,7 @@ impl Exchange<'_> {
     /// Notes what a line says of tasks.
     #[inline]
     pub fn note_tasks(&mut self, now: Moment, line: &[u8]) {
-        if self.limits.hibernate_ms > 0 || self.tasks.possible() {
+        if self.owed.limits.hibernate_ms > 0 || self.tasks.possible() {
             self.tasks.seen(now, line);
         }
     }
@@ -108,24 +106,24 @@ impl Exchange<'_> {
 
     /// A line goes on, with the client's own ids.
     pub fn forwarded(&mut self, frame: &Frame<'_>, line: Option<&[u8]>) -> Route {
-        if self.session.no_long_ids()
-            && !matches!(frame.id, Id::Token(id) if self.session.is_label(id))
+        if self.owed.session.no_long_ids()
+            && !matches!(frame.id, Id::Token(id) if self.owed.session.is_label(id))
         {
             return Route::Forward;
         }
-        let own = line.and_then(|line| long_ids::lengthen(line, &self.session));
+        let own = line.and_then(|line| long_ids::lengthen(line, &self.owed.session));
         match (own, frame.id) {
             (Some(own), Id::Token(label)) => {
-                self.requests.goes_with_ours(label);
-                self.outbox.send_client(own);
+                self.owed.requests.goes_with_ours(label);
+                self.owed.outbox.send_client(own);
                 Route::Instead
             }
             (Some(own), Id::Absent | Id::Null | Id::TooLong) => {
-                self.outbox.send_client(own);
+                self.owed.outbox.send_client(own);
                 Route::Instead
             }
             // Its request was cancelled: the client knows of no such id.
-            (None, Id::Token(id)) if self.session.is_label(id) => Route::Drop,
+            (None, Id::Token(id)) if self.owed.session.is_label(id) => Route::Drop,
             (None, _) => Route::Forward,
         }
     }
@@ -135,19 +133,21 @@ impl Exchange<'_> {
         let Id::Token(id) = frame.id else {
             return Route::Forward;
         };
-        self.requests.give_up_calls(self.session.generation());
-        match self.server_requests.asks(id, &mut self.session) {
+        self.owed
+            .requests
+            .give_up_calls(self.owed.session.generation());
+        match self.owed.server_requests.asks(id, &mut self.owed.session) {
             Label::Same => Route::Forward,
             Label::New(label) => match line.and_then(|line| envelope::with_id(line, &label)) {
                 Some(line) => {
-                    self.send_client(line);
+                    self.owed.send_client(line);
                     Route::Instead
                 }
                 None => Route::Drop,
             },
             Label::Full => {
                 let answer = settle::error(id, "too many requests wait for the client", "{}");
-                self.outbox.send_server(answer);
+                self.owed.outbox.send_server(answer);
                 Route::Drop
             }
         }
@@ -170,7 +170,7 @@ impl Exchange<'_> {
         };
         match self.notified_own(speaker, frame, &line) {
             Route::Forward | Route::Hold => {
-                self.send_client(line);
+                self.owed.send_client(line);
                 Route::Instead
             }
             route @ (Route::Drop | Route::Instead | Route::Gather) => route,
@@ -184,7 +184,7 @@ impl Exchange<'_> {
             // What a server on its way down has begun is answered by us or begun anew.
             "notifications/progress" if speaker == Speaker::GoingDown => Route::Drop,
             "notifications/progress" if !self.orphans.is_empty() => self.progress(line),
-            "notifications/progress" if !self.requests.may_progress(line) => Route::Drop,
+            "notifications/progress" if !self.owed.requests.may_progress(line) => Route::Drop,
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
             _ => self.lists_changed(speaker, method),
@@ -215,8 +215,8 @@ impl Exchange<'_> {
         };
         let own = self.orphans.progress(token);
         match own.and_then(|own| envelope::with_progress(line, own)) {
-            Some(line) if self.requests.may_progress(&line) => {
-                self.send_client(line);
+            Some(line) if self.owed.requests.may_progress(&line) => {
+                self.owed.send_client(line);
                 Route::Instead
             }
             Some(_) | None => Route::Drop,
@@ -228,11 +228,15 @@ impl Exchange<'_> {
         let Some(id) = cancelled_id(line) else {
             return Route::Forward;
         };
-        match self.server_requests.cancels(id, &mut self.session) {
+        match self
+            .owed
+            .server_requests
+            .cancels(id, &mut self.owed.session)
+        {
             Some(label) if label == id => Route::Forward,
             Some(label) => match envelope::with_request_id(line, &label) {
                 Some(line) => {
-                    self.send_client(line);
+                    self.owed.send_client(line);
                     Route::Instead
                 }
                 None => Route::Drop,
@@ -253,18 +257,18 @@ impl Exchange<'_> {
             // It was asked for a client that is gone.
             return Route::Drop;
         };
-        let entry = self.requests.get(&own);
+        let entry = self.owed.requests.get(&own);
         if entry.is_some_and(|entry| entry.method.listens()) {
             self.orphans.close(id);
-            self.requests.withdraw(&own);
-            self.session.stop_listening(&own);
+            self.owed.requests.withdraw(&own);
+            self.owed.session.stop_listening(&own);
         }
         if !labelled {
             return Route::Forward;
         }
         match envelope::with_request_id(line, &own) {
             Some(line) => {
-                self.send_client(line);
+                self.owed.send_client(line);
                 Route::Instead
             }
             None => Route::Drop,
@@ -277,8 +281,8 @@ impl Exchange<'_> {
         else {
             return Route::Forward;
         };
-        let Some(before) = self.session.granted(id) else {
-            self.session.note_granted(id, granted);
+        let Some(before) = self.owed.session.granted(id) else {
+            self.owed.session.note_granted(id, granted);
             return Route::Forward;
         };
         if envelope::same_value(before, granted) {
@@ -287,13 +291,14 @@ impl Exchange<'_> {
         // It grants something else than before: the listening ends, so that the client notices.
         let (id, result) = (id.to_vec(), settle::listening_ends(id));
         let label = self.orphans.unlabel(&id);
-        self.send_client(result);
+        self.owed.send_client(result);
         let known = label.as_deref().unwrap_or(&id);
         let cancel = settle::cancel(known, "the client was granted something else");
-        self.outbox.send_server(cancel);
-        self.requests.answered_ahead(&id);
-        self.session.stop_listening(&id);
-        self.tell_differs("a listening request is granted something else than before".into());
+        self.owed.outbox.send_server(cancel);
+        self.owed.requests.answered_ahead(&id);
+        self.owed.session.stop_listening(&id);
+        self.owed
+            .tell_differs("a listening request is granted something else than before".into());
         Route::Instead
     }
 
@@ -323,8 +328,8 @@ impl Exchange<'_> {
         };
         match self.answered_client(frame, own, Some(&line)) {
             Route::Forward | Route::Hold => {
-                self.requests.goes_with_ours(own);
-                self.send_client(line);
+                self.owed.requests.goes_with_ours(own);
+                self.owed.send_client(line);
                 Route::Instead
             }
             route @ (Route::Drop | Route::Instead | Route::Gather) => route,
@@ -337,8 +342,9 @@ impl Exchange<'_> {
             self.opening_confirmed(frame, line);
             return Route::Instead;
         }
-        if self.requests.swallow(id) {
-            self.recalled_answered(id, frame, line);
+        if self.owed.requests.swallow(id) {
+            let (own, owed) = (&mut self.own, &mut self.owed);
+            self.cache.recalled_answered(id, frame, line, own, owed);
             return Route::Drop;
         }
         if self.advertises(frame, id)
@@ -346,39 +352,43 @@ impl Exchange<'_> {
             && let Some(told) = envelope::advertised(line)
         {
             self.learn_opening(line);
-            self.answer_opening(id, &told);
-            self.send_client(told);
+            self.owed.answer_opening(id, &told);
+            self.owed.send_client(told);
             return Route::Instead;
         }
-        let Some(entry) = self.requests.answered(id) else {
+        let Some(entry) = self.owed.requests.answered(id) else {
             return if self.orphans.is_empty() {
                 Route::Forward
             } else {
                 Route::Drop
             };
         };
-        self.session.answer_on_way();
+        self.owed.session.answer_on_way();
         if let Some(line) = line {
-            self.learn(frame.kind, entry.method, id, line);
+            if (frame.kind, entry.method) == (Kind::Response, Tracked::Initialize) {
+                self.tasks.opened(line);
+            }
+            self.cache
+                .learn(frame.kind, entry.method, id, line, &mut self.owed);
         }
         if entry.method == Tracked::Initialize && frame.kind == Kind::Error {
             // What a server that knows no `server/discover` must know.
             self.cache.forget_refusal();
         }
         if entry.method.listens() {
-            self.session.stop_listening(id);
+            self.owed.session.stop_listening(id);
         }
-        self.requests.forget_line(id);
+        self.owed.requests.forget_line(id);
         Route::Forward
     }
 
     /// Whether this is the answer to the client's opening, and more is to be announced in it than the server does.
     fn advertises(&self, frame: &Frame<'_>, id: &[u8]) -> bool {
         let opening = |id| {
-            let entry = self.requests.get(id);
+            let entry = self.owed.requests.get(id);
             entry.is_some_and(|entry| entry.method == Tracked::Initialize)
         };
-        self.policy.advertise && frame.kind == Kind::Response && opening(id)
+        self.owed.policy.advertise && frame.kind == Kind::Response && opening(id)
     }
 
     /// The answer to a request of our own.
@@ -389,13 +399,14 @@ impl Exchange<'_> {
                 if frame.kind == Kind::Error {
                     let what =
                         "it refuses the log level or a subscription that its predecessor had taken";
-                    self.tell_differs(what.into());
+                    self.owed.tell_differs(what.into());
                 }
                 Happened::ReplayAnswered
             }
             Some(Purpose::List { which, page }) => {
                 if let (Kind::Response, Some(line)) = (frame.kind, line) {
-                    self.list_checked(which, page, line);
+                    let (own, owed) = (&mut self.own, &mut self.owed);
+                    self.cache.list_checked(which, page, line, own, owed);
                 }
                 return;
             }
@@ -408,30 +419,33 @@ impl Exchange<'_> {
 
     /// Our replayed opening has its answer: the rest follows.
     fn opening_replayed(&mut self, frame: &Frame<'_>, line: Option<&[u8]>) -> Happened {
-        if self.session.modern() {
+        if self.owed.session.modern() {
             // Any answer will do: it is there.
             return Happened::OpeningReplayed { unanswered: 0 };
         }
         if frame.kind == Kind::Error {
-            self.tell_differs("it refuses the client's opening".into());
+            self.owed
+                .tell_differs("it refuses the client's opening".into());
             return Happened::OpeningRefused;
         }
         if let Some(line) = line {
-            if self.cache.forgot_opening(&self.session) {
+            if self.cache.forgot_opening(&self.owed.session) {
                 self.learn_opening(line);
             }
-            if let Err(what) = self.compare_greeting(line) {
+            if let Err(what) = self.owed.compare_greeting(line) {
                 return Happened::Differs(what);
             }
         }
         self.replay_initialized();
-        let unanswered = self.own.replay_wishes(&self.session, &mut self.outbox);
+        let unanswered = self
+            .own
+            .replay_wishes(&self.owed.session, &mut self.owed.outbox);
         Happened::OpeningReplayed { unanswered }
     }
 
     fn replay_initialized(&mut self) {
-        if self.session.initialized() {
-            self.outbox.send_server(INITIALIZED.to_vec());
+        if self.owed.session.initialized() {
+            self.owed.outbox.send_server(INITIALIZED.to_vec());
         }
     }
 
@@ -439,13 +453,13 @@ impl Exchange<'_> {
     fn opening_confirmed(&mut self, frame: &Frame<'_>, line: Option<&[u8]>) {
         self.cache.opening_confirmed();
         let happened = if frame.kind == Kind::Error {
-            self.cache.opening_refused(&self.session);
+            self.cache.opening_refused(&self.owed.session);
             Happened::RecordRefused
         } else {
             if let Some(line) = line {
                 self.learn_opening(line);
             }
-            match line.map_or(Ok(()), |line| self.compare_greeting(line)) {
+            match line.map_or(Ok(()), |line| self.owed.compare_greeting(line)) {
                 Ok(()) => {
                     self.replay_initialized();
                     Happened::RecordConfirmed
@@ -456,132 +470,16 @@ impl Exchange<'_> {
         self.happened.push_back(happened);
     }
 
-    /// The server itself answers what the record has answered already.
-    fn recalled_answered(&mut self, id: &[u8], frame: &Frame<'_>, line: Option<&[u8]>) {
-        let (Some(question), Some(line)) = (self.cache.confirmed(id), line) else {
-            return;
-        };
-        match question {
-            Question::Discover => self.learn_discover(line),
-            Question::List(which) if frame.kind == Kind::Response => {
-                self.list_checked(which, 0, line);
-            }
-            Question::List(which) => self.cache.learn_first_page(&self.session, which, line),
-        }
-    }
-
-    /// What an answer teaches: what the next generation must be told, and what the client has seen.
-    fn learn(&mut self, kind: Kind, method: Tracked, id: &[u8], line: &[u8]) {
-        let good = kind == Kind::Response;
-        match method {
-            Tracked::Initialize if good => {
-                self.session.greeting_on_way(line);
-                self.learn_opening(line);
-            }
-            Tracked::Discover => self.learn_discover(line),
-            Tracked::SetLevel if good => {
-                if let Some(request) = self.requests.line(id) {
-                    self.session
-                        .note_level(&envelope::without_progress(request));
-                    self.supersede(id, method, None);
-                }
-            }
-            Tracked::Subscribe if good => self.learn_subscription(id),
-            Tracked::List if good => {
-                if let Some(request) = self.requests.line(id) {
-                    self.cache.learn_list(&mut self.session, request, line);
-                }
-            }
-            Tracked::List => {
-                if let Some(which) = self.requests.line(id).and_then(Which::asked) {
-                    self.cache.learn_first_page(&self.session, which, line);
-                }
-            }
-            Tracked::Initialize
-            | Tracked::SetLevel
-            | Tracked::Subscribe
-            | Tracked::Other
-            | Tracked::Ping
-            | Tracked::ToolsCall
-            | Tracked::Read
-            | Tracked::Listen
-            | Tracked::Task => {}
-        }
-    }
-
-    fn learn_subscription(&mut self, id: &[u8]) {
-        if let Some(request) = self.requests.line(id)
-            && let Some(uri) = envelope::uri(request).map(Cow::into_owned)
-        {
-            if envelope::method(request).as_deref() == Some("resources/subscribe") {
-                let request = envelope::without_progress(request);
-                self.session.note_subscription(&uri, &request);
-            } else {
-                self.session.forget_subscription(&uri);
-            }
-            self.supersede(id, Tracked::Subscribe, Some(&uri));
-        }
-    }
-
-    fn supersede(&mut self, id: &[u8], method: Tracked, uri: Option<&str>) {
-        self.requests.supersede(id, |older| {
-            Tracked::of(&envelope::method(older).unwrap_or_default()) == method
-                && envelope::uri(older).as_deref() == uri
-        });
-    }
-
     fn learn_opening(&mut self, line: &[u8]) {
         self.tasks.opened(line);
-        self.cache.learn_opening(&self.session, line);
-    }
-
-    fn learn_discover(&mut self, line: &[u8]) {
-        if self.cache.learn_discover(line) {
-            self.tell_differs("its discovery is not what was remembered".into());
-        }
-    }
-
-    /// A page of a list that we asked for, or that the record has answered.
-    fn list_checked(&mut self, which: Which, page: usize, line: &[u8]) {
-        match self.cache.check_page(&self.session, which, page, line) {
-            Check::Same => {}
-            Check::More { cursor } => {
-                let (session, outbox) = (&self.session, &mut self.outbox);
-                self.own
-                    .ask_list(which, page + 1, Some(&cursor), session, outbox);
-            }
-            Check::Differs => self.tell_changed(&[which]),
-        }
-    }
-
-    /// Tells the client that lists have changed, once each: what it has seen of them does not count any more.
-    pub(super) fn tell_changed(&mut self, all: &[Which]) {
-        let mut told: Vec<&'static str> = Vec::new();
-        for &which in all {
-            let method = which.changed();
-            if told.contains(&method) || !may_tell(&self.session, which, self.policy.advertise) {
-                continue;
-            }
-            told.push(method);
-            for which in Which::changed_by(method) {
-                self.cache.list_changed(which);
-            }
-            for line in self.session.change_lines(method) {
-                self.send_client(line);
-            }
-        }
-        if !told.is_empty() {
-            let names = told.iter().filter_map(|method| method.split('/').nth(1));
-            let lists = names.map(ToString::to_string).collect();
-            self.tell(What::ListChanged(ListChanged { lists }));
-        }
+        self.cache.learn_opening(&self.owed.session, line);
     }
 
     /// A line of the server's while no client is attached; how many answers reach no client.
     pub fn unheard(&mut self, frame: &Frame<'_>, line: Option<&[u8]>) -> u32 {
         match (frame.kind, frame.id, line) {
             (Kind::Request, Id::Token(id), _) => {
-                self.outbox.send_server(settle::error(id, AWAY, "{}"));
+                self.owed.outbox.send_server(settle::error(id, AWAY, "{}"));
                 0
             }
             (Kind::Notification, _, _) => {
@@ -626,13 +524,13 @@ impl Exchange<'_> {
     /// Whether a batch of the server's holds what the client must not see: an orphan's answer, one to a request that we have
     /// answered ourselves, one to a request of our own; or a question, which is known by itself and may need a label.
     fn splits_server_batch(&self, line: &[u8]) -> bool {
-        let mut split = !self.orphans.is_empty() || !self.session.no_long_ids();
+        let mut split = !self.orphans.is_empty() || !self.owed.session.no_long_ids();
         if !split {
             batch::each_member(line, |member| {
                 split |= member.kind == Kind::Request;
                 if let (Kind::Response | Kind::Error, Id::Token(id)) = (member.kind, member.id) {
                     split |= self.own.is(id)
-                        || self.requests.is_answered_ahead(id)
+                        || self.owed.requests.is_answered_ahead(id)
                         || self.cache.is_recalled_opening(id);
                 }
             });
@@ -651,9 +549,9 @@ impl Exchange<'_> {
             match self.server_says(speaker, &frame, Some(&line)) {
                 Route::Forward | Route::Hold => {
                     if let Id::Token(id) = frame.id {
-                        self.requests.goes_with_ours(id);
+                        self.owed.requests.goes_with_ours(id);
                     }
-                    self.send_client(line);
+                    self.owed.send_client(line);
                 }
                 Route::Drop | Route::Instead | Route::Gather => {}
             }
@@ -663,14 +561,16 @@ impl Exchange<'_> {
 
     /// May a long line go on as it comes, or must it be seen whole?
     pub fn long_line_route(&mut self, frame: Option<&Frame<'_>>) -> Route {
-        let later = self.session.generation() > 1;
+        let later = self.owed.session.generation() > 1;
         let gather = match frame {
             Some(frame) => match (frame.kind, frame.id) {
                 (Kind::Response | Kind::Error, Id::Token(id)) => {
                     let ours = self.own.is(id)
                         || self.orphans.own(id).is_some()
-                        || self.session.long_id(id).is_some();
-                    if !ours && (!self.orphans.is_empty() || self.requests.is_answered_ahead(id)) {
+                        || self.owed.session.long_id(id).is_some();
+                    if !ours
+                        && (!self.orphans.is_empty() || self.owed.requests.is_answered_ahead(id))
+                    {
                         return Route::Drop;
                     }
                     ours || self.learns_from(id)
@@ -700,7 +600,7 @@ impl Exchange<'_> {
 
     /// Whether the answer to this request is one that we learn from.
     fn learns_from(&self, id: &[u8]) -> bool {
-        let entry = self.requests.get(id);
+        let entry = self.owed.requests.get(id);
         entry.is_some_and(|entry| entry.method.teaches()) || self.cache.is_recalled_opening(id)
     }
 
@@ -708,12 +608,12 @@ impl Exchange<'_> {
     /// short: a long one is the client's if it waits for any.
     fn learns_from_any(&self) -> bool {
         self.own.wants_more()
-            || self.requests.is_empty() && !self.own.is_empty()
+            || self.owed.requests.is_empty() && !self.own.is_empty()
             || self.cache.awaits_opening()
-            || self.requests.late_answers() > 0
+            || self.owed.requests.late_answers() > 0
             || !self.orphans.is_empty()
-            || !self.session.no_long_ids()
-            || self.requests.teaches()
+            || !self.owed.session.no_long_ids()
+            || self.owed.requests.teaches()
     }
 
     /// The end of a long line of the server's that was gathered.
@@ -724,16 +624,16 @@ impl Exchange<'_> {
     /// A gathered line goes to the client.
     pub fn send_gathered(&mut self, frame: &Frame<'_>, line: Vec<u8>) {
         if let Id::Token(id) = frame.id {
-            self.requests.goes_with_ours(id);
+            self.owed.requests.goes_with_ours(id);
         }
         if frame.kind == Kind::Batch {
             batch::each_member(&line, |member| {
                 if let Id::Token(id) = member.id {
-                    self.requests.goes_with_ours(id);
+                    self.owed.requests.goes_with_ours(id);
                 }
             });
         }
-        self.send_client(line);
+        self.owed.send_client(line);
     }
 
     /// A line of the server's that we had to hold whole and could not: what waits for an answer to it, or in it, has ours.
@@ -741,12 +641,14 @@ impl Exchange<'_> {
         match (frame.kind, frame.id) {
             (Kind::Response | Kind::Error, Id::Token(id)) => {
                 let id = self.orphans.close(id).unwrap_or_else(|| id.to_vec());
-                if let Some(entry) = self.requests.get(&id) {
-                    self.answer(&id, entry.method, &Because::TooLong);
+                if let Some(entry) = self.owed.requests.get(&id) {
+                    self.owed.answer(&id, entry.method, &Because::TooLong);
                 }
             }
             (Kind::Request, Id::Token(id)) => {
-                self.outbox.send_server(settle::error(id, TOO_LONG, "{}"));
+                self.owed
+                    .outbox
+                    .send_server(settle::error(id, TOO_LONG, "{}"));
             }
             (
                 Kind::Request

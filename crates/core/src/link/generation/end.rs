@@ -10,17 +10,12 @@ use alloc::vec::Vec;
 use super::Generation;
 use crate::clock::Moment;
 use crate::event::{Cause, Exit, Parting, Seen, StartFailed, What};
-use crate::limits::EXPLAIN_MS;
 use crate::link::attachment::Attachment;
+use crate::link::closing::Closing;
 use crate::link::exchange::Exchange;
 use crate::link::io::{About, Exited, Output};
-use crate::link::state::{
-    Because, Client, Closing, GivenUp, Life, Server, Settling, Swapping, Then, TreeState, Up,
-};
+use crate::link::state::{Because, GivenUp, Life, Server, Settling, Swapping, Then};
 use crate::server::stop::{Ladder, Standing};
-
-/// The exit code that tells of a SIGKILL.
-const KILLED: u8 = 128 + 9;
 
 /// The end of a generation, with all that has to be settled.
 struct Death {
@@ -46,7 +41,9 @@ impl Generation {
             ex.answer_discover();
         }
         // 2. Each request in flight is answered, or kept for the next generation.
-        let kept = death.settling.map_or(0, |settling| ex.settle(&settling));
+        let kept = death
+            .settling
+            .map_or(0, |settling| ex.owed().settle(&settling));
         // 3. The death is told.
         if let Some(exited) = death.exited {
             self.tell_exit(now, death.since, exited, in_flight, kept, ex);
@@ -70,11 +67,12 @@ impl Generation {
         self.code = exited.status.exit_code();
         // The lines since the last event are told, so that the sum is right.
         if let Some(junk) = self.junk.rest() {
-            ex.tell(What::Junk(junk));
+            ex.owed().tell(What::Junk(junk));
         }
         let ending = self.ladder().map(|ladder| ladder.ending(now));
-        ex.tell(What::Exit(Exit {
-            generation: ex.session().generation(),
+        let generation = ex.session().generation();
+        ex.owed().tell(What::Exit(Exit {
+            generation,
             pid: exited.pid,
             status: exited.status,
             uptime_ms: now.ms_since(since),
@@ -149,20 +147,20 @@ impl Generation {
         at: &mut Attachment,
         ex: &mut Exchange<'_>,
     ) {
-        let server = match &self.life {
-            Life::Swapping(swapping) => &swapping.server,
-            Life::Closing(closing) => &closing.server,
+        let left = match &self.life {
+            Life::Swapping(swapping) => swapping.left(),
+            Life::Closing(closing) => closing.left(),
             Life::Absent { .. }
             | Life::Up(_)
             | Life::Waiting { .. }
             | Life::Resting
             | Life::Abandoned(_)
-            | Life::Finished => return,
+            | Life::Finished => None,
         };
-        if let Server::Left(exited) = server {
+        if let Some(exited) = left.cloned() {
             let exited = Exited {
                 tree_empty,
-                ..exited.clone()
+                ..exited
             };
             self.server_gone(now, exited, at, ex);
         }
@@ -182,14 +180,14 @@ impl Generation {
             return;
         }
         let is_death = self.is_death(exited.status, ex.session().spoken());
-        let goes_on = self.goes_on(at.attached(), ex.session().opened());
+        let goes_on = self.restarts.goes_on(at.attached(), ex.session().opened());
         match &self.life {
             Life::Up(_) if goes_on && is_death => self.died(now, exited, ex),
             Life::Swapping(Swapping {
                 then: Then::Undecided { .. },
                 ..
             }) if !is_death => {
-                self.close_swapping(now, &Cause::ServerExit, true, ex);
+                self.close_swapping(&Cause::ServerExit, true, ex);
                 self.gone_for_good(now, exited, ex);
             }
             Life::Swapping(_) => self.gone_in_swap(now, exited, ex),
@@ -235,12 +233,12 @@ impl Generation {
             Some(cause) => format!("{status} ({cause})"),
             None => status.to_string(),
         };
+        let (up_ms, words) = (now.ms_since(since), tail.clone());
         let then = match trial {
-            Some(trial) => {
-                let losses = trial.losses.with_death();
-                Then::Abandon(self.given_up(now, losses, last, tail.clone()))
-            }
-            None => self.after_death(now, now.ms_since(since), last, tail.clone(), ex),
+            Some(trial) => self.restarts.after_trial(now, &trial, last, words),
+            None => self
+                .restarts
+                .after_death(now, up_ms, last, words, ex.session()),
         };
         let settling = match &then {
             Then::Abandon(given_up) => Settling::Abandoned(given_up.clone().into()),
@@ -326,14 +324,15 @@ impl Generation {
 
     /// The server is gone, and no other follows.
     fn gone_for_good(&mut self, now: Moment, exited: Exited, ex: &mut Exchange<'_>) {
-        let since = match &self.life {
-            Life::Up(Up { since, .. }) | Life::Closing(Closing { since, .. }) => *since,
+        let (since, ordered) = match &self.life {
+            Life::Up(up) => (up.since, None),
+            Life::Closing(closing) => (closing.since(), closing.ordered().cloned()),
             Life::Absent { .. }
             | Life::Swapping(_)
             | Life::Waiting { .. }
             | Life::Resting
             | Life::Abandoned(_)
-            | Life::Finished => now,
+            | Life::Finished => (now, None),
         };
         let Exited {
             status, tree_empty, ..
@@ -343,21 +342,11 @@ impl Generation {
             status,
             stderr_tail: exited.stderr_tail.clone(),
             restarted: false,
-            tries: if opened { 0 } else { self.tries + 1 },
-        };
-        let ordered = match &self.life {
-            Life::Closing(Closing {
-                because: ordered @ (Because::Asked | Because::LeaseEnded { .. }),
-                ..
-            }) => Some(ordered.clone()),
-            Life::Closing(_)
-            | Life::Absent { .. }
-            | Life::Up(_)
-            | Life::Swapping(_)
-            | Life::Waiting { .. }
-            | Life::Resting
-            | Life::Abandoned(_)
-            | Life::Finished => None,
+            tries: if opened {
+                0
+            } else {
+                self.restarts.tries_with_this()
+            },
         };
         let death = Death {
             since,
@@ -371,15 +360,10 @@ impl Generation {
         let mut explain = !opened && (asked || !status.success());
         match &mut self.life {
             Life::Closing(closing) => {
-                closing.code = status.exit_code();
-                closing.server = Server::Gone;
-                explain &= matches!(closing.because, Because::Leaving);
-                if let Because::Leaving = closing.because {
-                    closing.because = because;
-                }
-                if let (TreeState::Descending(ladder), false) = (&mut closing.tree, tree_empty) {
-                    ex.outbox().step(ladder.server_left(now));
-                }
+                let (awaited, step) =
+                    closing.server_gone(now, status.exit_code(), because, tree_empty);
+                explain &= awaited;
+                ex.outbox().step(step);
             }
             Life::Absent { .. }
             | Life::Up(_)
@@ -390,19 +374,23 @@ impl Generation {
             | Life::Finished => {
                 let (ladder, step) =
                     Ladder::begin(Cause::ServerExit, Standing::Left, &self.limits, now);
-                let tree = if tree_empty {
-                    TreeState::Empty
+                let code = status.exit_code();
+                if tree_empty {
+                    self.close(Closing::without_tree(now, code, because), ex);
                 } else {
-                    TreeState::Descending(ladder)
-                };
-                self.close(now, tree, status.exit_code(), because, Server::Gone, ex);
-                ex.outbox().step(step.filter(|_| !tree_empty));
+                    let gone = Server::Gone;
+                    self.close(Closing::descending(since, ladder, code, because, gone), ex);
+                    ex.outbox().step(step);
+                }
             }
         }
+        let Some(closing) = self.closing() else {
+            return;
+        };
         if explain {
-            self.explain(now);
+            closing.explain(now);
         } else {
-            self.release_client(ex);
+            closing.release_client(ex.outbox());
         }
     }
 
@@ -416,11 +404,15 @@ impl Generation {
         ex: &mut Exchange<'_>,
     ) {
         self.followers_gone(now, true, at, ex);
+        if self.closing().is_some() {
+            self.closing_tree_empty(now, ended, left, ex);
+            return;
+        }
         match core::mem::replace(&mut self.life, Life::Resting) {
-            Life::Closing(closing) => self.closing_tree_empty(now, closing, ended, left, ex),
             Life::Swapping(swapping) => self.swapping_tree_empty(now, swapping, ended, left, ex),
             life @ (Life::Absent { .. }
             | Life::Up(_)
+            | Life::Closing(_)
             | Life::Waiting { .. }
             | Life::Resting
             | Life::Abandoned(_)
@@ -431,30 +423,29 @@ impl Generation {
     fn closing_tree_empty(
         &mut self,
         now: Moment,
-        mut closing: Closing,
         ended: u32,
         left: Vec<Seen>,
         ex: &mut Exchange<'_>,
     ) {
-        let tree = core::mem::replace(&mut closing.tree, TreeState::Empty);
-        if let TreeState::Descending(ladder) = tree {
-            if let Server::Up = closing.server {
-                // Not even the kill ended it: the teardown names it, and what it owes will not come.
-                closing.server = Server::Gone;
-                closing.code = KILLED;
-                let because = core::mem::replace(&mut closing.because, Because::Stopping);
-                let death = Death {
-                    since: closing.since,
-                    exited: None,
-                    settling: Some(Settling::All(because)),
-                    of_itself: false,
-                    link_goes_on: false,
-                };
-                self.settle_death(now, death, ex);
-            }
-            ex.tell(What::Teardown(ladder.finish(ended, left, now)));
+        let Some(closing) = self.closing() else {
+            return;
+        };
+        let since = closing.since();
+        let Some(empty) = closing.tree_empty(now, ended, left) else {
+            return;
+        };
+        if let Some(because) = empty.immortal {
+            // Not even the kill ended it: the teardown names it, and what it owes will not come.
+            let death = Death {
+                since,
+                exited: None,
+                settling: Some(Settling::All(because)),
+                of_itself: false,
+                link_goes_on: false,
+            };
+            self.settle_death(now, death, ex);
         }
-        self.life = Life::Closing(closing);
+        ex.owed().tell(What::Teardown(empty.teardown));
     }
 
     fn swapping_tree_empty(
@@ -468,7 +459,7 @@ impl Generation {
         let cause = swapping.ladder.cause().clone();
         if !swapping.quiet || !left.is_empty() {
             let teardown = swapping.ladder.finish(ended, left, now);
-            ex.tell(What::Teardown(teardown));
+            ex.owed().tell(What::Teardown(teardown));
         }
         if let Server::Up = &swapping.server {
             // Not even the kill ended it: what it owed will not come.
@@ -522,7 +513,7 @@ impl Generation {
             | Cause::StartFailed
             | Cause::KeeperLost => false,
         };
-        let goes_on = self.goes_on(attached, ex.session().opened());
+        let goes_on = self.restarts.goes_on(attached, ex.session().opened());
         match &mut self.life {
             // It can serve no client any more, but the client lives.
             Life::Up(up) if cause == Cause::ServerExit && goes_on => {
@@ -534,8 +525,9 @@ impl Generation {
                 let because = Because::of(&cause);
                 let owing = cause == Cause::ClientEof && ex.requests().answers_due();
                 let standing = if owing { Standing::Owing } else { Standing::Up };
+                let since = up.since;
                 let (ladder, step) = Ladder::begin(cause, standing, &self.limits, now);
-                self.close(now, TreeState::Descending(ladder), 0, because, server, ex);
+                self.close(Closing::descending(since, ladder, 0, because, server), ex);
                 ex.outbox().step(step);
                 if !client_wants_more {
                     self.drop_client(ex);
@@ -543,10 +535,8 @@ impl Generation {
             }
             Life::Closing(closing) => {
                 if !client_wants_more {
-                    closing.explain = None;
-                    if let TreeState::Descending(ladder) = &mut closing.tree {
-                        ex.outbox().step(ladder.drained(now));
-                    }
+                    closing.explained();
+                    ex.outbox().step(closing.drained(now));
                     self.drop_client(ex);
                 }
             }
@@ -557,14 +547,14 @@ impl Generation {
             | Life::Resting
             | Life::Abandoned(_)
                 if cause == Cause::ServerExit => {}
-            Life::Swapping(_) => self.close_swapping(now, &cause, client_wants_more, ex),
+            Life::Swapping(_) => self.close_swapping(&cause, client_wants_more, ex),
             Life::Absent { .. } | Life::Waiting { .. } | Life::Resting | Life::Abandoned(_) => {
                 // What was asked for is not wanted any more.
                 ex.outbox().withdraw_spawn();
                 let because = Because::of(&cause);
-                ex.settle(&Settling::All(because.clone()));
+                ex.owed().settle(&Settling::All(because.clone()));
                 let code = self.code;
-                self.close(now, TreeState::Empty, code, because, Server::Gone, ex);
+                self.close(Closing::without_tree(now, code, because), ex);
                 if !client_wants_more {
                     self.drop_client(ex);
                 }
@@ -574,13 +564,7 @@ impl Generation {
     }
 
     /// The link ends while a generation is on its way down: that way becomes the link's own.
-    fn close_swapping(
-        &mut self,
-        now: Moment,
-        cause: &Cause,
-        client_wants_more: bool,
-        ex: &mut Exchange<'_>,
-    ) {
+    fn close_swapping(&mut self, cause: &Cause, client_wants_more: bool, ex: &mut Exchange<'_>) {
         let life = core::mem::replace(&mut self.life, Life::Resting);
         let Life::Swapping(swapping) = life else {
             self.life = life;
@@ -595,46 +579,40 @@ impl Generation {
         let because = Because::of(cause);
         if let Server::Gone = server {
             // No server is left to answer what was kept.
-            ex.settle(&Settling::All(because.clone()));
+            ex.owed().settle(&Settling::All(because.clone()));
         }
         let code = self.code;
-        let tree = TreeState::Descending(ladder);
-        self.close(now, tree, code, because, server, ex);
-        if let Life::Closing(closing) = &mut self.life {
-            closing.since = since;
-        }
+        self.close(
+            Closing::descending(since, ladder, code, because, server),
+            ex,
+        );
         if !client_wants_more {
             self.drop_client(ex);
         }
     }
 
-    fn close(
-        &mut self,
-        now: Moment,
-        tree: TreeState,
-        code: u8,
-        because: Because,
-        server: Server,
-        ex: &mut Exchange<'_>,
-    ) {
+    fn close(&mut self, closing: Closing, ex: &mut Exchange<'_>) {
         debug_assert!(!self.is_finished(), "the end begins once");
         ex.session_mut().set_stopping();
-        let since = self.up_since().unwrap_or(now);
-        self.life = Life::Closing(Closing {
-            since,
-            tree,
-            explain: None,
-            code,
-            because,
-            client: Client::Reading,
-            server,
-        });
+        self.life = Life::Closing(closing);
+    }
+
+    fn closing(&mut self) -> Option<&mut Closing> {
+        match &mut self.life {
+            Life::Closing(closing) => Some(closing),
+            Life::Absent { .. }
+            | Life::Up(_)
+            | Life::Swapping(_)
+            | Life::Waiting { .. }
+            | Life::Resting
+            | Life::Abandoned(_)
+            | Life::Finished => None,
+        }
     }
 
     /// A killed keeper had begun the end, or its server was kept for a client that was away: its guard has ended the tree.
     pub fn close_after_keeper(&mut self, now: Moment, ex: &mut Exchange<'_>) {
-        let (because, gone) = (Because::Stopping, Server::Gone);
-        self.close(now, TreeState::Empty, KILLED, because, gone, ex);
+        self.close(Closing::after_keeper(now), ex);
         self.finish_if_done(ex);
     }
 
@@ -656,7 +634,7 @@ impl Generation {
             words.push_str(&hint);
         }
         ex.outbox().push(Output::Say(words));
-        ex.tell(What::StartFailed(StartFailed {
+        ex.owed().tell(What::StartFailed(StartFailed {
             argv,
             cwd,
             problem: problem.clone(),
@@ -667,111 +645,65 @@ impl Generation {
             return;
         }
         let because = Because::StartFailed { problem, hint };
-        ex.settle(&Settling::All(because.clone()));
+        ex.owed().settle(&Settling::All(because.clone()));
         // It may be refused before it was tried.
         ex.outbox().withdraw_spawn();
-        self.close(now, TreeState::Empty, code, because, Server::Gone, ex);
-        self.explain(now);
+        let mut closing = Closing::without_tree(now, code, because);
+        closing.explain(now);
+        self.close(closing, ex);
     }
 
-    /// The server cannot go on with the session: those who still ask are told why.
+    /// The server cannot go on with the session: requests that still come are told why.
     pub fn set_differing(&mut self, because: Because) {
-        if let Life::Closing(closing) = &mut self.life {
-            closing.because = because;
-        }
-    }
-
-    /// The end is explained to a client that asks in vain, for a while.
-    fn explain(&mut self, now: Moment) {
-        if let Life::Closing(closing) = &mut self.life {
-            closing.explain = Some(now.after_ms(EXPLAIN_MS));
+        if let Some(closing) = self.closing() {
+            closing.set_because(because);
         }
     }
 
     /// The client has heard why the server does not come, or listens no more.
     pub fn explained(&mut self) {
-        if let Life::Closing(closing) = &mut self.life {
-            closing.explain = None;
-        }
-    }
-
-    fn release_client(&mut self, ex: &mut Exchange<'_>) {
-        if self.lets_client_go() {
-            ex.outbox().push(Output::ReleaseClient);
+        if let Some(closing) = self.closing() {
+            closing.explained();
         }
     }
 
     fn drop_client(&mut self, ex: &mut Exchange<'_>) {
-        if self.lets_client_go() {
-            ex.outbox().push(Output::DropClient);
-        }
-    }
-
-    fn lets_client_go(&mut self) -> bool {
-        match &mut self.life {
-            Life::Closing(closing) => {
-                core::mem::replace(&mut closing.client, Client::Released) == Client::Reading
-            }
-            Life::Absent { .. }
-            | Life::Up(_)
-            | Life::Swapping(_)
-            | Life::Waiting { .. }
-            | Life::Resting
-            | Life::Abandoned(_)
-            | Life::Finished => false,
+        if let Some(closing) = self.closing() {
+            closing.drop_client(ex.outbox());
         }
     }
 
     /// The client's pipes were let go before the end began.
     pub fn client_released_before(&mut self, ex: &mut Exchange<'_>) {
-        self.lets_client_go();
-        ex.outbox().withdraw_release();
+        if let Some(closing) = self.closing() {
+            closing.client_released_before(ex.outbox());
+        }
     }
 
     /// Whether the client has closed its end and waits for what it had asked before.
-    pub fn awaits_last_answers(&self) -> bool {
-        match &self.life {
-            Life::Closing(Closing {
-                tree: TreeState::Descending(ladder),
-                client: Client::Reading,
-                ..
-            }) => ladder.drains(),
-            Life::Closing(_)
-            | Life::Absent { .. }
-            | Life::Up(_)
-            | Life::Swapping(_)
-            | Life::Waiting { .. }
-            | Life::Resting
-            | Life::Abandoned(_)
-            | Life::Finished => false,
-        }
+    pub fn awaits_last_answers(&mut self) -> bool {
+        let closing = self.closing();
+        closing.is_some_and(|closing| closing.awaits_last_answers())
     }
 
     /// A client that has closed its end has all that it waits for: the server need not be waited for.
     pub fn drained_if_answered(&mut self, now: Moment, ex: &mut Exchange<'_>) {
-        if let Life::Closing(closing) = &mut self.life
+        if let Some(closing) = self.closing()
             && !ex.requests().answers_due()
-            && let TreeState::Descending(ladder) = &mut closing.tree
         {
-            ex.outbox().step(ladder.drained(now));
+            ex.outbox().step(closing.drained(now));
         }
     }
 
     pub fn finish_if_done(&mut self, ex: &mut Exchange<'_>) {
-        if let Life::Closing(Closing {
-            tree: TreeState::Empty,
-            explain: None,
-            code,
-            server: Server::Gone,
-            ..
-        }) = &self.life
+        if let Some(closing) = self.closing()
+            && let Some(code) = closing.done()
         {
-            let code = *code;
             debug_assert!(
                 ex.requests().is_empty(),
                 "each request has its answer at the end"
             );
-            self.release_client(ex);
+            closing.release_client(ex.outbox());
             ex.session_mut().set_finished();
             ex.outbox().finish(code);
             self.life = Life::Finished;

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use super::session::Session;
+use crate::link::session::Session;
 use crate::message::inflight::{Token, Tracked};
 use crate::message::lists::{self, Check, Lists, Which};
 use crate::message::remembered::{self, Learned, Remembered};
@@ -17,7 +17,7 @@ use crate::message::{envelope, retry, settle, token};
 use crate::policy::Retry;
 
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(in crate::link) struct Cache {
     /// What an earlier session of this configuration saw.
     remembered: Remembered,
     /// What the client has seen of the server's lists.
@@ -45,7 +45,7 @@ struct Recalled {
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Question {
+pub(in crate::link) enum Question {
     Discover,
     List(Which),
 }
@@ -104,6 +104,34 @@ impl Cache {
     /// Whether the client has waited for this generation already.
     pub fn is_too_slow(&self, generation: u32) -> bool {
         self.too_slow == Some(generation)
+    }
+
+    /// Whether the record has an answer to a request. A list is known by the line that asks for it.
+    pub fn knows(&self, method: Tracked, line: Option<&[u8]>, session: &Session<'_>) -> bool {
+        match method {
+            Tracked::Initialize => {
+                let digest = session.params_digest();
+                digest.is_some_and(|digest| self.remembered.opening(digest).is_some())
+            }
+            Tracked::Discover => self.remembered.discover().is_some(),
+            Tracked::List => {
+                let which = line.and_then(Which::asked);
+                which.is_some_and(|which| {
+                    lists_digest(session).is_ok_and(|digest| {
+                        self.remembered.list(digest, which).is_some()
+                            || self.remembered.list_refusal(digest, which).is_some()
+                    })
+                })
+            }
+            Tracked::Other
+            | Tracked::Ping
+            | Tracked::ToolsCall
+            | Tracked::Read
+            | Tracked::SetLevel
+            | Tracked::Subscribe
+            | Tracked::Listen
+            | Tracked::Task => false,
+        }
     }
 
     /// The record's answer to a request; none if it has none. A list is known by the line that asks for it.

@@ -1,0 +1,452 @@
+//! What is owed to the client: its requests, the answers that we give ourselves, and what becomes of both at a death.
+//!
+//! Its parts are machines with private fields; they are one type because an answer of ours changes them together: the table,
+//! the record, and the lines that go out. It knows neither the server's side nor the record of earlier sessions.
+//!
+//! Invariant: each tracked request has exactly one answer, from the server or from us.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::clock::Moment;
+use crate::event::{Differs, Instant, OpeningSilent, What};
+use crate::limits::Limits;
+use crate::link::io::{About, Route};
+use crate::link::long_ids::{self, Short};
+use crate::link::outbox::Outbox;
+use crate::link::requests::Requests;
+use crate::link::server_requests::ServerRequests;
+use crate::link::session::Session;
+use crate::link::state::{Because, GivenUp, Settling};
+use crate::message::asked::Answered;
+use crate::message::envelope;
+use crate::message::frame::{Fed, Frame, Id, Kind, Scanner};
+use crate::message::inflight::{Opened, Tracked};
+use crate::message::resend::Fate;
+use crate::message::{batch, settle};
+use crate::policy::{Policy, Retry};
+use crate::record::{Phase, Record};
+
+#[derive(Debug)]
+pub(in crate::link) struct Owed<'a> {
+    pub(super) about: About,
+    pub(super) policy: Policy,
+    pub(super) limits: Limits,
+    pub(super) outbox: Outbox,
+    pub(super) session: Session<'a>,
+    pub(super) requests: Requests<'a>,
+    pub(super) server_requests: ServerRequests,
+}
+
+/// How many requests a new generation was sent that an earlier one had left unanswered.
+pub(in crate::link) struct Resent {
+    pub listens: u32,
+    pub calls: u32,
+}
+
+impl<'a> Owed<'a> {
+    pub fn new(about: About, limits: Limits, policy: Policy, record: Record<'a>) -> Self {
+        let Record {
+            head,
+            opening,
+            slots,
+            board,
+            keepsakes,
+        } = record;
+        Self {
+            outbox: Outbox::default(),
+            session: Session::over(about.link, head, opening, board, keepsakes),
+            requests: Requests::over(slots, &limits),
+            server_requests: ServerRequests::default(),
+            about,
+            policy,
+            limits,
+        }
+    }
+
+    pub fn tell(&mut self, what: What) {
+        self.outbox.tell(what);
+    }
+
+    /// The server is not what the client knows.
+    pub fn tell_differs(&mut self, what: String) {
+        let generation = self.session.generation();
+        self.tell(What::Differs(Differs { generation, what }));
+    }
+
+    /// What is to go to the client, with its own ids.
+    pub fn send_client(&mut self, line: Vec<u8>) {
+        let own = long_ids::lengthen(&line, &self.session);
+        self.outbox.send_client(own.unwrap_or(line));
+    }
+
+    /// Puts labels in the places of ids that are too long for the table.
+    pub fn shorten(&mut self, frame: &Frame<'_>, line: &[u8]) -> Short {
+        let (session, requests) = (&mut self.session, &self.requests);
+        long_ids::shorten(frame, line, session, requests, &mut self.outbox)
+    }
+
+    /// Opens a request of the client's that the server is asked; false if there is no room and the client must wait.
+    pub fn open(&mut self, now: Moment, id: &[u8], tracked: Tracked) -> bool {
+        self.session.set_spoken();
+        let generation = self.session.generation();
+        match self.requests.open(id, tracked, generation, now) {
+            Opened::New | Opened::Again | Opened::Untracked => true,
+            Opened::Full => false,
+        }
+    }
+
+    /// The same for a batch, whose requests have room.
+    pub fn open_batch(&mut self, now: Moment, line: &[u8]) {
+        self.session.set_spoken();
+        let generation = self.session.generation();
+        batch::each_member(line, |member| {
+            if let (Kind::Request, Id::Token(id)) = (member.kind, member.id) {
+                let tracked = Tracked::of(member.method.as_deref().unwrap_or_default());
+                self.requests.open(id, tracked, generation, now);
+            }
+        });
+    }
+
+    /// The client answers a request of the server's.
+    pub fn client_answers(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
+        let Id::Token(id) = frame.id else {
+            return Route::Forward;
+        };
+        match self.server_requests.answers(id, &mut self.session) {
+            Answered::Relabel(own) => match envelope::with_id(line, &own) {
+                Some(line) => {
+                    self.outbox.send_server(line);
+                    Route::Instead
+                }
+                None => Route::Drop,
+            },
+            Answered::Swallow => Route::Drop,
+            Answered::Unknown if self.session.generation() > 1 => Route::Drop,
+            Answered::Forward | Answered::Unknown => Route::Forward,
+        }
+    }
+
+    /// The client answers while no server is there; whether it is known what.
+    pub fn client_answers_in_vain(&mut self, id: &[u8]) -> bool {
+        let answered = self.server_requests.answers(id, &mut self.session);
+        answered != Answered::Unknown
+    }
+
+    /// A gathered line cannot go on now, and cannot be shown again: it waits within us, or has its answer.
+    pub fn hold_gathered(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) {
+        if let Some(line) = self.shorten_for_good(frame, line) {
+            self.requests.hold(now, line);
+        }
+    }
+
+    /// A line that cannot be shown again, with labels for its long ids; none if it has its answer.
+    pub fn shorten_for_good(&mut self, frame: &Frame<'_>, line: &[u8]) -> Option<Vec<u8>> {
+        match self.shorten(frame, line) {
+            Short::AsItIs => Some(line.to_vec()),
+            Short::Line(short) => Some(short),
+            Short::Refused => None,
+            Short::Full => {
+                long_ids::refuse_all(line, &mut self.outbox);
+                None
+            }
+        }
+    }
+
+    /// A line of the client's that we had to hold whole and could not: a request is answered, a batch as a whole.
+    pub fn client_too_long(&mut self, now: Moment, frame: &Frame<'_>) {
+        if frame.kind == Kind::Batch {
+            let error = settle::error(b"null", TOO_LONG, "{}");
+            self.outbox.send_client(error);
+        } else {
+            self.answer_line(now, frame, &Because::TooLong);
+        }
+    }
+
+    /// Answers the request of a line that went nowhere.
+    pub fn answer_line(&mut self, now: Moment, frame: &Frame<'_>, because: &Because) {
+        let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
+            return;
+        };
+        let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
+        let generation = self.session.generation();
+        self.requests.open(id, tracked, generation, now);
+        self.answer(id, tracked, because);
+    }
+
+    /// Answers a request of which the table knows nothing yet; false if it has no room, and the client must wait.
+    pub fn answer_new(&mut self, now: Moment, id: &[u8], method: Tracked, answer: Vec<u8>) -> bool {
+        // An entry of its own, so that a keeper that is killed right here is followed by one that answers.
+        let generation = self.session.generation();
+        if self.requests.open(id, method, generation, now) == Opened::Full {
+            return false;
+        }
+        self.requests.answered_by_us(id);
+        self.send_client(answer);
+        true
+    }
+
+    /// The client is about to have its opening answered by us.
+    pub fn answer_opening(&mut self, id: &[u8], line: &[u8]) {
+        self.requests.answered_by_us(id);
+        self.session.our_greeting_on_way(line);
+    }
+
+    pub fn tell_instant(&mut self, method: &str) {
+        let method = method.into();
+        self.tell(What::Instant(Instant { method, ms: 0 }));
+    }
+
+    /// Answers a request in flight. Its entry stays until the answer is written ([`Owed::written`]): a keeper that is
+    /// killed in between is followed by one that answers again, and a second answer does no harm where a missing one would.
+    pub fn answer(&mut self, id: &[u8], method: Tracked, because: &Because) {
+        self.word_answer(id, method, because);
+        self.requests.answered_by_us(id);
+        if method.listens() {
+            self.session.stop_listening(id);
+        }
+    }
+
+    /// Answers a request before the server does, which is up and may answer all the same: that is swallowed.
+    pub fn answer_ahead(&mut self, id: &[u8], method: Tracked, because: &Because) {
+        self.word_answer(id, method, because);
+        self.requests.answered_ahead(id);
+        if method.listens() {
+            self.session.stop_listening(id);
+        }
+    }
+
+    fn word_answer(&mut self, id: &[u8], method: Tracked, because: &Because) {
+        let why = because.why(&self.about);
+        let answer = settle::answer(id, method, self.session.modern(), &why);
+        self.send_client(answer);
+    }
+
+    /// Answers all that the server was asked, ahead of it.
+    pub fn answer_all_ahead(&mut self, because: &Because) {
+        for (id, method, sent_to) in self.requests.all() {
+            if sent_to.is_some() {
+                self.answer_ahead(&id, method, because);
+            }
+        }
+    }
+
+    /// The server has said nothing since it was opened.
+    pub fn opening_silent(&mut self, ms: u64) {
+        self.tell(What::OpeningSilent(OpeningSilent { ms }));
+        self.answer_all_ahead(&Because::OpeningSilent { ms });
+    }
+
+    /// The server has not answered the opening that the record has answered: what waits for it is answered.
+    pub fn held_in_vain(&mut self, ms: u64) {
+        for (id, method, sent_to) in self.requests.all() {
+            if sent_to.is_none() {
+                self.answer(&id, method, &Because::OpeningSilent { ms });
+            }
+        }
+        self.requests.release();
+    }
+
+    /// A server is gone, or none will come: what becomes of the requests in flight. How many are kept for the next one.
+    pub fn settle(&mut self, settling: &Settling) -> u32 {
+        let mut kept = 0;
+        for (id, method, sent_to) in self.requests.all() {
+            match settling {
+                Settling::Keep { because, poisoned } => match self.fate(&id, method, sent_to) {
+                    Fate::Resend => kept += 1,
+                    Fate::Poisoned => {
+                        self.answer(&id, method, poisoned.as_ref().unwrap_or(because));
+                    }
+                    Fate::NotKept => self.answer(&id, method, because),
+                },
+                Settling::Abandoned(given_up) => {
+                    self.answer_abandoned(&id, method, sent_to, given_up);
+                }
+                Settling::All(because) => self.answer(&id, method, because),
+            }
+        }
+        match settling {
+            Settling::Keep { .. } => {}
+            Settling::Abandoned(_) | Settling::All(_) => {
+                self.requests.release();
+                debug_assert!(self.requests.is_empty(), "each request has its answer");
+            }
+        }
+        kept
+    }
+
+    /// That a request was not sent is said only of what waits within us and of what the dead server has not read, unless
+    /// an earlier generation had it.
+    fn answer_abandoned(
+        &mut self,
+        id: &[u8],
+        method: Tracked,
+        sent_to: Option<u32>,
+        given_up: &GivenUp,
+    ) {
+        let because = Because::Abandoned {
+            given_up: given_up.clone().into(),
+            sent: sent_to.is_some() || self.requests.was_sent(id),
+        };
+        self.answer(id, method, &because);
+    }
+
+    fn fate(&self, id: &[u8], method: Tracked, sent_to: Option<u32>) -> Fate {
+        if sent_to.is_none() || self.survives_keeper(id, method) {
+            return Fate::Resend;
+        }
+        match self.policy.retry {
+            Retry::Never => Fate::NotKept,
+            Retry::Safe | Retry::Annotated => self.requests.fate(id),
+        }
+    }
+
+    /// Whether the record has the line of a request, so that any later generation can be asked it.
+    pub fn survives_keeper(&self, id: &[u8], method: Tracked) -> bool {
+        match method {
+            Tracked::Initialize => self.session.awaits_greeting(id),
+            Tracked::Listen => self.session.listening(id).is_some(),
+            Tracked::Other
+            | Tracked::Discover
+            | Tracked::Ping
+            | Tracked::List
+            | Tracked::ToolsCall
+            | Tracked::Read
+            | Tracked::SetLevel
+            | Tracked::Subscribe
+            | Tracked::Task => false,
+        }
+    }
+
+    /// All lines of the server have reached the client: what they answered is closed for good.
+    pub fn delivered(&mut self) {
+        self.requests.delivered();
+        self.session
+            .forget_labels(|label| self.requests.knows(label));
+        self.session.delivered();
+    }
+
+    /// All lines of ours have reached the client: what they answered is closed.
+    pub fn written(&mut self) {
+        self.requests.written();
+        self.server_requests.written(&mut self.session);
+        self.session.written();
+        // A long answer of the server's may have gone this way, too.
+        self.delivered();
+    }
+
+    /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they
+    /// were new, so they are not answered now.
+    pub fn never_sent(&mut self, mut lines: &[u8]) {
+        match self.session.phase() {
+            Phase::Fresh | Phase::Serving => {}
+            // Nothing is routed any more, so what was noted is answered.
+            Phase::Stopping | Phase::Finished => return,
+        }
+        let mut scanner = Scanner::new();
+        while let Fed::Line { used } = scanner.feed(lines) {
+            let frame = scanner.frame();
+            self.forget_request(&frame);
+            if frame.kind == Kind::Batch {
+                batch::each_member(&lines[..used], |member| self.forget_request(&member));
+            }
+            for label in long_ids::labels_in(&lines[..used], &self.session) {
+                self.forget_request(&Frame {
+                    kind: Kind::Request,
+                    id: Id::Token(&label),
+                    method: None,
+                    bytes: 0,
+                });
+            }
+            lines = &lines[used..];
+        }
+        if let Some(frame) = scanner.known() {
+            self.forget_request(&frame);
+        }
+    }
+
+    fn forget_request(&mut self, frame: &Frame<'_>) {
+        let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
+            return;
+        };
+        if self.session.awaits_greeting(id) {
+            self.session.forget_opening();
+        }
+        self.session.forget_listening(id);
+        self.requests.forget(id);
+    }
+
+    /// The generation knows what its predecessor knew: it is sent what that one has left unanswered.
+    pub fn resend(&mut self) -> Resent {
+        let generation = self.session.generation();
+        let (mut listens, mut calls) = (0, 0);
+        for (id, method) in self.requests.sent_before(generation) {
+            let line = match method {
+                Tracked::Initialize if self.session.awaits_greeting(&id) => {
+                    self.session.opening().map(<[u8]>::to_vec)
+                }
+                Tracked::Listen => self.session.listening(&id).map(<[u8]>::to_vec),
+                Tracked::Initialize
+                | Tracked::Other
+                | Tracked::Discover
+                | Tracked::Ping
+                | Tracked::List
+                | Tracked::ToolsCall
+                | Tracked::Read
+                | Tracked::SetLevel
+                | Tracked::Subscribe
+                | Tracked::Task => self.requests.resend(&id),
+            };
+            let Some(line) = line else {
+                self.answer(&id, method, &Because::Lost);
+                continue;
+            };
+            if method.listens() {
+                listens += 1;
+            } else {
+                calls += 1;
+            }
+            self.requests.move_to(&id, generation);
+            self.outbox.send_server(line);
+        }
+        debug_assert!(
+            self.requests.sent_before(generation).is_empty(),
+            "a request that no generation is asked has its answer"
+        );
+        Resent { listens, calls }
+    }
+
+    /// Compares what the server now says of itself with what the client was told; why it cannot go on, if it cannot.
+    pub fn compare_greeting(&mut self, line: &[u8]) -> Result<(), String> {
+        let told = self.session.greeting().and_then(envelope::greeting);
+        let (Some(told), Some(says)) = (told, envelope::greeting(line)) else {
+            return Ok(());
+        };
+        if told.version != says.version {
+            let by = if self.session.generation() > 1 {
+                "its predecessor"
+            } else {
+                "the record of an earlier session"
+            };
+            return Err(format!(
+                "it speaks protocol version {}, the client was told {} by {by}",
+                says.version, told.version
+            ));
+        }
+        let lost: Vec<&str> = told
+            .capabilities
+            .iter()
+            .filter(|name| !says.capabilities.contains(name))
+            .filter(|name| !(self.policy.advertise && name.ends_with(".listChanged")))
+            .map(String::as_str)
+            .collect();
+        if !lost.is_empty() {
+            self.tell_differs(format!("it has lost {}", lost.join(", ")));
+        }
+        Ok(())
+    }
+}
+
+/// Why a line is not passed on.
+pub(super) const TOO_LONG: &str = "the message is longer than can be held (16 MiB)";
