@@ -359,6 +359,8 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_kept_again_only_if_there_is_room() {
+        let note =
+            br#"{"method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#;
         let line = br#"{"id":1,"params":{"_meta":{"progressToken":7}}}"#;
         for (most, fate) in [
             (line.len() + 3, Fate::Resend),
@@ -366,11 +368,14 @@ mod tests {
         ] {
             let mut resend = Resend::new(most);
             resend.keep(b"1", line);
+            assert!(resend.may_progress(note));
             resend.give_up(b"1");
             resend.unread(b"1");
             resend.keep(b"2", b"{}\n");
             resend.keep(b"1", line);
             assert_eq!((resend.fate(b"1"), resend.fate(b"2")), (fate, Fate::Resend));
+            // How far it has come is known as long as it is kept.
+            assert_eq!(resend.may_progress(note), fate == Fate::NotKept);
         }
     }
 }

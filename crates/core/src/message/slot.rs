@@ -484,4 +484,35 @@ mod tests {
         slot.head.store(1, Ordering::Relaxed);
         assert!(slot.touched());
     }
+
+    #[test]
+    fn an_entry_that_is_opened_again_is_one_at_every_kill_point() {
+        extern crate std;
+        use crate::kill_point::set_fuse;
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+
+        let next = Entry {
+            sent_to: Some(4),
+            ..ENTRY
+        };
+        for point in 0.. {
+            let mut slot = Slot::free();
+            slot.publish(b"7", ENTRY, 1);
+            let lived = catch_unwind(AssertUnwindSafe(|| {
+                set_fuse(Some(point));
+                slot.publish(b"7", next, 2);
+                set_fuse(None);
+            }));
+            let (state, id, _) = slot.read().expect("an entry throughout");
+            assert_eq!((state, id), (State::Open, &b"7"[..]));
+            if lived.is_ok() {
+                assert_eq!(slot.read(), Some((State::Open, &b"7"[..], next)));
+                break;
+            }
+        }
+        let mut slot = Slot::free();
+        slot.publish(b"7", ENTRY, 1);
+        slot.publish(b"7.0", ENTRY, 2);
+        assert_eq!(slot.id(), b"7.0", "as the client wrote it last");
+    }
 }

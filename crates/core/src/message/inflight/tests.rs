@@ -208,6 +208,7 @@ fn answers_on_their_way_close_their_own_requests_only() {
     table.goes_with_ours(b"9");
     let left = |table: &Inflight<Vec<Slot>>| ids(&Inflight::new(table.slots().to_vec()));
     assert_eq!((ids(&table), table.len()), (vec!["4".to_string()], 1));
+    assert!(!table.is_empty());
     assert_eq!(left(&table), ["1", "2", "3", "4"]);
     table.delivered();
     assert_eq!(left(&table), ["2", "3", "4"]);
