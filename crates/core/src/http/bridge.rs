@@ -5,7 +5,7 @@
 //! [paid](Output::Paid) by a DELETE, or by the server itself when it says that it does not know the session any more.
 //! It does not know sockets, files, secrets or processes.
 //!
-//! It is made of machines that own their fields: [`Wire`] (what goes out), [`Session`] (with its [replay](replay)),
+//! It is made of machines that own their fields: [`Wire`] (what goes out), [`HttpSession`] (with its [replay](replay)),
 //! [`Requests`] (what is owed to the client), [`Queue`] (what waits), [`Listen`] (the stream for what comes unasked), [`Tools`]
 //! (what is known of the tools). Here they are put together: this file has the way of a client's message and the end, `hear` the way back.
 //!
@@ -45,7 +45,7 @@ pub use io::{About, Closed, Content, End, ExchangeId, Head, Input, Output, Sendi
 use listen::Listen;
 use queue::{Delivery, Queue, Waiting};
 use requests::{Circumstances, Flight, Request, Requests};
-use session::{Progress, Session};
+use session::{HttpSession, Progress};
 use tools::Tools;
 use wire::{Purpose, Wire};
 
@@ -55,7 +55,7 @@ pub struct Bridge {
     about: About,
     life: Life,
     wire: Wire,
-    session: Session,
+    session: HttpSession,
     requests: Requests,
     queue: Queue,
     listen: Listen,
@@ -83,7 +83,7 @@ impl Bridge {
             about,
             life: Life::Serving,
             wire: Wire::new(),
-            session: Session::new(),
+            session: HttpSession::new(),
             requests: Requests::new(),
             queue: Queue::default(),
             listen: Listen::new(),
@@ -531,7 +531,7 @@ impl Bridge {
     }
 
     fn delivering(&self) -> bool {
-        let under_way = |one: &wire::Exchange| matches!(one.purpose, Purpose::Deliver(_));
+        let under_way = |one: &wire::HttpExchange| matches!(one.purpose, Purpose::Deliver(_));
         self.queue.has_resting() || self.wire.any(under_way)
     }
 
@@ -555,7 +555,7 @@ impl Bridge {
 }
 
 /// Whether an exchange closes a session, or may open one.
-fn may_bring_session(one: &wire::Exchange) -> bool {
+fn may_bring_session(one: &wire::HttpExchange) -> bool {
     match one.purpose {
         Purpose::Farewell(_) => true,
         Purpose::Initialize(_) | Purpose::Reopen => one.head.is_none(),

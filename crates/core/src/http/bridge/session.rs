@@ -20,7 +20,7 @@ use crate::message::slot::Tracked;
 
 /// The session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct HttpSession {
     state: State,
     /// Its id, from its first appearance until it is closed.
     id: Option<String>,
@@ -93,7 +93,7 @@ pub(super) enum AfterNote {
     NotReopened,
 }
 
-impl Session {
+impl HttpSession {
     pub fn new() -> Self {
         Self {
             state: State::Closed,

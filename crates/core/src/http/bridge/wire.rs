@@ -21,7 +21,7 @@ use crate::limits;
 /// The exchanges that are open, and the outputs that were not taken yet.
 #[derive(Debug)]
 pub(super) struct Wire {
-    exchanges: BTreeMap<ExchangeId, Exchange>,
+    exchanges: BTreeMap<ExchangeId, HttpExchange>,
     next: ExchangeId,
     /// Counts sessions, from 1; a new one begins with the loss of the last.
     epoch: u32,
@@ -48,7 +48,7 @@ enum Transport {
 
 /// One HTTP exchange.
 #[derive(Clone, Debug)]
-pub(super) struct Exchange {
+pub(super) struct HttpExchange {
     pub purpose: Purpose,
     /// The session that it belongs to.
     pub epoch: u32,
@@ -194,7 +194,7 @@ impl Wire {
         if opening {
             self.put(Output::Opening(exchange));
         }
-        let one = Exchange {
+        let one = HttpExchange {
             purpose,
             epoch: self.epoch,
             head: None,
@@ -224,7 +224,7 @@ impl Wire {
     }
 
     /// Breaks off those that match.
-    pub fn close_each(&mut self, matches: impl Fn(&Exchange) -> bool) {
+    pub fn close_each(&mut self, matches: impl Fn(&HttpExchange) -> bool) {
         let all = self.exchanges.iter();
         let all: Vec<ExchangeId> = all
             .filter(|(_, one)| matches(one))
@@ -272,7 +272,7 @@ impl Wire {
     }
 
     /// The exchange is over: what it was.
-    pub fn end(&mut self, exchange: ExchangeId, end: &End) -> Option<Exchange> {
+    pub fn end(&mut self, exchange: ExchangeId, end: &End) -> Option<HttpExchange> {
         let one = self.exchanges.remove(&exchange)?;
         let known = matches!(end, End::Failed { unsent: true, .. });
         self.opened(exchange, one.opening, known);
@@ -297,7 +297,7 @@ impl Wire {
         self.put(Output::Done);
     }
 
-    pub fn exchange(&self, exchange: ExchangeId) -> Option<&Exchange> {
+    pub fn exchange(&self, exchange: ExchangeId) -> Option<&HttpExchange> {
         self.exchanges.get(&exchange)
     }
 
@@ -314,7 +314,7 @@ impl Wire {
         one.is_some_and(|one| one.epoch == self.epoch && one.spent.is_none())
     }
 
-    pub fn any(&self, matches: impl Fn(&Exchange) -> bool) -> bool {
+    pub fn any(&self, matches: impl Fn(&HttpExchange) -> bool) -> bool {
         self.exchanges.values().any(matches)
     }
 
@@ -333,7 +333,7 @@ impl Wire {
     pub fn wake_at(&self) -> Option<Moment> {
         self.exchanges
             .values()
-            .filter_map(Exchange::closes_at)
+            .filter_map(HttpExchange::closes_at)
             .min()
     }
 
@@ -385,7 +385,7 @@ impl Wire {
     }
 }
 
-impl Exchange {
+impl HttpExchange {
     fn closes_at(&self) -> Option<Moment> {
         let spent = self.spent?;
         Some(spent.after_ms(limits::HTTP_SPENT_MS))
