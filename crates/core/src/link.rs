@@ -345,13 +345,19 @@ impl<'a> Link<'a> {
         self.exchange.owed().never_sent(lines);
     }
 
-    /// All lines of the server have reached the client: what they answered is closed for good.
-    pub fn delivered(&mut self) {
-        self.exchange.owed().delivered();
+    /// The server's line that is routed next ends at this byte of what goes on to the client.
+    #[inline]
+    pub fn line_ends_at(&mut self, end: u64) {
+        self.exchange.owed().line_ends_at(end);
     }
 
-    /// All lines of ours have reached the client: what they answered is closed.
-    pub fn written(&mut self) {
-        self.exchange.owed().written();
+    /// What goes on to the client has been written up to this byte: what it answered is closed for good.
+    pub fn delivered_to(&mut self, end: u64) {
+        self.exchange.owed().delivered_to(end);
+    }
+
+    /// Our lines up to this one, counted from 1, have been written to the client: what they answered is closed.
+    pub fn written_to(&mut self, line: u64) {
+        self.exchange.owed().written_to(line);
     }
 }

@@ -116,7 +116,39 @@ struct Ours {
     to_client: VecDeque<u8>,
     /// The client has a part of the first of these lines.
     torn: bool,
+    /// The client has half of a line whose rest will not come: a newline goes before everything else.
+    newline: bool,
+    /// Lines that were written to the client so far.
+    written: u64,
     to_server: VecDeque<u8>,
+}
+
+impl Ours {
+    /// True if nothing waits for the client.
+    fn client_has_all(&self) -> bool {
+        self.to_client.is_empty() && !self.newline
+    }
+
+    /// Nothing that waits for the client is wanted any more.
+    fn void_for_client(&mut self) {
+        self.written += self.to_client.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        self.to_client.clear();
+        (self.torn, self.newline) = (false, false);
+    }
+
+    /// The client has taken this many bytes of our lines.
+    fn taken(&mut self, len: usize) {
+        for byte in self.to_client.drain(..len) {
+            self.written += u64::from(byte == b'\n');
+            self.torn = byte != b'\n';
+        }
+    }
+
+    /// How many lines the client has. A line that lacks nothing but its newline counts: the newline follows in any case, from us or from a
+    /// successor.
+    fn delivered(&self) -> u64 {
+        self.written + u64::from(self.torn && self.to_client.front() == Some(&b'\n'))
+    }
 }
 
 /// The machine.
@@ -179,8 +211,7 @@ impl<'a> Relay<'a> {
         };
         if relay.link.mid_line().to_client() {
             // A line to the client was torn by our predecessor's death.
-            relay.ours.to_client.push_back(b'\n');
-            relay.ours.torn = true;
+            relay.ours.newline = true;
         }
         relay
     }
@@ -282,7 +313,7 @@ impl<'a> Relay<'a> {
             unread_until: None,
         };
         self.down.sink_lost();
-        self.ours.to_client.clear();
+        self.ours.void_for_client();
         // What the former client had sent is void: a server that is replaced may never take it, and what comes now would wait behind it.
         self.sent = 0;
         self.up.discard_routed();
@@ -300,7 +331,7 @@ impl<'a> Relay<'a> {
 
     /// True if all that the client is to have has been written.
     pub fn flushed(&self) -> bool {
-        !self.client.writes || (self.down.flushed() && self.ours.to_client.is_empty())
+        !self.client.writes || (self.down.flushed() && self.ours.client_has_all())
     }
 
     /// True if all that the server is to have has been written.
@@ -452,7 +483,6 @@ impl<'a> Relay<'a> {
         }
         self.up.forget_partial();
         self.down.sink_lost();
-        self.ours.torn = false;
         self.client_is_gone();
     }
 
@@ -463,7 +493,7 @@ impl<'a> Relay<'a> {
             releasing: false,
             unread_until: None,
         };
-        self.ours.to_client.clear();
+        self.ours.void_for_client();
         self.down.discard_routed();
     }
 
@@ -492,8 +522,7 @@ impl<'a> Relay<'a> {
         self.down.forget_partial();
         if torn {
             // Lines of ours may be waiting for the end of this one already.
-            self.ours.to_client.push_front(b'\n');
-            self.ours.torn = true;
+            self.ours.newline = true;
         }
     }
 
@@ -536,7 +565,7 @@ impl<'a> Relay<'a> {
             return None;
         };
         let passed_on =
-            self.down.flushed() && !self.down.lines_wait() && self.ours.to_client.is_empty();
+            self.down.flushed() && !self.down.lines_wait() && self.ours.client_has_all();
         (passed_on || self.link.descending()).then(|| at.after_ms(self.grace_term_ms))
     }
 }

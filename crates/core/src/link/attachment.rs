@@ -397,8 +397,9 @@ impl Attachment {
         match told.and_then(|told| envelope::with_id(told, id)) {
             Some(answer) if agrees => {
                 ex.session_mut().remember_opening(line);
+                let of_ours = ex.outbox().next_for_client();
                 ex.owed().answer_new(now, id, Tracked::Initialize, answer);
-                ex.session_mut().greeting_again_on_way();
+                ex.session_mut().greeting_again_on_way(of_ours);
                 Some(Reopened::Routed(Route::Instead))
             }
             // It opens in another way than before: that takes a server that has not been opened yet.

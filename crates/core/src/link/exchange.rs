@@ -181,10 +181,16 @@ impl<'a> Exchange<'a> {
 
     /// Lets the results of plain calls pass; how many bytes.
     #[inline]
-    pub fn pass_results(&mut self, lines: &[u8], passed: impl FnMut(&Frame<'_>)) -> usize {
-        let used = self.owed.requests.pass_results(lines, passed);
+    pub fn pass_results(
+        &mut self,
+        lines: &[u8],
+        begin: u64,
+        passed: impl FnMut(&Frame<'_>),
+    ) -> usize {
+        let used = self.owed.requests.pass_results(lines, begin, passed);
         if used > 0 {
-            self.owed.session.answer_on_way();
+            let first = || memchr::memchr(b'\n', lines).map_or(used, |end| end + 1);
+            self.owed.session.answer_on_way(|| begin + first() as u64);
         }
         used
     }
@@ -396,9 +402,9 @@ impl<'a> Exchange<'a> {
         for (id, method, sent_to) in self.owed.requests.all() {
             if method == Tracked::Discover && sent_to.is_some() {
                 self.cache.discover_killed();
+                self.owed.answered_by_next(&id);
                 self.owed
                     .send_client(settle::method_not_found(&id, method.word()));
-                self.owed.requests.answered_by_us(&id);
             }
         }
     }
@@ -579,7 +585,8 @@ impl<'a> Exchange<'a> {
             self.owed.outbox.send_server(settle::error(&id, AWAY, "{}"));
         }
         // What was on its way has gone nowhere, but the server is open, and that is what counts for the next client.
-        self.owed.written();
+        self.owed.delivered_to(u64::MAX);
+        self.owed.written_to(u64::MAX);
         for uri in self.owed.session.client_gone() {
             self.own.unsubscribe(&uri, &mut self.owed.outbox);
         }

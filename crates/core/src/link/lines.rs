@@ -37,13 +37,20 @@ impl Link<'_> {
         used
     }
 
-    /// Lets the results of calls at the start of `lines` go on, and shows each; how many bytes they have.
+    /// Lets the results of calls at the start of `lines` go on, and shows each; how many bytes they have. The lines begin at the byte
+    /// `begin` of what goes on to the client.
     #[inline]
-    pub fn results(&mut self, now: Moment, lines: &[u8], passed: impl FnMut(&Frame<'_>)) -> usize {
+    pub fn results(
+        &mut self,
+        now: Moment,
+        lines: &[u8],
+        begin: u64,
+        passed: impl FnMut(&Frame<'_>),
+    ) -> usize {
         if !self.is_plain() {
             return 0;
         }
-        let used = self.exchange.pass_results(lines, passed);
+        let used = self.exchange.pass_results(lines, begin, passed);
         if used > 0 {
             self.generation.server_answered_calls(used);
             self.generation.used(now);

@@ -14,6 +14,8 @@ use crate::server::stop::Step;
 pub(super) struct Outbox {
     queue: VecDeque<Output>,
     finished: bool,
+    /// Lines of ours for the client so far.
+    to_client: u64,
 }
 
 impl Outbox {
@@ -25,7 +27,13 @@ impl Outbox {
     /// A line of ours for the client.
     pub fn send_client(&mut self, line: Vec<u8>) {
         debug_assert!(is_line(&line), "one whole line");
+        self.to_client += 1;
         self.push(Output::ToClient(line));
+    }
+
+    /// The number of our next line for the client, from 1.
+    pub fn next_for_client(&self) -> u64 {
+        self.to_client + 1
     }
 
     /// A line of ours for the server.

@@ -71,7 +71,8 @@ impl<'a> Requests<'a> {
     }
 
     /// Its answer is ours, and is on its way to the client.
-    pub fn answered_by_us(&mut self, id: &[u8]) -> Option<Entry> {
+    pub fn answered_by_us(&mut self, id: &[u8], line: u64) -> Option<Entry> {
+        self.table.next_of_ours(line);
         let entry = self.table.answered_by_us(id);
         self.resend.forget(id);
         debug_assert!(self.table.get(id).is_none(), "one answer per request");
@@ -79,7 +80,8 @@ impl<'a> Requests<'a> {
     }
 
     /// The same before the server has answered, which may answer all the same.
-    pub fn answered_ahead(&mut self, id: &[u8]) {
+    pub fn answered_ahead(&mut self, id: &[u8], line: u64) {
+        self.table.next_of_ours(line);
         self.table.settle(id);
         self.resend.forget(id);
         debug_assert!(self.table.get(id).is_none(), "one answer per request");
@@ -98,18 +100,25 @@ impl<'a> Requests<'a> {
     }
 
     /// The server's answer goes to the client among ours.
-    pub fn goes_with_ours(&mut self, id: &[u8]) {
+    pub fn goes_with_ours(&mut self, id: &[u8], line: u64) {
+        self.table.next_of_ours(line);
         self.table.goes_with_ours(id);
     }
 
-    /// All answers of the server have reached the client.
-    pub fn delivered(&mut self) {
-        self.table.delivered();
+    /// The answers of the server that end before this byte have reached the client.
+    pub fn delivered_to(&mut self, end: u64) {
+        self.table.delivered_to(end);
     }
 
-    /// All answers of ours have reached the client.
-    pub fn written(&mut self) {
-        self.table.written();
+    /// Our answers up to this line have reached the client.
+    pub fn written_to(&mut self, line: u64) {
+        self.table.written_to(line);
+    }
+
+    /// The server's line that is routed next ends here in what goes on to the client.
+    #[inline]
+    pub fn line_ends_at(&mut self, end: u64) {
+        self.table.line_ends_at(end);
     }
 
     /// Whether we have answered it ahead of the server.
@@ -377,12 +386,20 @@ impl<'a> Requests<'a> {
 
     /// The same for the results of calls.
     #[inline]
-    pub fn pass_results(&mut self, lines: &[u8], mut passed: impl FnMut(&Frame<'_>)) -> usize {
+    pub fn pass_results(
+        &mut self,
+        lines: &[u8],
+        begin: u64,
+        mut passed: impl FnMut(&Frame<'_>),
+    ) -> usize {
         let mut used = 0;
         while let Some((frame, len)) = Frame::at_a_glance(&lines[used..])
             && let (Id::Token(id), Kind::Response) = (frame.id, frame.kind)
-            && self.table.answered_if(id, Tracked::ToolsCall)
         {
+            self.table.line_ends_at(begin + (used + len) as u64);
+            if !self.table.answered_if(id, Tracked::ToolsCall) {
+                break;
+            }
             self.resend.forget(id);
             passed(&frame);
             used += len;

@@ -14,7 +14,7 @@ use crate::message::settle;
 pub(super) struct ServerRequests {
     asked: Asked,
     /// Asked by a dead generation; that they are taken back is on its way to the client.
-    taken_back: Vec<Vec<u8>>,
+    taken_back: Vec<(Vec<u8>, u64)>,
 }
 
 impl ServerRequests {
@@ -73,17 +73,22 @@ impl ServerRequests {
         self.asked.abandon()
     }
 
-    /// All lines of ours have reached the client.
-    pub fn written(&mut self, session: &mut Session<'_>) {
-        for id in core::mem::take(&mut self.taken_back) {
-            session.forget_asked(&id);
-        }
+    /// Our lines up to this one have reached the client.
+    pub fn written_to(&mut self, line: u64, session: &mut Session<'_>) {
+        self.taken_back.retain(|(id, at)| {
+            let there = *at <= line;
+            if there {
+                session.forget_asked(id);
+            }
+            !there
+        });
     }
 
     /// A successor takes it back once more, unless that has been written.
     fn take_back(&mut self, id: Vec<u8>, outbox: &mut Outbox) {
+        let line = outbox.next_for_client();
         outbox.send_client(settle::cancel(&id, GONE));
-        self.taken_back.push(id);
+        self.taken_back.push((id, line));
     }
 }
 

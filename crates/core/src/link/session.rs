@@ -10,6 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::ids::LinkId;
+use crate::kill_point::kill_point;
 use crate::message::envelope::{self, Era};
 use crate::message::frame::{Id, Scanner};
 use crate::message::inflight::Tracked;
@@ -41,12 +42,19 @@ pub(super) struct Session<'a> {
 /// What is on its way to the client and will have been said once it is written.
 #[derive(Debug, Default)]
 struct OnWay {
-    /// The server's answer to the client's `initialize`.
-    greeting: bool,
-    /// Any answer of the server's.
-    answer: bool,
-    /// Our own answer to the client's `initialize`.
-    greeting_of_ours: bool,
+    /// The answer to the client's `initialize`.
+    greeting: Option<At>,
+    /// Any answer of the server's, the first that is on its way.
+    answer: Option<At>,
+}
+
+/// Where a line on its way to the client ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    /// At this byte of what goes on from the server.
+    Passed(u64),
+    /// With this line of ours.
+    Ours(u64),
 }
 
 impl<'a> Session<'a> {
@@ -80,7 +88,9 @@ impl<'a> Session<'a> {
             self.head.phase() <= Phase::Serving,
             "no start after the end has begun"
         );
+        kill_point();
         self.head.generation += 1;
+        kill_point();
         self.head.set_phase(Phase::Serving);
     }
 
@@ -90,10 +100,12 @@ impl<'a> Session<'a> {
 
     /// The end has begun. A keeper that was killed when all was done leaves nothing to go back to.
     pub fn set_stopping(&mut self) {
+        kill_point();
         self.head.set_phase(self.head.phase().max(Phase::Stopping));
     }
 
     pub fn set_finished(&mut self) {
+        kill_point();
         self.head.set_phase(Phase::Finished);
     }
 
@@ -102,6 +114,7 @@ impl<'a> Session<'a> {
     }
 
     pub fn set_attached(&mut self, attached: Attached) {
+        kill_point();
         self.head.set_attached(attached);
     }
 
@@ -116,6 +129,7 @@ impl<'a> Session<'a> {
     }
 
     pub fn set_spoken(&mut self) {
+        kill_point();
         self.head.spoken = 1;
     }
 
@@ -125,17 +139,18 @@ impl<'a> Session<'a> {
     }
 
     pub fn set_initialized(&mut self) {
+        kill_point();
         self.head.initialized = 1;
     }
 
     /// Whether the client has, or is about to have, the answer to its `initialize`.
     pub fn greeted(&self) -> bool {
-        self.head.greeted != 0 || self.on_way.greeting || self.on_way.greeting_of_ours
+        self.head.greeted != 0 || self.on_way.greeting.is_some()
     }
 
     /// Whether the client has had an answer that it builds on. What is on its way reaches it, unless this keeper is killed.
     pub fn opened(&self) -> bool {
-        self.head.served != 0 || self.on_way.answer || self.greeted()
+        self.head.served != 0 || self.on_way.answer.is_some() || self.greeted()
     }
 
     /// Whether a server has answered the client, as far as that is written.
@@ -149,8 +164,10 @@ impl<'a> Session<'a> {
     }
 
     /// An answer of the server's is on its way.
-    pub fn answer_on_way(&mut self) {
-        self.on_way.answer = true;
+    pub fn answer_on_way(&mut self, end: impl FnOnce() -> u64) {
+        if self.head.served == 0 {
+            self.on_way.answer.get_or_insert_with(|| At::Passed(end()));
+        }
         self.answered_by = Some(self.head.generation);
     }
 
@@ -160,20 +177,20 @@ impl<'a> Session<'a> {
     }
 
     /// The server's answer to the client's `initialize` is on its way.
-    pub fn greeting_on_way(&mut self, line: &[u8]) {
-        self.on_way.greeting = true;
+    pub fn greeting_on_way(&mut self, line: &[u8], end: u64) {
+        self.on_way.greeting = Some(At::Passed(end));
         self.log.put(Kind::Greeting, ONLY, line);
     }
 
     /// Our own answer to the client's `initialize` is on its way.
-    pub fn our_greeting_on_way(&mut self, line: &[u8]) {
-        self.on_way.greeting_of_ours = true;
+    pub fn our_greeting_on_way(&mut self, line: &[u8], of_ours: u64) {
+        self.on_way.greeting = Some(At::Ours(of_ours));
         self.log.put(Kind::Greeting, ONLY, line);
     }
 
     /// The same for a client that came back: it is told what an earlier one was told.
-    pub fn greeting_again_on_way(&mut self) {
-        self.on_way.greeting_of_ours = true;
+    pub fn greeting_again_on_way(&mut self, of_ours: u64) {
+        self.on_way.greeting = Some(At::Ours(of_ours));
         self.initialized_before = self.initialized();
     }
 
@@ -182,27 +199,38 @@ impl<'a> Session<'a> {
         core::mem::take(&mut self.initialized_before)
     }
 
-    /// All lines of the server have reached the client.
-    pub fn delivered(&mut self) {
-        if core::mem::take(&mut self.on_way.greeting) {
-            self.head.greeted = 1;
-        }
-        if core::mem::take(&mut self.on_way.answer) {
-            self.head.served = 1;
+    /// The line that ends at this byte goes to the client among ours.
+    pub fn goes_with_ours(&mut self, end: u64, of_ours: u64) {
+        for at in [&mut self.on_way.greeting, &mut self.on_way.answer] {
+            if *at == Some(At::Passed(end)) {
+                *at = Some(At::Ours(of_ours));
+            }
         }
     }
 
-    /// All lines of ours have reached the client.
-    pub fn written(&mut self) {
-        if core::mem::take(&mut self.on_way.greeting_of_ours) {
+    /// What goes on from the server has been written up to this byte, and our lines up to this one.
+    pub fn delivered_to(&mut self, end: u64, of_ours: u64) {
+        let there = |at: &mut At| match *at {
+            At::Passed(at) => at <= end,
+            At::Ours(at) => at <= of_ours,
+        };
+        if self.on_way.greeting.take_if(there).is_some() {
+            kill_point();
             self.head.greeted = 1;
+        }
+        if self.on_way.answer.take_if(there).is_some() {
+            kill_point();
+            self.head.served = 1;
         }
     }
 
     /// The client opens anew: what it was told before does not count any more.
     pub fn open_anew(&mut self) {
+        kill_point();
         self.head.greeted = 0;
+        kill_point();
         self.head.served = 0;
+        kill_point();
         self.head.initialized = 0;
         self.on_way = OnWay::default();
         self.log.clear(Kind::Greeting);
@@ -224,7 +252,9 @@ impl<'a> Session<'a> {
             self.log.clear(kind);
         }
         self.initialized_before = false;
+        kill_point();
         self.head.client_mid_line = 0;
+        kill_point();
         self.head.server_mid_line = 0;
         uris
     }
@@ -246,9 +276,11 @@ impl<'a> Session<'a> {
     }
 
     pub fn remember_opening(&mut self, line: &[u8]) {
+        kill_point();
         self.head.opening_len = 0;
         if let Some(room) = self.opening.get_mut(..line.len()) {
             room.copy_from_slice(line);
+            kill_point();
             self.head.opening_len = line.len() as u32;
             debug_assert_eq!(self.opening(), Some(line), "remembered whole");
         }
@@ -256,6 +288,7 @@ impl<'a> Session<'a> {
 
     /// It was never passed on.
     pub fn forget_opening(&mut self) {
+        kill_point();
         self.head.opening_len = 0;
     }
 
@@ -288,6 +321,7 @@ impl<'a> Session<'a> {
         {
             return None;
         }
+        kill_point();
         self.head.modern = 1;
         let meta = envelope::meta(line)?;
         self.log.put(Kind::Greeting, META, &meta);
@@ -493,6 +527,7 @@ impl MidLine<'_> {
 
     /// Notes it.
     pub fn set_from_client(&mut self, yes: bool) {
+        kill_point();
         self.head.client_mid_line = u8::from(yes);
     }
 
@@ -503,6 +538,7 @@ impl MidLine<'_> {
 
     /// Notes it.
     pub fn set_to_client(&mut self, yes: bool) {
+        kill_point();
         self.head.server_mid_line = u8::from(yes);
     }
 }

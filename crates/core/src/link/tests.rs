@@ -111,7 +111,7 @@ impl World {
 
     fn server(&mut self, line: &str) -> Route {
         let route = self.undelivered(line);
-        self.link.delivered();
+        self.link.delivered_to(u64::MAX);
         route
     }
 
@@ -748,7 +748,8 @@ fn an_opening_in_flight_is_sent_again_as_it_was() {
         next.drain(),
         [format!("to server {INITIALIZE}"), "tell replayed".into()]
     );
-    next.link.written();
+    next.link.written_to(u64::MAX);
+    next.link.delivered_to(u64::MAX);
     assert_eq!(next.link.in_flight(), 1);
     assert_eq!(next.server(&answer("1")), Route::Forward);
     assert_eq!(next.link.in_flight(), 0);
@@ -763,7 +764,8 @@ fn an_answer_of_ours_is_owed_until_it_is_written() {
     let mut next = World::over(snapshot(&first), Some(lost()));
     assert_eq!(next.drain()[0], "result for 4");
     // Killed after it: not again.
-    first.link.written();
+    first.link.written_to(u64::MAX);
+    first.link.delivered_to(u64::MAX);
     let mut next = World::over(snapshot(&first), Some(lost()));
     assert_eq!(next.drain()[0], "tell keeper_lost");
 }
@@ -776,7 +778,7 @@ fn an_answer_of_the_servers_is_owed_until_it_is_written() {
     assert_eq!(first.link.in_flight(), 0);
     let mut next = World::over(snapshot(&first), Some(lost()));
     assert_eq!(next.drain()[0], "result for 4");
-    first.link.delivered();
+    first.link.delivered_to(u64::MAX);
     let mut next = World::over(snapshot(&first), Some(lost()));
     assert_eq!(next.drain()[0], "tell keeper_lost");
 }

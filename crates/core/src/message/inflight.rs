@@ -11,6 +11,7 @@
 //! - Whatever the slots hold, nothing panics; what is no entry is free.
 //! - All operations on one id take constant time; [`Inflight::new`] and [`Inflight::forget_settled`] walk the used part.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::iter;
 
@@ -52,12 +53,24 @@ pub struct Inflight<S> {
     open: usize,
     settled: usize,
     /// Where the answers that are on their way to the client belong.
-    unwritten: Vec<u32>,
+    unwritten: VecDeque<OnWay>,
     /// The same for answers of our own, which go another way.
-    unwritten_ours: Vec<u32>,
+    unwritten_ours: Vec<OnWay>,
     /// The same for those whose server may answer all the same.
-    settling: Vec<u32>,
+    settling: Vec<OnWay>,
+    /// Where the server's line that is being routed ends in what goes on to the client.
+    passed_end: u64,
+    /// The number of our next line to the client.
+    next_of_ours: u64,
     sequence: u64,
+}
+
+/// An answer that is on its way to the client.
+#[derive(Clone, Copy, Debug)]
+struct OnWay {
+    slot: u32,
+    /// Where it ends: a byte of what goes on to the client, or a line of ours.
+    end: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,9 +103,11 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             free: Vec::new(),
             open: 0,
             settled: 0,
-            unwritten: Vec::new(),
+            unwritten: VecDeque::new(),
             unwritten_ours: Vec::new(),
             settling: Vec::new(),
+            passed_end: 0,
+            next_of_ours: 0,
             sequence: 0,
         };
         table.rebuild();
@@ -136,8 +151,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             Some((slot, State::Answered)) => {
                 self.stop_settling(slot);
                 // The answer that is on its way is no longer this slot's, whoever has it when that is written.
-                self.unwritten.retain(|&other| other != slot);
-                self.unwritten_ours.retain(|&other| other != slot);
+                self.unwritten.retain(|other| other.slot != slot);
+                self.unwritten_ours.retain(|other| other.slot != slot);
                 (slot, Opened::New)
             }
             None => {
@@ -173,7 +188,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     /// [`Inflight::delivered`].
     pub fn answered(&mut self, id: &[u8]) -> Option<Entry> {
         let (slot, entry) = self.take_answer(id)?;
-        self.unwritten.push(slot);
+        self.passes(slot);
         Some(entry)
     }
 
@@ -189,15 +204,37 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         }
         found.answered();
         self.unlink(slot);
-        self.unwritten.push(slot);
+        self.passes(slot);
         true
     }
 
     /// An answer of our own is on its way to the client: the entry stays until [`Inflight::written`].
     pub fn answered_by_us(&mut self, id: &[u8]) -> Option<Entry> {
         let (slot, entry) = self.take_answer(id)?;
-        self.unwritten_ours.push(slot);
+        let end = self.next_of_ours;
+        self.unwritten_ours.push(OnWay { slot, end });
         Some(entry)
+    }
+
+    /// The server's line that is routed next ends here in what goes on to the client.
+    #[inline]
+    pub fn line_ends_at(&mut self, passed_end: u64) {
+        self.passed_end = passed_end;
+    }
+
+    /// The answer of ours that is noted next goes to the client as this line of ours.
+    pub fn next_of_ours(&mut self, line: u64) {
+        self.next_of_ours = line;
+    }
+
+    #[inline]
+    fn passes(&mut self, slot: u32) {
+        let end = self.passed_end;
+        debug_assert!(
+            self.unwritten.back().is_none_or(|last| last.end <= end),
+            "answers pass in order"
+        );
+        self.unwritten.push_back(OnWay { slot, end });
     }
 
     /// The server's answer, which is [`answered`](Self::answered), goes the way of ours.
@@ -205,15 +242,23 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
         let Some(slot) = self.slot_of(id) else {
             return;
         };
-        if let Some(at) = self.unwritten.iter().position(|&other| other == slot) {
-            self.unwritten.swap_remove(at);
-            self.unwritten_ours.push(slot);
+        if let Some(at) = self.unwritten.iter().position(|other| other.slot == slot) {
+            self.unwritten.remove(at);
+            let end = self.next_of_ours;
+            self.unwritten_ours.push(OnWay { slot, end });
         }
     }
 
     /// All answers of the server that were on their way have reached the client.
     pub fn delivered(&mut self) {
-        while let Some(slot) = self.unwritten.pop() {
+        self.delivered_to(u64::MAX);
+    }
+
+    /// What goes on to the client has been written up to here: the answers that end before it have reached the client.
+    pub fn delivered_to(&mut self, end: u64) {
+        while self.unwritten.front().is_some_and(|first| first.end <= end)
+            && let Some(OnWay { slot, .. }) = self.unwritten.pop_front()
+        {
             self.release_answered(slot);
         }
         self.check();
@@ -221,10 +266,17 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
 
     /// All answers of our own that were on their way have reached the client.
     pub fn written(&mut self) {
-        while let Some(slot) = self.unwritten_ours.pop() {
+        self.written_to(u64::MAX);
+    }
+
+    /// Our lines up to this one have been written: the answers among them have reached the client.
+    pub fn written_to(&mut self, line: u64) {
+        while let Some(at) = self.unwritten_ours.iter().position(|a| a.end <= line) {
+            let OnWay { slot, .. } = self.unwritten_ours.swap_remove(at);
             self.release_answered(slot);
         }
-        while let Some(slot) = self.settling.pop() {
+        while let Some(at) = self.settling.iter().position(|a| a.end <= line) {
+            let OnWay { slot, .. } = self.settling.swap_remove(at);
             self.slots.as_mut()[slot as usize].settle();
         }
         self.check();
@@ -241,7 +293,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
             !entry.is_held(),
             "only a server that was asked answers late"
         );
-        self.settling.push(slot);
+        let end = self.next_of_ours;
+        self.settling.push(OnWay { slot, end });
         self.settled += 1;
         self.check();
         true
@@ -256,7 +309,7 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     fn is_one_settled(&self, id: &[u8]) -> bool {
         match self.find(token::hash(id), id) {
             Some((_, State::Settled)) => true,
-            Some((slot, State::Answered)) => self.settling.contains(&slot),
+            Some((slot, State::Answered)) => self.settling.iter().any(|it| it.slot == slot),
             Some((_, State::Open)) | None => false,
         }
     }
@@ -269,8 +322,8 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
 
     fn swallow_one(&mut self, id: &[u8]) -> bool {
         if let Some(slot) = self.slot_of(id) {
-            if self.stop_settling(slot) {
-                self.unwritten_ours.push(slot);
+            if let Some(answer) = self.stop_settling(slot) {
+                self.unwritten_ours.push(answer);
             } else {
                 self.settled -= 1;
                 self.release(slot);
@@ -484,13 +537,10 @@ impl<S: AsRef<[Slot]> + AsMut<[Slot]>> Inflight<S> {
     }
 
     /// No late answer is waited for any more; whether one was, while ours is on its way.
-    fn stop_settling(&mut self, slot: u32) -> bool {
-        let Some(at) = self.settling.iter().position(|&other| other == slot) else {
-            return false;
-        };
-        self.settling.swap_remove(at);
+    fn stop_settling(&mut self, slot: u32) -> Option<OnWay> {
+        let at = self.settling.iter().position(|other| other.slot == slot)?;
         self.settled -= 1;
-        true
+        Some(self.settling.swap_remove(at))
     }
 
     /// An answered slot keeps its id until it is released here or opened again.

@@ -31,7 +31,7 @@ impl Relay<'_> {
             again |= self.relay_client_lines(now, shell);
         }
         // Answers of our own to what the client has just asked.
-        if self.outputs.is_empty() && !self.ours.to_client.is_empty() {
+        if self.outputs.is_empty() && !self.ours.client_has_all() {
             again |= self.write_client(now, shell);
         }
         self.release_client();
@@ -54,7 +54,7 @@ impl Relay<'_> {
             }
             // Our own lines wait for the end of the line that is on its way, and nothing new is routed before them; nor while a server
             // that does not read is owed more than it may be.
-            let turn = self.ours.to_client.is_empty() || self.down.mid_line();
+            let turn = self.ours.client_has_all() || self.down.mid_line();
             if turn && self.ours.to_server.len() <= self.owed_max {
                 step |= self.down.route(&mut Routing {
                     link: &mut self.link,
@@ -81,7 +81,7 @@ impl Relay<'_> {
     fn look_for_stdout_end(&mut self, now: Moment, shell: &mut impl Shell) -> bool {
         let through = self.down.ended()
             && !self.down.lines_wait()
-            && (self.ours.to_client.is_empty() || self.down.mid_line() || !self.client.writes);
+            && (self.ours.client_has_all() || self.down.mid_line() || !self.client.writes);
         let Some(server) = self
             .server
             .as_mut()
@@ -112,39 +112,56 @@ impl Relay<'_> {
     fn write_client(&mut self, now: Moment, shell: &mut impl Shell) -> bool {
         if !self.client.writes {
             self.down.discard_routed();
-            self.ours.to_client.clear();
-            self.link.delivered();
+            self.ours.void_for_client();
+            self.link.delivered_to(self.down.delivered());
+            self.link.written_to(self.ours.delivered());
             return false;
         }
         if !self.flushed() {
             // Noted before it is so: a successor then writes a newline too many, which harms less than half a line.
             self.link.mid_line().set_to_client(true);
         }
-        let (written, mut broken) = self.down.drain(|bytes| shell.write_client(bytes));
-        let mut moved = written > 0;
-        if moved && self.down.flushed() {
-            self.link.delivered();
-            shell.saw(now, self.link.generation(), Sight::Delivered);
-        }
-        while !broken
-            && self.down.flushed()
-            && !self.down.mid_line()
-            && !self.ours.to_client.is_empty()
-        {
-            match shell.write_client(self.ours.to_client.make_contiguous()) {
+        let (mut moved, mut broken) = (false, false);
+        // After each write it is noted what the client has: a successor answers the rest.
+        while let Some(wrote) = self.down.write(|bytes| shell.write_client(bytes)) {
+            match wrote {
                 Wrote::Full => break,
-                Wrote::Took(len) => {
-                    self.ours.torn = self.ours.to_client.drain(..len).next_back() != Some(b'\n');
+                Wrote::Took(_) => {
                     moved = true;
-                    if self.ours.to_client.is_empty() {
-                        self.link.written();
-                        shell.saw(now, self.link.generation(), Sight::OursDelivered);
-                    }
+                    self.link.delivered_to(self.down.delivered());
+                    shell.saw(now, self.link.generation(), Sight::Delivered);
+                }
+                Wrote::Broken => {
+                    broken = true;
+                    break;
+                }
+            }
+        }
+        while !broken && self.down.flushed() && !self.down.mid_line() && !self.ours.client_has_all()
+        {
+            let newline = self.ours.newline;
+            let bytes = if newline {
+                b"\n"
+            } else {
+                &*self.ours.to_client.make_contiguous()
+            };
+            match shell.write_client(bytes) {
+                Wrote::Full => break,
+                Wrote::Took(_) if newline => {
+                    self.ours.newline = false;
+                    moved = true;
+                }
+                Wrote::Took(len) => {
+                    self.ours.taken(len);
+                    moved = true;
+                    self.link.written_to(self.ours.delivered());
+                    shell.saw(now, self.link.generation(), Sight::OursDelivered);
                 }
                 Wrote::Broken => broken = true,
             }
         }
-        let mid_line = self.down.mid_line() || self.down.torn() || self.ours.torn;
+        let mid_line =
+            self.down.mid_line() || self.down.torn() || self.ours.torn || self.ours.newline;
         if self.link.mid_line().to_client() != mid_line {
             self.link.mid_line().set_to_client(mid_line);
         }
@@ -258,10 +275,20 @@ impl Relay<'_> {
         }
         let closing = server.stdin == Stdin::Closing;
         let deaf = server.is_deaf(now, shell);
-        let (written, mut broken) = self.up.drain(|bytes| shell.write_server(bytes));
-        broken |= deaf;
-        self.sent += written;
-        let mut moved = written > 0;
+        let (mut moved, mut broken) = (false, deaf);
+        while let Some(wrote) = self.up.write(|bytes| shell.write_server(bytes)) {
+            match wrote {
+                Wrote::Full => break,
+                Wrote::Took(len) => {
+                    self.sent += len;
+                    moved = true;
+                }
+                Wrote::Broken => {
+                    broken = true;
+                    break;
+                }
+            }
+        }
         // Our own lines go between two lines of the client.
         while !broken && self.up.flushed() && !self.up.mid_line() && !self.ours.to_server.is_empty()
         {
@@ -296,7 +323,7 @@ impl Relay<'_> {
     /// Once all that the dead server wrote has been passed on, its end is due to be told.
     fn look_for_exit(&mut self, now: Moment) {
         let due = self.exit_due().is_some_and(|at| now >= at);
-        let passed_on = self.down.dry() && self.ours.to_client.is_empty();
+        let passed_on = self.down.dry() && self.ours.client_has_all();
         let Some(server) = &mut self.server else {
             return;
         };

@@ -35,11 +35,11 @@ pub(super) enum Part<'a> {
 
 /// Decides what becomes of lines.
 pub(super) trait Router {
-    /// How many bytes of lines at the start of these go on without a decision.
-    fn pass(&mut self, lines: &[u8]) -> usize;
+    /// How many bytes of lines at the start of these go on without a decision. They begin at the byte `begin` of what goes on.
+    fn pass(&mut self, lines: &[u8], begin: u64) -> usize;
 
-    /// What becomes of a line, or of a part of one.
-    fn route(&mut self, part: Part<'_>) -> Route;
+    /// What becomes of a line, or of a part of one. If it goes on, it ends at the byte `end` of what goes on.
+    fn route(&mut self, part: Part<'_>, end: u64) -> Route;
 }
 
 /// Where the bytes lie.
@@ -94,6 +94,8 @@ pub(super) struct Lane<'a> {
     source: Source,
     /// The last byte that the sink took ended no line.
     torn: bool,
+    /// Bytes that went on so far, to a sink or into the void.
+    gone: u64,
 }
 
 impl<'a> Lane<'a> {
@@ -130,6 +132,7 @@ impl<'a> Lane<'a> {
             held: false,
             source: Source::Flows,
             torn: false,
+            gone: 0,
         }
     }
 
@@ -265,14 +268,16 @@ impl<'a> Lane<'a> {
     /// of it.
     fn usual_lines(&mut self, router: &mut impl Router) -> Option<(usize, Route)> {
         let lines = &self.room.bytes()[..self.at.end as usize];
-        let passed = router.pass(&lines[self.scanned..]);
+        let (start, gone) = (self.at.start as usize, self.gone);
+        let passed = router.pass(&lines[self.scanned..], gone + (self.scanned - start) as u64);
         debug_assert!(passed == 0 || lines[self.scanned + passed - 1] == b'\n');
         let mut from = self.scanned + passed;
         let stopped = loop {
             let Some((frame, used)) = Frame::at_a_glance(&lines[from..]) else {
                 break None;
             };
-            match router.route(Part::Line(&frame, &lines[from..from + used])) {
+            let end = gone + (from + used - start) as u64;
+            match router.route(Part::Line(&frame, &lines[from..from + used]), end) {
                 Route::Forward => from += used,
                 route @ (Route::Drop | Route::Instead | Route::Gather | Route::Hold) => {
                     break Some((from + used, route));
@@ -302,32 +307,25 @@ impl<'a> Lane<'a> {
         self.route(router);
     }
 
-    /// Writes what was routed, until nothing is left or the sink is full; how many bytes, and whether the sink is broken.
-    pub fn drain(&mut self, mut write: impl FnMut(&[u8]) -> Wrote) -> (usize, bool) {
-        let (mut written, mut broken) = (0, false);
-        while self.at.start < self.at.routed {
-            let (start, routed) = (self.at.start as usize, self.at.routed as usize);
-            match write(&self.room.bytes()[start..routed]) {
-                Wrote::Full => break,
-                Wrote::Took(len) => {
-                    debug_assert!(
-                        len <= routed - start,
-                        "the sink took more than it was given"
-                    );
-                    written += len;
-                    self.at.start += len as u32;
-                    self.torn = self.room.bytes()[self.at.start as usize - 1] != b'\n';
-                }
-                Wrote::Broken => {
-                    broken = true;
-                    break;
-                }
-            }
+    /// Writes once of what was routed; `None` if nothing is left.
+    pub fn write(&mut self, write: impl FnOnce(&[u8]) -> Wrote) -> Option<Wrote> {
+        if self.flushed() {
+            return None;
         }
-        if written > 0 {
+        let (start, routed) = (self.at.start as usize, self.at.routed as usize);
+        let wrote = write(&self.room.bytes()[start..routed]);
+        if let Wrote::Took(len) = wrote {
+            debug_assert!(
+                0 < len && len <= routed - start,
+                "the sink took {len} of {} bytes",
+                routed - start
+            );
+            self.at.start += len as u32;
+            self.gone += len as u64;
+            self.torn = self.room.bytes()[self.at.start as usize - 1] != b'\n';
             self.make_room();
         }
-        (written, broken)
+        Some(wrote)
     }
 
     /// What was routed and not written yet.
@@ -346,6 +344,7 @@ impl<'a> Lane<'a> {
     /// Forgets what was routed: the sink is gone.
     pub fn discard_routed(&mut self) {
         self.torn = false;
+        self.gone += u64::from(self.at.routed - self.at.start);
         self.at.start = self.at.routed;
         self.make_room();
     }
@@ -395,27 +394,40 @@ impl<'a> Lane<'a> {
     fn whole_line(&self, line_end: usize, router: &mut impl Router) -> Route {
         let start = self.at.routed as usize;
         let frame = self.scanner.frame();
+        let end = self.position(line_end);
         match self.long {
-            Long::No => router.route(Part::Line(&frame, &self.room.bytes()[start..line_end])),
+            Long::No => router.route(Part::Line(&frame, &self.room.bytes()[start..line_end]), end),
             Long::Passes { known } => {
                 if !known {
-                    router.route(Part::LongKnown(&frame));
+                    router.route(Part::LongKnown(&frame), end);
                 }
-                router.route(Part::LongPassed(&frame));
+                router.route(Part::LongPassed(&frame), end);
                 Route::Forward
             }
             Long::Dropped { known } => {
                 if !known {
-                    router.route(Part::LongDropped(&frame));
+                    router.route(Part::LongDropped(&frame), end);
                 }
                 Route::Drop
             }
             Long::Gathered => {
-                router.route(Part::Piece(&self.room.bytes()[start..line_end]));
-                router.route(Part::Gathered(&frame));
+                router.route(Part::Piece(&self.room.bytes()[start..line_end]), end);
+                router.route(Part::Gathered(&frame), end);
                 Route::Instead
             }
         }
+    }
+
+    /// Where this place of the buffer is in what goes on.
+    fn position(&self, place: usize) -> u64 {
+        self.gone + (place - self.at.start as usize) as u64
+    }
+
+    /// How much of what goes on the sink has. A line that lacks nothing but its newline counts as whole: the newline follows in any case,
+    /// from us or from a successor.
+    pub fn delivered(&self) -> u64 {
+        let rest = self.unsent();
+        self.gone + u64::from(self.torn && rest.first() == Some(&b'\n'))
     }
 
     /// The line that ends at `line_end` goes its way; false if nothing more is to be shown for now.
@@ -445,6 +457,7 @@ impl<'a> Lane<'a> {
     /// All that is there is the beginning or the middle of a line.
     fn part_of_a_line(&mut self, router: &mut impl Router) {
         let (routed, end) = (self.at.routed as usize, self.at.end as usize);
+        let position = self.position(end);
         match self.long {
             Long::No if end - routed >= WHOLE_LINE_BYTES => {
                 let frame = self.scanner.begun();
@@ -452,13 +465,11 @@ impl<'a> Lane<'a> {
                 let route = if self.scanner.certain_junk() {
                     Route::Drop
                 } else {
-                    router.route(Part::LongBegins(
-                        frame.as_ref(),
-                        &self.room.bytes()[routed..end],
-                    ))
+                    let bytes = &self.room.bytes()[routed..end];
+                    router.route(Part::LongBegins(frame.as_ref(), bytes), position)
                 };
                 if let (true, Some(frame), Route::Forward) = (known, &frame, route) {
-                    router.route(Part::LongKnown(frame));
+                    router.route(Part::LongKnown(frame), position);
                 }
                 match route {
                     Route::Forward => {
@@ -471,7 +482,7 @@ impl<'a> Lane<'a> {
                     }
                     Route::Gather => {
                         self.long = Long::Gathered;
-                        router.route(Part::Piece(&self.room.bytes()[routed..end]));
+                        router.route(Part::Piece(&self.room.bytes()[routed..end]), position);
                         self.remove(end);
                     }
                     // Nothing is forwarded; the full buffer makes the source wait.
@@ -481,14 +492,14 @@ impl<'a> Lane<'a> {
             Long::No => {}
             Long::Passes { known } => {
                 if let (false, Some(frame)) = (known, self.scanner.known()) {
-                    router.route(Part::LongKnown(&frame));
+                    router.route(Part::LongKnown(&frame), position);
                     self.long = Long::Passes { known: true };
                 }
                 self.at.routed = self.at.end;
             }
             Long::Dropped { .. } => self.remove(end),
             Long::Gathered => {
-                router.route(Part::Piece(&self.room.bytes()[routed..end]));
+                router.route(Part::Piece(&self.room.bytes()[routed..end]), position);
                 self.remove(end);
             }
         }

@@ -31,7 +31,7 @@ impl From {
 }
 
 impl<S: Shell> Router for Routing<'_, '_, S> {
-    fn pass(&mut self, lines: &[u8]) -> usize {
+    fn pass(&mut self, lines: &[u8], begin: u64) -> usize {
         let Self {
             link,
             shell,
@@ -44,11 +44,13 @@ impl<S: Shell> Router for Routing<'_, '_, S> {
         let side = from.side();
         match from {
             From::Client => link.calls(*now, lines, |frame| shell.passed(*now, side, frame)),
-            From::Server => link.results(*now, lines, |frame| shell.passed(*now, side, frame)),
+            From::Server => {
+                link.results(*now, lines, begin, |frame| shell.passed(*now, side, frame))
+            }
         }
     }
 
-    fn route(&mut self, part: Part<'_>) -> Route {
+    fn route(&mut self, part: Part<'_>, end: u64) -> Route {
         let Self {
             link,
             shell,
@@ -56,6 +58,9 @@ impl<S: Shell> Router for Routing<'_, '_, S> {
             from,
         } = self;
         let (now, side, generation) = (*now, from.side(), link.generation());
+        if *from == From::Server {
+            link.line_ends_at(end);
+        }
         match part {
             Part::Line(frame, bytes) => {
                 let route = match from {

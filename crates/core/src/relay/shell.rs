@@ -114,8 +114,8 @@ pub enum Sight<'a> {
     Releasing,
     /// The client has left in the middle of a line that the server has half of.
     TornAtServer,
-    /// Everything that was routed to the client has been written.
+    /// What was last written to the client of the server's lines is noted.
     Delivered,
-    /// All our own lines to the client have been written.
+    /// What was last written to the client of our own lines is noted.
     OursDelivered,
 }

@@ -351,7 +351,8 @@ impl<'a> Desk<'a> {
                 });
             }
         }
-        self.link.written();
+        self.link.written_to(u64::MAX);
+        self.link.delivered_to(u64::MAX);
     }
 
     fn input_only(&mut self, input: Input) {
@@ -386,7 +387,7 @@ impl<'a> Desk<'a> {
         self.input(Input::Started);
         self.client(INITIALIZE);
         self.line(OPENED, false);
-        self.link.delivered();
+        self.link.delivered_to(u64::MAX);
         self.client(INITIALIZED);
     }
 

@@ -496,8 +496,7 @@ impl relay::Shell for Outside {
             }
             Sight::Releasing => self.watch.release(),
             Sight::TornAtServer => self.watch.server_is_left_with_half_a_line(),
-            Sight::Delivered => self.watch.delivered(Way::Passed),
-            Sight::OursDelivered => {
+            Sight::Delivered | Sight::OursDelivered => {
                 self.watch.delivered(Way::Passed);
                 self.watch.delivered(Way::Ours);
             }

@@ -67,8 +67,10 @@ pub struct Watch {
     dropped: bool,
     respawns: VecDeque<Moment>,
     torn_allowed: bool,
-    /// The line that comes to its end at the client was begun by a keeper that was killed.
-    half_told: bool,
+    /// The line that comes to its end at the client was begun by a keeper that was killed; whether that keeper had noted what it wrote.
+    half_told: Option<bool>,
+    /// The client has bytes that the relay has not noted: the last write.
+    unnoted: bool,
     keepers_killed: usize,
     at_client: Lines,
     at_server: Lines,
@@ -201,7 +203,8 @@ impl Watch {
             question.cancelled = true;
         }
         self.at_client = Lines::default();
-        self.half_told = false;
+        self.half_told = None;
+        self.unnoted = false;
         self.torn_allowed = false;
     }
 
@@ -231,12 +234,17 @@ impl Watch {
         // It had decided to end, and was killed before it could tell why.
         self.differs |= state == "stopping";
         // All of a line but its newline may be there; the successor ends it, and does not know what it was.
-        self.half_told = !self.at_client.rest().is_empty();
-        for said in Said::read(self.at_client.rest()).unwrap_or_default() {
-            self.allow(&said.key());
-        }
-        for answer in std::mem::take(&mut self.unconfirmed) {
-            self.allow(&answer.key);
+        let unnoted = std::mem::take(&mut self.unnoted);
+        self.half_told = (!self.at_client.rest().is_empty()).then_some(!unnoted);
+        // Only of its last write a successor cannot know whether it was done.
+        let unconfirmed = std::mem::take(&mut self.unconfirmed);
+        if unnoted {
+            for said in Said::read(self.at_client.rest()).unwrap_or_default() {
+                self.allow(&said.key());
+            }
+            for answer in unconfirmed {
+                self.allow(&answer.key);
+            }
         }
         self.ours.clear();
         self.torn_allowed = true;
@@ -458,6 +466,7 @@ impl Watch {
             .into_iter()
             .partition(|answer| answer.way == way);
         self.unconfirmed = rest;
+        self.unnoted = false;
         self.confirm(done);
     }
 
@@ -527,6 +536,7 @@ impl Watch {
 impl Outside {
     /// Bytes have reached the client.
     pub fn to_client_tap(&mut self, bytes: &[u8]) {
+        self.watch.unnoted = true;
         for line in self.watch.at_client.feed(bytes) {
             self.note(|| format!("at client: {}", text(&line)));
             let way = self.watch.way(&line);

@@ -114,7 +114,7 @@ impl Exchange<'_> {
         let own = line.and_then(|line| long_ids::lengthen(line, &self.owed.session));
         match (own, frame.id) {
             (Some(own), Id::Token(label)) => {
-                self.owed.requests.goes_with_ours(label);
+                self.owed.goes_with_ours(label);
                 self.owed.outbox.send_client(own);
                 Route::Instead
             }
@@ -291,11 +291,11 @@ impl Exchange<'_> {
         // It grants something else than before: the listening ends, so that the client notices.
         let (id, result) = (id.to_vec(), settle::listening_ends(id));
         let label = self.orphans.unlabel(&id);
+        self.owed.answered_ahead_by_next(&id);
         self.owed.send_client(result);
         let known = label.as_deref().unwrap_or(&id);
         let cancel = settle::cancel(known, "the client was granted something else");
         self.owed.outbox.send_server(cancel);
-        self.owed.requests.answered_ahead(&id);
         self.owed.session.stop_listening(&id);
         self.owed
             .tell_differs("a listening request is granted something else than before".into());
@@ -328,7 +328,7 @@ impl Exchange<'_> {
         };
         match self.answered_client(frame, own, Some(&line)) {
             Route::Forward | Route::Hold => {
-                self.owed.requests.goes_with_ours(own);
+                self.owed.goes_with_ours(own);
                 self.owed.send_client(line);
                 Route::Instead
             }
@@ -363,7 +363,8 @@ impl Exchange<'_> {
                 Route::Drop
             };
         };
-        self.owed.session.answer_on_way();
+        let end = self.owed.line_end;
+        self.owed.session.answer_on_way(|| end);
         if let Some(line) = line {
             if (frame.kind, entry.method) == (Kind::Response, Tracked::Initialize) {
                 self.tasks.opened(line);
@@ -549,7 +550,7 @@ impl Exchange<'_> {
             match self.server_says(speaker, &frame, Some(&line)) {
                 Route::Forward | Route::Hold => {
                     if let Id::Token(id) = frame.id {
-                        self.owed.requests.goes_with_ours(id);
+                        self.owed.goes_with_ours(id);
                     }
                     self.owed.send_client(line);
                 }
@@ -624,12 +625,12 @@ impl Exchange<'_> {
     /// A gathered line goes to the client.
     pub fn send_gathered(&mut self, frame: &Frame<'_>, line: Vec<u8>) {
         if let Id::Token(id) = frame.id {
-            self.owed.requests.goes_with_ours(id);
+            self.owed.goes_with_ours(id);
         }
         if frame.kind == Kind::Batch {
             batch::each_member(&line, |member| {
                 if let Id::Token(id) = member.id {
-                    self.owed.requests.goes_with_ours(id);
+                    self.owed.goes_with_ours(id);
                 }
             });
         }

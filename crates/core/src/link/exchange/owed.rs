@@ -37,6 +37,8 @@ pub(in crate::link) struct Owed<'a> {
     pub(super) session: Session<'a>,
     pub(super) requests: Requests<'a>,
     pub(super) server_requests: ServerRequests,
+    /// Where the server's line that is being routed ends in what goes on to the client.
+    pub(super) line_end: u64,
 }
 
 /// How many requests a new generation was sent that an earlier one had left unanswered.
@@ -59,6 +61,7 @@ impl<'a> Owed<'a> {
             session: Session::over(about.link, head, opening, board, keepsakes),
             requests: Requests::over(slots, &limits),
             server_requests: ServerRequests::default(),
+            line_end: 0,
             about,
             policy,
             limits,
@@ -182,15 +185,35 @@ impl<'a> Owed<'a> {
         if self.requests.open(id, method, generation, now) == Opened::Full {
             return false;
         }
-        self.requests.answered_by_us(id);
+        self.answered_by_next(id);
         self.send_client(answer);
         true
     }
 
     /// The client is about to have its opening answered by us.
     pub fn answer_opening(&mut self, id: &[u8], line: &[u8]) {
-        self.requests.answered_by_us(id);
-        self.session.our_greeting_on_way(line);
+        self.answered_by_next(id);
+        self.session
+            .our_greeting_on_way(line, self.outbox.next_for_client());
+    }
+
+    /// Our next line to the client answers this request.
+    pub fn answered_by_next(&mut self, id: &[u8]) {
+        self.requests
+            .answered_by_us(id, self.outbox.next_for_client());
+    }
+
+    /// Our next line to the client answers this request before the server does, which is up and may answer all the same.
+    pub fn answered_ahead_by_next(&mut self, id: &[u8]) {
+        self.requests
+            .answered_ahead(id, self.outbox.next_for_client());
+    }
+
+    /// The server's line that is being routed goes to the client as our next line.
+    pub fn goes_with_ours(&mut self, id: &[u8]) {
+        let line = self.outbox.next_for_client();
+        self.requests.goes_with_ours(id, line);
+        self.session.goes_with_ours(self.line_end, line);
     }
 
     pub fn tell_instant(&mut self, method: &str) {
@@ -198,11 +221,11 @@ impl<'a> Owed<'a> {
         self.tell(What::Instant(Instant { method, ms: 0 }));
     }
 
-    /// Answers a request in flight. Its entry stays until the answer is written ([`Owed::written`]): a keeper that is
+    /// Answers a request in flight. Its entry stays until the answer is written ([`Owed::written_to`]): a keeper that is
     /// killed in between is followed by one that answers again, and a second answer does no harm where a missing one would.
     pub fn answer(&mut self, id: &[u8], method: Tracked, because: &Because) {
+        self.answered_by_next(id);
         self.word_answer(id, method, because);
-        self.requests.answered_by_us(id);
         if method.listens() {
             self.session.stop_listening(id);
         }
@@ -210,8 +233,8 @@ impl<'a> Owed<'a> {
 
     /// Answers a request before the server does, which is up and may answer all the same: that is swallowed.
     pub fn answer_ahead(&mut self, id: &[u8], method: Tracked, because: &Because) {
+        self.answered_ahead_by_next(id);
         self.word_answer(id, method, because);
-        self.requests.answered_ahead(id);
         if method.listens() {
             self.session.stop_listening(id);
         }
@@ -319,21 +342,29 @@ impl<'a> Owed<'a> {
         }
     }
 
-    /// All lines of the server have reached the client: what they answered is closed for good.
-    pub fn delivered(&mut self) {
-        self.requests.delivered();
-        self.session
-            .forget_labels(|label| self.requests.knows(label));
-        self.session.delivered();
+    /// The server's line that is routed next ends at this byte of what goes on to the client.
+    #[inline]
+    pub fn line_ends_at(&mut self, end: u64) {
+        self.line_end = end;
+        self.requests.line_ends_at(end);
     }
 
-    /// All lines of ours have reached the client: what they answered is closed.
-    pub fn written(&mut self) {
-        self.requests.written();
-        self.server_requests.written(&mut self.session);
-        self.session.written();
-        // A long answer of the server's may have gone this way, too.
-        self.delivered();
+    /// What goes on to the client has been written up to this byte: what it answered is closed for good. What the session has
+    /// come to is noted first: a successor must not take an opening that is closed for one that is still to be answered.
+    pub fn delivered_to(&mut self, end: u64) {
+        self.session.delivered_to(end, 0);
+        self.requests.delivered_to(end);
+        self.session
+            .forget_labels(|label| self.requests.knows(label));
+    }
+
+    /// Our lines up to this one have been written to the client: what they answered is closed.
+    pub fn written_to(&mut self, line: u64) {
+        self.session.delivered_to(0, line);
+        self.requests.written_to(line);
+        self.server_requests.written_to(line, &mut self.session);
+        self.session
+            .forget_labels(|label| self.requests.knows(label));
     }
 
     /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they

@@ -68,7 +68,7 @@ impl Cache {
             // The server's own answer does not reach the client, but is compared with this one when it comes.
             let which = owed.requests.line(&id).and_then(Which::asked);
             self.request_recalled(id, which, &line, generation);
-            owed.requests.answered_ahead(&id);
+            owed.answered_ahead_by_next(&id);
             Recalled::Other
         };
         owed.send_client(line);
@@ -125,7 +125,7 @@ impl Cache {
         if tracked == Tracked::Initialize {
             owed.answer_opening(id, &answer);
         } else {
-            owed.requests.answered_by_us(id);
+            owed.answered_by_next(id);
         }
         if let (Tracked::List, Some(which)) = (tracked, Which::asked(line)) {
             self.list_recalled(which, &answer);
@@ -214,7 +214,7 @@ impl Cache {
         let good = kind == Kind::Response;
         match method {
             Tracked::Initialize if good => {
-                owed.session.greeting_on_way(line);
+                owed.session.greeting_on_way(line, owed.line_end);
                 self.learn_opening(&owed.session, line);
             }
             Tracked::Discover => self.discover_answered(line, owed),

@@ -129,14 +129,15 @@ fn a_long_batch_closes_what_it_answers_and_goes_on_as_it_came() {
     };
     assert_eq!(line, format!("{batch}\n").into_bytes());
     assert_eq!(world.link.in_flight(), 0);
-    world.link.delivered();
+    world.link.delivered_to(u64::MAX);
     let mut killed = World::over(snapshot(&world), Some(lost()));
     let told = killed.drain();
     assert!(
         told.contains(&"result for 2".into()),
         "not written yet: {told:?}"
     );
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     let mut killed = World::over(snapshot(&world), Some(lost()));
     assert!(!killed.drain().contains(&"result for 2".into()));
 }

@@ -11,7 +11,8 @@ fn instant() -> World {
     world.link.recall(remembered);
     world.client(INITIALIZE);
     assert_eq!(world.wait(), Reason::Instant);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     world.drain();
     world.client(INITIALIZED);
     world
@@ -224,7 +225,8 @@ fn a_remembered_refusal_of_discover_is_given_at_once_and_not_asked_for() {
     let expected = REFUSED.replace("\"id\":0", "\"id\":7") + "\n";
     assert_eq!(String::from_utf8(line).unwrap(), expected);
     assert_eq!(world.drain(), ["tell instant"]);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     // The opening that follows is the server's first line.
     assert_eq!(world.client(INITIALIZE), Route::Forward);
     assert_eq!(world.wait(), Reason::Instant);
@@ -349,7 +351,8 @@ fn a_late_list_of_the_modern_era_corrects_the_record() {
     world.client(&modern(1, "tools/list"));
     world.wait();
     world.drain();
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     assert_eq!(world.server(&list(1, "new")), Route::Drop);
     let known = world.link.remembered().list(None, Which::Tools);
     assert_eq!(known, Some(br#"{"tools":[{"name":"new"}]}"#.as_slice()));
@@ -372,9 +375,11 @@ fn a_list_from_the_record_is_checked_although_the_client_cannot_be_told() {
     world.link.recall(remembered.from_disk());
     world.client(INITIALIZE);
     world.wait();
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     assert_eq!(world.client(&ask(2, "tools/list")), Route::Instead);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     world.drain();
     world.server(plain);
     let asked = world.drain();
@@ -409,7 +414,8 @@ fn a_list_that_the_server_does_not_have_is_refused_from_the_record_too() {
         .recall(learned.link.remembered().clone().from_disk());
     world.client(INITIALIZE);
     world.wait();
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     world.drain();
     assert_eq!(world.client(&ask(3, "prompts/list")), Route::Instead);
     let Some(Output::ToClient(line)) = world.link.next() else {

@@ -88,6 +88,8 @@ fn call(id: u32, meta: &str) -> String {
 struct Twin {
     world: World,
     runs: bool,
+    /// Bytes of the server's lines so far.
+    passed: u64,
 }
 
 impl Twin {
@@ -107,7 +109,11 @@ impl Twin {
             world.server(&greeting("1", "1"));
             world.client(INITIALIZED);
         }
-        let mut twin = Self { world, runs };
+        let mut twin = Self {
+            world,
+            runs,
+            passed: 0,
+        };
         for &step in start.steps() {
             twin.does(step);
         }
@@ -125,7 +131,11 @@ impl Twin {
         let used = match (self.runs, client) {
             (false, _) => 0,
             (true, true) => link.calls(now, whole.as_bytes(), |_| shown += 1),
-            (true, false) => link.results(now, whole.as_bytes(), |_| shown += 1),
+            (true, false) => {
+                let begin = self.passed;
+                self.passed += whole.len() as u64;
+                link.results(now, whole.as_bytes(), begin, |_| shown += 1)
+            }
         };
         if used > 0 {
             assert_eq!((used, shown), (whole.len(), 1));
@@ -145,8 +155,11 @@ impl Twin {
         match step {
             Step::Client(line) => route = Some(self.line(line, true)),
             Step::Server(line) => route = Some(self.line(line, false)),
-            Step::Delivered => world.link.delivered(),
-            Step::Written => world.link.written(),
+            Step::Delivered => world.link.delivered_to(u64::MAX),
+            Step::Written => {
+                world.link.written_to(u64::MAX);
+                world.link.delivered_to(u64::MAX);
+            }
             Step::Later(ms) => {
                 world.ms += ms;
                 world.input(Input::Tick);
@@ -310,10 +323,12 @@ fn a_run_ends_at_the_first_line_that_is_no_call() {
     // Whoever answers what nobody has asked, or answers twice, is looked at.
     let answers = lines(&[result(3), result(3), result(2)]);
     let mut seen = 0;
-    let used = world.link.results(now, answers.as_bytes(), |_| seen += 1);
+    let used = world
+        .link
+        .results(now, answers.as_bytes(), 0, |_| seen += 1);
     assert_eq!((used, seen), (lines(&[result(3)]).len(), 1));
     // Half a line is none.
-    assert_eq!(world.link.results(now, result(2).as_bytes(), |_| ()), 0);
+    assert_eq!(world.link.results(now, result(2).as_bytes(), 0, |_| ()), 0);
 }
 
 #[test]

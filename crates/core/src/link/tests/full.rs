@@ -28,7 +28,8 @@ fn what_the_record_could_answer_waits() {
     assert_eq!(world.drain(), ["result for 1", "tell instant"]);
     assert_eq!(world.client(&ask(2, "tools/list")), Route::Hold);
     assert_eq!(world.drain(), [""; 0]);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     assert_eq!(world.client(&ask(2, "tools/list")), Route::Instead);
     let mut next = World::over(snapshot(&world), Some(lost()));
     assert!(next.drain().contains(&"error for 2".into()));
@@ -91,7 +92,8 @@ fn and_a_long_request_to_an_abandoned_server_before_its_beginning_is_gone() {
     let now = world.now();
     let frame = scanner.frame();
     assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Hold);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Drop);
     assert_eq!(world.link.in_flight(), 1);
 }

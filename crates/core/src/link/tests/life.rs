@@ -503,7 +503,7 @@ fn a_server_with_an_open_task_is_busy() {
     let mut world = met();
     let now = world.now();
     let line = format!("{WORKING}\n");
-    assert_eq!(world.link.results(now, line.as_bytes(), |_| {}), 0);
+    assert_eq!(world.link.results(now, line.as_bytes(), 0, |_| {}), 0);
     // A killed keeper's successor knows of it, too.
     let memory = snapshot(&world);
     let mut world = World::with(Limits::default(), safe(), memory, Some(lost()));
@@ -582,7 +582,8 @@ fn a_slow_server_is_opened_from_the_record_and_compared_later() {
     world.client(&INITIALIZE.replace("\"id\":1", "\"id\":\"x\""));
     assert_eq!(world.wait(), Reason::Instant);
     assert_eq!(world.drain(), ["result for \"x\"", "tell instant"]);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     assert_eq!(world.client(INITIALIZED), Route::Drop);
     assert_eq!(world.client(&ask(2, "tools/list")), Route::Instead);
     assert_eq!(world.drain(), ["result for 2", "tell instant"]);
@@ -610,7 +611,8 @@ fn what_was_asked_ahead_of_a_server_that_differs_has_one_answer() {
     assert_eq!(world.server(&greeting("1", "2")), Route::Instead);
     let told = world.drain();
     assert_eq!(told[..3], ["tell differs", "result for 2", "result for 3"]);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     assert_eq!(world.server(&answer("2")), Route::Drop, "too late");
 }
 
@@ -627,7 +629,8 @@ fn a_request_that_the_record_answered_is_not_sent_again() {
     world.client(&list);
     assert_eq!(world.wait(), Reason::Instant);
     assert_eq!(world.drain(), ["result for 1", "tell instant"]);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     // Another one under its id, which is nothing to be sent again, does not bring it back.
     world.client(&ask(1, "vendor/odd").replace('}', meta));
     world.exits(CRASH, true);
@@ -744,7 +747,8 @@ fn changed_lists_are_announced_if_the_user_wants_it() {
     };
     assert!(String::from_utf8(told).unwrap().contains("listChanged"));
     assert!(world.link.next().is_none());
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     assert_eq!((world.link.in_flight(), world.link.word()), (0, "ready"));
     // The next generation is not taken for another server because of that.
     world.exits(CRASH, true);

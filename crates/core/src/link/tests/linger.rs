@@ -410,7 +410,8 @@ fn the_opening_that_the_record_answered_is_forgotten_with_who_was_asked() {
     world.link.recall(remembered);
     world.client(INITIALIZE);
     assert_eq!(world.wait(), Reason::Instant);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     world.client(INITIALIZED);
     world.dies_and_returns("1");
     world.drain();

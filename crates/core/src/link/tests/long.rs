@@ -44,7 +44,8 @@ fn reattached() -> World {
     world.input(Input::Stop(Cause::ShimKilled));
     world.input(Input::Reattached);
     world.client(INITIALIZE);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     world.drain();
     world
 }
@@ -70,7 +71,8 @@ fn a_request_that_an_abandoned_server_will_not_see_is_answered_at_its_end() {
     assert_eq!(world.drain(), [""; 0]);
     world.lost(&call);
     assert_eq!(world.drain(), ["result for 2"]);
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     assert_eq!(world.link.in_flight(), 0);
 }
 
@@ -89,7 +91,8 @@ fn one_whose_beginning_a_server_may_have_had_is_not_called_unsent() {
         let told = String::from_utf8(told).unwrap();
         assert_eq!(told.contains("was not sent"), unsent, "{told}");
         assert_eq!(told.contains("may or may not"), !unsent, "{told}");
-        world.link.written();
+        world.link.written_to(u64::MAX);
+        world.link.delivered_to(u64::MAX);
         assert_eq!(world.link.in_flight(), 0);
     }
 }
@@ -114,7 +117,8 @@ fn but_not_a_second_time_if_it_was_answered_in_between() {
         code: 127,
     });
     assert!(world.drain().contains(&"result for 2".into()));
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     world.lost(&call);
     assert_eq!(world.drain(), [""; 0]);
 }
@@ -243,7 +247,8 @@ fn a_half_forwarded_request_whose_id_comes_after_the_last_death_is_answered() {
     };
     let told = String::from_utf8(told).unwrap();
     assert!(told.contains("may or may not"), "{told}");
-    world.link.written();
+    world.link.written_to(u64::MAX);
+    world.link.delivered_to(u64::MAX);
     assert_eq!(world.link.in_flight(), 0);
 }
 

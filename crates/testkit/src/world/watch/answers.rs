@@ -28,7 +28,12 @@ impl Watch {
         Ok(())
     }
 
-    fn client_gets_answer(&mut self, said: &Said, way: Way, half_told: bool) -> Result<(), Halt> {
+    fn client_gets_answer(
+        &mut self,
+        said: &Said,
+        way: Way,
+        half_told: Option<bool>,
+    ) -> Result<(), Halt> {
         let id = said.key();
         let by = said.by();
         let Some(request) = self.requests.get_mut(&id) else {
@@ -40,7 +45,7 @@ impl Watch {
             ));
         };
         // Of a line that a killed keeper had begun it is not known whose it was.
-        if let (Some(by), Way::Passed, false) = (by, way, half_told)
+        if let (Some(by), Way::Passed, None) = (by, way, half_told)
             && !request.sent.contains(&by)
         {
             return broken(format!("generation {by} answers {id}, which it never got"));
@@ -70,9 +75,16 @@ impl Watch {
         // A second one that was let pass is not what the link builds on, either.
         let opens = first && method == "initialize" && said.is_success();
         self.known.answered(&id, said, cancelled);
-        if !half_told {
-            let key = id;
-            self.unconfirmed.push(Unconfirmed { key, way, opens });
+        let answer = Unconfirmed {
+            key: id,
+            way,
+            opens,
+        };
+        match half_told {
+            None => self.unconfirmed.push(answer),
+            // All but its newline was there, and the killed keeper knew it.
+            Some(true) => self.confirm(vec![answer]),
+            Some(false) => {}
         }
         Ok(())
     }
