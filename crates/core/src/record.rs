@@ -3,6 +3,9 @@
 //! Plain data in memory that guard and keeper share. Every bit pattern is safe to read, because the writer may have
 //! been killed between any two stores; what must be consistent is published by one store at the end.
 
+/// Changes with the meaning of any part of the record: two programs with different numbers cannot share one.
+pub const LAYOUT: u32 = 2;
+
 pub mod inbox;
 pub mod keepsakes;
 
@@ -26,8 +29,6 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Head {
     phase: u8,
-    /// Not 0: a line from the client has been forwarded in part.
-    pub client_mid_line: u8,
     /// Not 0: a line to the client has been written in part.
     pub server_mid_line: u8,
     /// Not 0: the client has sent `notifications/initialized`.

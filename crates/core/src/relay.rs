@@ -185,13 +185,12 @@ impl<'a> Relay<'a> {
         inbox: Inbox<'a>,
         own: &'a mut [u8],
     ) -> Self {
-        let within_a_line = record.head.client_mid_line != 0;
         // More than lines of the client that waited for it: those it gets whether it reads them or not.
         let owed_max = limits.held_bytes as usize + limits::HELD_LINE_BYTES;
         let (grace_eof_ms, grace_term_ms) = (limits.grace_eof_ms, limits.grace_term_ms);
         let mut relay = Self {
             link: Link::new(about, limits, policy, record, Remembered::default()),
-            up: Lane::recorded(inbox, within_a_line),
+            up: Lane::recorded(inbox),
             down: Lane::own(own),
             ours: Ours::default(),
             client: ClientEnds {

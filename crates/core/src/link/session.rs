@@ -253,8 +253,6 @@ impl<'a> Session<'a> {
         }
         self.initialized_before = false;
         kill_point();
-        self.head.client_mid_line = 0;
-        kill_point();
         self.head.server_mid_line = 0;
         uris
     }
@@ -514,23 +512,12 @@ impl Session<'_> {
     }
 }
 
-/// The marks of half-forwarded lines, which a killed keeper leaves behind.
+/// The mark of a line that is half written to the client, which a killed keeper leaves behind.
 pub struct MidLine<'a> {
     head: &'a mut Head,
 }
 
 impl MidLine<'_> {
-    /// Whether a line from the client is half forwarded.
-    pub fn from_client(&self) -> bool {
-        self.head.client_mid_line != 0
-    }
-
-    /// Notes it.
-    pub fn set_from_client(&mut self, yes: bool) {
-        kill_point();
-        self.head.client_mid_line = u8::from(yes);
-    }
-
     /// Whether a line to the client is half written.
     pub fn to_client(&self) -> bool {
         self.head.server_mid_line != 0

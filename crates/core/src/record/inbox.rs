@@ -7,6 +7,7 @@
 //! - Free space is zero. JSON text holds no NUL, so bytes that the kernel had delivered when the keeper was killed, before it could move the
 //!   mark, are found by [`Inbox::recover`].
 //! - Any board and any bytes are safe to read.
+//! - That a line is half routed is published together with the marks: else a successor would take its rest for a line.
 
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
@@ -21,6 +22,8 @@ pub struct Marks {
     pub routed: u32,
     /// End of what was read.
     pub end: u32,
+    /// What is not routed begins with the rest of a line whose beginning is gone.
+    pub within_a_line: bool,
 }
 
 impl Marks {
@@ -37,7 +40,7 @@ pub struct Board {
     in_force: AtomicU32,
     /// Not 0: bytes beyond the end are stale, not fresh.
     stale: AtomicU32,
-    marks: [[AtomicU32; 3]; 2],
+    marks: [[AtomicU32; 4]; 2],
 }
 
 impl Board {
@@ -46,16 +49,23 @@ impl Board {
         Self {
             in_force: AtomicU32::new(0),
             stale: AtomicU32::new(0),
-            marks: [const { [const { AtomicU32::new(0) }; 3] }; 2],
+            marks: [const { [const { AtomicU32::new(0) }; 4] }; 2],
         }
     }
 
     /// Puts new marks in force, all at once.
-    fn mark(&self, Marks { start, routed, end }: Marks) {
+    fn mark(&self, marks: Marks) {
+        let Marks {
+            start,
+            routed,
+            end,
+            within_a_line,
+        } = marks;
+        let words = [start, routed, end, u32::from(within_a_line)];
         let other = 1 - (self.in_force.load(Ordering::Relaxed) & 1);
-        for (place, mark) in self.marks[other as usize].iter().zip([start, routed, end]) {
+        for (place, word) in self.marks[other as usize].iter().zip(words) {
             kill_point();
-            place.store(mark, Ordering::Relaxed);
+            place.store(word, Ordering::Relaxed);
         }
         kill_point();
         self.in_force.store(other, Ordering::Release);
@@ -65,10 +75,15 @@ impl Board {
 
     fn marks(&self) -> Marks {
         let at = (self.in_force.load(Ordering::Acquire) & 1) as usize;
-        let [start, routed, end] = self.marks[at]
+        let [start, routed, end, within_a_line] = self.marks[at]
             .each_ref()
             .map(|mark| mark.load(Ordering::Relaxed));
-        Marks { start, routed, end }
+        Marks {
+            start,
+            routed,
+            end,
+            within_a_line: within_a_line != 0,
+        }
     }
 }
 
@@ -160,6 +175,7 @@ mod tests {
             start: 0,
             routed: 3,
             end: 3,
+            within_a_line: true,
         });
         let mut next = Inbox::over(&board, &mut memory);
         assert_eq!(
@@ -167,7 +183,8 @@ mod tests {
             Marks {
                 start: 0,
                 routed: 3,
-                end: 6
+                end: 6,
+                within_a_line: true,
             }
         );
         next.moved(Marks::default(), 6);

@@ -202,11 +202,6 @@ impl Relay<'_> {
             if turn && self.up.ended() && self.client.reads {
                 self.up.finish(&mut routing);
             }
-            // At once: a successor must not take the rest of a line for a line.
-            let within = self.up.within_a_line();
-            if self.link.mid_line().from_client() != within {
-                self.link.mid_line().set_from_client(within);
-            }
             self.absorb(now, shell);
             if !self.outputs.is_empty() {
                 return true;

@@ -104,9 +104,8 @@ impl<'a> Lane<'a> {
         Self::over(Room::Own(bytes))
     }
 
-    /// A lane over the record: what a killed keeper had read and not routed is still there. `within_a_line`: the rest of a line follows,
-    /// whose beginning is gone.
-    pub fn recorded(mut inbox: Inbox<'a>, within_a_line: bool) -> Self {
+    /// A lane over the record: what a killed keeper had read and not routed is still there.
+    pub fn recorded(mut inbox: Inbox<'a>) -> Self {
         let at = inbox.recover();
         let mut lane = Self::over(Room::Recorded(inbox));
         lane.at = Marks {
@@ -114,7 +113,7 @@ impl<'a> Lane<'a> {
             ..at
         };
         lane.scanned = at.routed as usize;
-        if within_a_line {
+        if at.within_a_line {
             lane.long = Long::Dropped { known: false };
             lane.scanner = Scanner::within_a_line();
         }
@@ -171,11 +170,6 @@ impl<'a> Lane<'a> {
         self.at.start == self.at.routed
     }
 
-    /// True if the beginning of a line is gone already, wherever it went.
-    pub fn within_a_line(&self) -> bool {
-        self.long != Long::No
-    }
-
     /// True if a line is half forwarded.
     pub fn mid_line(&self) -> bool {
         matches!(self.long, Long::Passes { .. })
@@ -193,7 +187,9 @@ impl<'a> Lane<'a> {
 
     /// Bytes that wait: routed and not written, read and not routed.
     pub fn waiting(&self) -> (usize, usize) {
-        let Marks { start, routed, end } = self.at;
+        let Marks {
+            start, routed, end, ..
+        } = self.at;
         ((routed - start) as usize, (end - routed) as usize)
     }
 
@@ -436,7 +432,10 @@ impl<'a> Lane<'a> {
         self.scanned = line_end;
         match route {
             Route::Forward => self.at.routed = line_end as u32,
-            Route::Drop => self.remove(line_end),
+            Route::Drop => {
+                self.long = Long::No;
+                self.remove(line_end);
+            }
             Route::Instead | Route::Gather => {
                 self.long = Long::No;
                 self.remove(line_end);
@@ -543,12 +542,14 @@ impl<'a> Lane<'a> {
             start: 0,
             routed: 0,
             end: rest as u32,
+            ..self.at
         };
         self.clear_to(end);
     }
 
     /// Puts the marks in force, then clears what used to reach to `old_end`.
     fn clear_to(&mut self, old_end: usize) {
+        self.at.within_a_line = self.long != Long::No;
         self.check();
         match &mut self.room {
             Room::Own(_) => {}
@@ -557,6 +558,7 @@ impl<'a> Lane<'a> {
     }
 
     fn keep(&mut self) {
+        self.at.within_a_line = self.long != Long::No;
         self.check();
         if let Room::Recorded(inbox) = &mut self.room {
             inbox.mark(self.at);

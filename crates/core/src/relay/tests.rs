@@ -117,7 +117,7 @@ mod killed {
                     Read::Bytes(len)
                 });
                 lane.route(self);
-                lane.drain(|bytes| {
+                while let Some(Wrote::Took(_)) = lane.write(|bytes| {
                     let most = WRITES[self.writes % WRITES.len()];
                     self.writes += 1;
                     if most == 0 {
@@ -127,17 +127,17 @@ mod killed {
                     self.written += len;
                     kill_point();
                     Wrote::Took(len)
-                });
+                }) {}
             }
         }
     }
 
     impl Router for World {
-        fn pass(&mut self, _: &[u8]) -> usize {
+        fn pass(&mut self, _: &[u8], _: u64) -> usize {
             0
         }
 
-        fn route(&mut self, part: Part<'_>) -> Route {
+        fn route(&mut self, part: Part<'_>, _: u64) -> Route {
             let Part::Line(_, bytes) = part else {
                 panic!("every line is held whole: {part:?}");
             };
@@ -170,7 +170,7 @@ mod killed {
             let lived = panic::catch_unwind(AssertUnwindSafe(|| {
                 set_fuse(Some(point));
                 let inbox = Inbox::over(&board, &mut memory);
-                world.keep(Lane::recorded(inbox, false));
+                world.keep(Lane::recorded(inbox));
                 set_fuse(None);
             }));
             let Err(end) = lived else {
@@ -178,7 +178,7 @@ mod killed {
                 return;
             };
             assert!(end.is::<Killed>(), "at kill point {point}");
-            let lane = Lane::recorded(Inbox::over(&board, &mut memory), false);
+            let lane = Lane::recorded(Inbox::over(&board, &mut memory));
             let fresh = lane.fresh();
             let from = world.read - fresh.len();
             assert!(

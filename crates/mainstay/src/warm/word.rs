@@ -4,6 +4,7 @@ use std::io;
 
 use mainstay_core::ids::LinkId;
 use mainstay_core::limits::WHOLE_LINE_BYTES;
+use mainstay_core::record;
 use mainstay_os::record::Region;
 
 /// The longest packet: what a newcomer has read, and its letter.
@@ -49,7 +50,12 @@ impl Hello {
 
 /// Two programs can share a record only if they are of one version.
 fn kin() -> String {
-    format!("{} {}", env!("CARGO_PKG_VERSION"), Region::BYTES)
+    format!(
+        "{} {} {}",
+        env!("CARGO_PKG_VERSION"),
+        Region::BYTES,
+        record::LAYOUT
+    )
 }
 
 /// What a newcomer wants.

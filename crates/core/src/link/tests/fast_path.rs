@@ -124,18 +124,17 @@ impl Twin {
         let (now, text) = (self.world.now(), line.text(client));
         let whole = format!("{text}\n");
         let link = &mut self.world.link;
+        let begin = self.passed;
         if !client {
             link.server_wrote(now);
+            self.passed += whole.len() as u64;
+            link.line_ends_at(self.passed);
         }
         let mut shown = 0;
         let used = match (self.runs, client) {
             (false, _) => 0,
             (true, true) => link.calls(now, whole.as_bytes(), |_| shown += 1),
-            (true, false) => {
-                let begin = self.passed;
-                self.passed += whole.len() as u64;
-                link.results(now, whole.as_bytes(), begin, |_| shown += 1)
-            }
+            (true, false) => link.results(now, whole.as_bytes(), begin, |_| shown += 1),
         };
         if used > 0 {
             assert_eq!((used, shown), (whole.len(), 1));
