@@ -286,18 +286,17 @@ impl Client {
             }
             5..=10 => {
                 // A server that says what its client tells it to say.
-                let raw = match dice.below(4) {
-                    0 => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
-                    1 => {
-                        json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": id, "progress": 1}})
-                    }
-                    2 => {
-                        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
-                    }
-                    _ => json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"}),
-                };
+                // It counts requests of ours, and has to guess the rest of their ids.
+                let count = if id.is_number() { 1 } else { 40 };
+                let kind = dice.below(4);
+                let said = (0..count).map(|number| {
+                    let guess = json!(format!("h{number}-{:032x}", dice.roll()));
+                    let id = if id.is_number() { &id } else { &guess };
+                    raw(kind, id).to_string()
+                });
+                let said: Vec<String> = said.collect();
                 let path = self.session.as_ref()?.path;
-                let params = json!({"name": "say", "arguments": {"raw": raw.to_string()}});
+                let params = json!({"name": "say", "arguments": {"raw": said}});
                 let request = self.request(dice, "tools/call", params, path, told);
                 Some(self.post(request, path, Vec::new()))
             }
@@ -458,5 +457,20 @@ impl Client {
         let waits = |one: &&Request| one.state != State::Done && !one.listens;
         let one = self.requests.iter().find(waits)?;
         Some(format!("client {}, {one:?}", self.number))
+    }
+}
+
+/// A line that a server is told to say about a request.
+fn raw(kind: u64, id: &Value) -> Value {
+    let note =
+        |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
+    match kind {
+        0 => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
+        1 => note(
+            "notifications/progress",
+            json!({"progressToken": id, "progress": 1}),
+        ),
+        2 => note("notifications/cancelled", json!({"requestId": id})),
+        _ => json!({"jsonrpc": "2.0", "id": id, "method": "roots/list"}),
     }
 }

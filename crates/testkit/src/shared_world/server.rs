@@ -204,9 +204,10 @@ impl Server {
                 self.resources.push(uri.into());
             }
             "tools/call" if params["name"] == "say" => {
-                let raw = params["arguments"]["raw"].as_str().unwrap_or_default();
-                self.out.extend(raw.bytes());
-                self.out.push_back(b'\n');
+                for raw in params["arguments"]["raw"].as_array().into_iter().flatten() {
+                    self.out.extend(raw.as_str().unwrap_or_default().bytes());
+                    self.out.push_back(b'\n');
+                }
             }
             _ => {}
         }
