@@ -1070,6 +1070,7 @@ impl Front {
             }
             Role::Joint(group) => {
                 debug_assert!(!group.joint.is_empty(), "a shared server without a place");
+                group.joint.check();
             }
             Role::Modern(modern) => modern.check(),
             Role::Unused => debug_assert!(!link.inlet.is_open(), "an unused link is open"),

@@ -132,6 +132,29 @@ impl Joint {
         self.whose.len()
     }
 
+    /// States what holds after each step: a request belongs to one session, which knows it by its own id.
+    pub fn check(&self) {
+        let waiting = self.sessions.values().map(|own| own.waiting.len());
+        debug_assert_eq!(
+            waiting.sum::<usize>(),
+            self.whose.len(),
+            "a request is waited for once"
+        );
+        for (key, (session, id)) in &self.whose {
+            let own = self.sessions.get(session);
+            debug_assert_eq!(
+                own.and_then(|own| own.waiting.get(id)),
+                Some(key),
+                "a session knows its request"
+            );
+        }
+        debug_assert_eq!(
+            self.shared.len(),
+            self.whose.len(),
+            "a request has a session"
+        );
+    }
+
     /// A session is over: what it has in flight is cancelled, and what only it wanted to hear of is unsubscribed.
     pub fn leave(&mut self, session: u64) -> Vec<To> {
         let Some(own) = self.sessions.remove(&session) else {
