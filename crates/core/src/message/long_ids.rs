@@ -120,6 +120,7 @@ mod tests {
         let one = format!("\"{}\"", "x".repeat(200)).into_bytes();
         let label = ids.label(&one, 3, &mut kept).unwrap();
         assert_eq!(label, b"\"ms:id:00000007:3:1\"");
+        assert!(!ids.is_empty());
         assert_eq!(ids.label(&one, 4, &mut kept).as_ref(), Some(&label));
         assert_eq!(ids.id_of(&label), Some(&one[..]));
         let again = LongIds::of(LinkId(7), &kept);
@@ -144,5 +145,10 @@ mod tests {
         assert_eq!(fit.count(), LONG_IDS_BYTES / 4098);
         ids.retain(|label| label.ends_with(b":1\""), &mut kept);
         assert!(ids.label(&long(99), 1, &mut kept).is_some());
+        // To the last byte.
+        ids.retain(|_| false, &mut kept);
+        let even = |n: usize| format!("\"{n:04094}\"").into_bytes();
+        let fit = (0..).take_while(|&n| ids.label(&even(n), 1, &mut kept).is_some());
+        assert_eq!(fit.count(), LONG_IDS_BYTES / 4096);
     }
 }
