@@ -161,8 +161,8 @@ impl<'a> Link<'a> {
             let mut scanner = Scanner::new();
             scanner.feed(&line);
             match self.track(now, &scanner.frame(), &line) {
-                Route::Forward | Route::Hold => self.exchange.outbox().send_server(line),
-                Route::Drop | Route::Instead | Route::Gather => {}
+                Route::Pass | Route::Later => self.exchange.outbox().send_server(line),
+                Route::Consumed | Route::Replaced | Route::Gather => {}
             }
         }
     }

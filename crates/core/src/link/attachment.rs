@@ -368,12 +368,12 @@ impl Attachment {
         let full = ex.requests().room() == 0 && ex.requests().get(id).is_none();
         match Tracked::of(frame.method.as_deref().unwrap_or_default()) {
             Tracked::Initialize | Tracked::Discover if full => {
-                return Some(Reopened::Routed(Route::Hold));
+                return Some(Reopened::Routed(Route::Later));
             }
             Tracked::Discover => {
                 let answer = settle::method_not_found(id, Tracked::Discover.word());
                 ex.owed().answer_new(now, id, Tracked::Discover, answer);
-                return Some(Reopened::Routed(Route::Instead));
+                return Some(Reopened::Routed(Route::Replaced));
             }
             Tracked::Initialize => {}
             Tracked::Other
@@ -400,7 +400,7 @@ impl Attachment {
                 let of_ours = ex.outbox().next_for_client();
                 ex.owed().answer_new(now, id, Tracked::Initialize, answer);
                 ex.session_mut().greeting_again_on_way(of_ours);
-                Some(Reopened::Routed(Route::Instead))
+                Some(Reopened::Routed(Route::Replaced))
             }
             // It opens in another way than before: that takes a server that has not been opened yet.
             Some(_) | None => Some(Reopened::Anew(Renewing::Reopened)),

@@ -240,7 +240,7 @@ impl<'a> Exchange<'a> {
     /// client; the request of a first client as it is.
     fn relabel(&mut self, id: &[u8], line: &[u8]) -> Route {
         if self.orphans.is_empty() {
-            return Route::Forward;
+            return Route::Pass;
         }
         let label = self.orphans.label(id);
         let Some(mut told) = envelope::with_id(line, &label) else {
@@ -253,16 +253,16 @@ impl<'a> Exchange<'a> {
             told = envelope::with_progress_token(&told, &label).unwrap_or(told);
         }
         self.owed.outbox.send_server(told);
-        Route::Instead
+        Route::Replaced
     }
 
     /// A request that cannot be told apart from an orphan is answered by us.
     fn not_understood(&mut self, id: &[u8]) -> Route {
         if let Some(entry) = self.owed.requests.get(id) {
             self.owed.answer(id, entry.method, &Because::Lost);
-            return Route::Instead;
+            return Route::Replaced;
         }
-        Route::Drop
+        Route::Consumed
     }
 
     /// The client takes a request back, under the name that the server knows. The route, and whether the server may be at
@@ -270,7 +270,7 @@ impl<'a> Exchange<'a> {
     pub fn cancel(&mut self, line: &[u8]) -> (Route, bool) {
         let Some(id) = cancelled_id(line) else {
             let alone = self.orphans.is_empty();
-            return (if alone { Route::Forward } else { Route::Drop }, false);
+            return (if alone { Route::Pass } else { Route::Consumed }, false);
         };
         let label = self.orphans.unlabel(id);
         let entry = self.owed.requests.withdraw(id);
@@ -279,18 +279,18 @@ impl<'a> Exchange<'a> {
         if entry.is_some_and(|entry| entry.is_held()) {
             // No server has seen it.
             self.owed.requests.let_go(id);
-            return (Route::Drop, false);
+            return (Route::Consumed, false);
         }
         if self.orphans.is_empty() {
-            return (Route::Forward, at_it);
+            return (Route::Pass, at_it);
         }
         // Without a label its own is answered already, and an orphan is not its to take back.
         let route = match label.and_then(|label| envelope::with_request_id(line, &label)) {
             Some(line) => {
                 self.owed.outbox.send_server(line);
-                Route::Instead
+                Route::Replaced
             }
-            None => Route::Drop,
+            None => Route::Consumed,
         };
         (route, at_it)
     }

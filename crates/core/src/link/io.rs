@@ -140,14 +140,14 @@ pub enum Output {
 /// What becomes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// It goes on as it came.
-    Forward,
-    /// It goes nowhere.
-    Drop,
-    /// Not now: ask again later.
-    Hold,
-    /// It goes nowhere, and what goes in its place is in the outputs, before anything that follows it.
-    Instead,
+    /// It passes as it came.
+    Pass,
+    /// The link has taken it: it is held within the link, or needs to go nowhere.
+    Consumed,
+    /// Nothing of it was noted: it is to be shown again later.
+    Later,
+    /// The link has taken it, and what goes in its place is in the outputs, before anything that follows it.
+    Replaced,
     /// A long line: its pieces are to be shown as they come, and go nowhere by themselves.
     Gather,
 }

@@ -73,21 +73,23 @@ impl Link<'_> {
     pub fn client_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         if self.attachment.away() {
             // Of a client that is not there any more.
-            return Route::Drop;
+            return Route::Consumed;
         }
         match self.exchange.owed().shorten(frame, line) {
             Short::AsItIs => self.route(now, frame, line),
-            Short::Full => Route::Hold,
-            Short::Refused => Route::Instead,
+            Short::Full => Route::Later,
+            Short::Refused => Route::Replaced,
             Short::Line(short) => {
                 let mut scanner = Scanner::new();
                 scanner.feed(&short);
                 match self.route(now, &scanner.frame(), &short) {
-                    Route::Forward => {
+                    Route::Pass => {
                         self.exchange.outbox().send_server(short);
-                        Route::Instead
+                        Route::Replaced
                     }
-                    route @ (Route::Drop | Route::Instead | Route::Gather | Route::Hold) => route,
+                    route @ (Route::Consumed | Route::Replaced | Route::Gather | Route::Later) => {
+                        route
+                    }
                 }
             }
         }
@@ -117,17 +119,17 @@ impl Link<'_> {
                         // The replay sends it itself. Set the flag in the record, because a successor keeper cannot see
                         // our queue.
                         self.exchange.session_mut().set_initialized();
-                        return Route::Drop;
+                        return Route::Consumed;
                     }
                     self.hold_or_later(now, frame, line)
                 }
                 Stage::Replaying { .. } if self.exchange.client_is_asked() => {
                     self.hold_or_later(now, frame, line)
                 }
-                Stage::Greeting { .. } | Stage::Replaying { .. } => Route::Hold,
+                Stage::Greeting { .. } | Stage::Replaying { .. } => Route::Later,
             },
-            Life::Closing(closing) if closing.is_leaving() => Route::Hold,
-            Life::Absent { .. } | Life::Waiting { .. } | Life::Swapping(_) => Route::Hold,
+            Life::Closing(closing) if closing.is_leaving() => Route::Later,
+            Life::Absent { .. } | Life::Waiting { .. } | Life::Swapping(_) => Route::Later,
             Life::Resting => self.line_at_rest(now, frame, line),
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => {
                 let route = self.refuse(now, frame, line);
@@ -140,9 +142,9 @@ impl Link<'_> {
     /// Keeps a line within us, or has it shown again later if there is no room.
     fn hold_or_later(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         if self.exchange.try_hold(now, frame, line) {
-            Route::Drop
+            Route::Consumed
         } else {
-            Route::Hold
+            Route::Later
         }
     }
 
@@ -154,13 +156,13 @@ impl Link<'_> {
             Kind::Notification => self.track_notification(now, frame, line),
             Kind::Batch => self.track_batch(now, line),
             Kind::Response | Kind::Error => self.exchange.owed().client_answers(frame, line),
-            Kind::Blank | Kind::Junk => Route::Forward,
+            Kind::Blank | Kind::Junk => Route::Pass,
         }
     }
 
     fn track_request(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         let Id::Token(id) = frame.id else {
-            return Route::Forward;
+            return Route::Pass;
         };
         match self.attachment.reopen(now, frame, line, &mut self.exchange) {
             Some(Reopened::Routed(route)) => return route,
@@ -175,7 +177,7 @@ impl Link<'_> {
             return route;
         }
         if !self.open(now, id, tracked) {
-            return Route::Hold;
+            return Route::Later;
         }
         self.exchange.send(id, tracked, line)
     }
@@ -188,12 +190,12 @@ impl Link<'_> {
     }
 
     fn track_notification(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
-        let mut route = Route::Forward;
+        let mut route = Route::Pass;
         match frame.method.as_deref() {
             Some("notifications/initialized") => {
                 if self.exchange.session_mut().initialized_before() {
                     self.exchange.tell_changed_meanwhile();
-                    return Route::Instead;
+                    return Route::Replaced;
                 }
                 self.exchange.session_mut().set_initialized();
             }
@@ -212,16 +214,16 @@ impl Link<'_> {
 
     fn track_batch(&mut self, now: Moment, line: &[u8]) -> Route {
         if !self.exchange.requests().has_room_for(line) {
-            return Route::Hold;
+            return Route::Later;
         }
         if self.exchange.splits_client_batch(line) {
             for (member, line) in members(line) {
                 match self.track(now, &member.frame(), &line) {
-                    Route::Forward | Route::Hold => self.exchange.outbox().send_server(line),
-                    Route::Drop | Route::Instead | Route::Gather => {}
+                    Route::Pass | Route::Later => self.exchange.outbox().send_server(line),
+                    Route::Consumed | Route::Replaced | Route::Gather => {}
                 }
             }
-            return Route::Instead;
+            return Route::Replaced;
         }
         let mut asks = false;
         batch::each_member(line, |member| asks |= member.kind == Kind::Request);
@@ -230,7 +232,7 @@ impl Link<'_> {
             self.generation.asked(now, opened);
         }
         self.exchange.owed().open_batch(now, line);
-        Route::Forward
+        Route::Pass
     }
 
     /// A client that came back opens in another way than before, or the server is not fit: that takes a server that has
@@ -257,21 +259,21 @@ impl Link<'_> {
         match frame.kind {
             Kind::Request | Kind::Batch => {
                 self.generation.spawn(None, &mut self.exchange);
-                Route::Hold
+                Route::Later
             }
             Kind::Notification => {
                 if is_initialized(frame) {
                     self.exchange.session_mut().set_initialized();
                 }
-                Route::Drop
+                Route::Consumed
             }
             Kind::Response | Kind::Error => {
                 if let Id::Token(id) = frame.id {
                     self.exchange.owed().client_answers_in_vain(id);
                 }
-                Route::Drop
+                Route::Consumed
             }
-            Kind::Blank | Kind::Junk => Route::Drop,
+            Kind::Blank | Kind::Junk => Route::Consumed,
         }
     }
 
@@ -283,9 +285,9 @@ impl Link<'_> {
         match frame.kind {
             Kind::Notification if is_initialized(frame) => {
                 self.exchange.session_mut().set_initialized();
-                Route::Drop
+                Route::Consumed
             }
-            Kind::Blank | Kind::Junk => Route::Drop,
+            Kind::Blank | Kind::Junk => Route::Consumed,
             Kind::Request | Kind::Notification | Kind::Response | Kind::Error | Kind::Batch => {
                 self.hold_or_later(now, frame, line)
             }
@@ -298,12 +300,12 @@ impl Link<'_> {
             return self.refuse_one(now, frame);
         }
         if !self.exchange.requests().has_room_for(line) {
-            return Route::Hold;
+            return Route::Later;
         }
-        let mut route = Route::Drop;
+        let mut route = Route::Consumed;
         batch::each_member(line, |member| {
-            if self.refuse_one(now, &member) == Route::Instead {
-                route = Route::Instead;
+            if self.refuse_one(now, &member) == Route::Replaced {
+                route = Route::Replaced;
             }
         });
         route
@@ -314,25 +316,25 @@ impl Link<'_> {
             self.exchange.session_mut().set_initialized();
         }
         let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
-            return Route::Drop;
+            return Route::Consumed;
         };
         let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
         let about = self.exchange.about();
         let why = match self.generation.life() {
             Life::Closing(closing) => match closing.refusal() {
                 Some(because) => because.why(about),
-                None => return Route::Drop,
+                None => return Route::Consumed,
             },
             Life::Abandoned(given_up) => given_up.why(about, false),
             Life::Up(up) => match &up.trial {
                 Some(given_up) => given_up.why(about, false),
-                None => return Route::Drop,
+                None => return Route::Consumed,
             },
             Life::Absent { .. }
             | Life::Swapping(_)
             | Life::Waiting { .. }
             | Life::Resting
-            | Life::Finished => return Route::Drop,
+            | Life::Finished => return Route::Consumed,
         };
         let answer = settle::answer(id, tracked, self.exchange.session().modern(), &why);
         if tracked == Tracked::Initialize {
@@ -340,9 +342,9 @@ impl Link<'_> {
             self.generation.explained();
         }
         if self.exchange.owed().answer_new(now, id, tracked, answer) {
-            Route::Instead
+            Route::Replaced
         } else {
-            Route::Hold
+            Route::Later
         }
     }
 
@@ -369,7 +371,7 @@ impl Link<'_> {
         }
         let abandoned = matches!(self.generation.life(), Life::Abandoned(_));
         if let Some(frame) = frame
-            && (route == Route::Gather || route == Route::Drop && abandoned)
+            && (route == Route::Gather || route == Route::Consumed && abandoned)
         {
             self.exchange.open_at_cut(now, frame);
         }
@@ -378,7 +380,7 @@ impl Link<'_> {
 
     fn cut_route(&mut self, frame: Option<&Frame<'_>>) -> Route {
         if self.attachment.away() {
-            return Route::Drop;
+            return Route::Consumed;
         }
         let ex = &mut self.exchange;
         let full = ex.requests().room() == 0;
@@ -389,11 +391,11 @@ impl Link<'_> {
                         frame.is_none_or(|frame| matches!(frame.kind, Kind::Request | Kind::Batch));
                     if full && may_ask {
                         // Once its beginning is gone it could not wait for a place any more.
-                        Route::Hold
+                        Route::Later
                     } else if ex.must_see_client_line(frame) {
                         Route::Gather
                     } else {
-                        Route::Forward
+                        Route::Pass
                     }
                 }
                 // The server waits for it before it goes on.
@@ -405,16 +407,16 @@ impl Link<'_> {
                 Stage::Greeting { .. }
                 | Stage::Replaying { .. }
                 | Stage::Instant
-                | Stage::Serving => Route::Hold,
+                | Stage::Serving => Route::Later,
             },
-            Life::Absent { .. } | Life::Waiting { .. } | Life::Swapping(_) => Route::Hold,
+            Life::Absent { .. } | Life::Waiting { .. } | Life::Swapping(_) => Route::Later,
             Life::Resting => {
                 self.generation.spawn(None, ex);
-                Route::Hold
+                Route::Later
             }
-            Life::Abandoned(_) if full && is_request(frame) => Route::Hold,
+            Life::Abandoned(_) if full && is_request(frame) => Route::Later,
             Life::Abandoned(_) | Life::Closing(_) if Exchange::has_more_ids(frame) => Route::Gather,
-            Life::Abandoned(_) | Life::Closing(_) | Life::Finished => Route::Drop,
+            Life::Abandoned(_) | Life::Closing(_) | Life::Finished => Route::Consumed,
         }
     }
 
@@ -461,7 +463,7 @@ impl Link<'_> {
             return;
         }
         if self.is_over() {
-            if self.refuse_one(now, frame) == Route::Hold {
+            if self.refuse_one(now, frame) == Route::Later {
                 // It cannot be shown again: it is answered without a place in the table.
                 let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
                 self.exchange.owed().answer(id, tracked, &Because::Lost);
@@ -488,10 +490,10 @@ impl Link<'_> {
             Gathered::TooLong(_) => return self.exchange.owed().client_too_long(now, frame),
         };
         match self.client_line(now, frame, &line) {
-            Route::Forward => self.exchange.outbox().send_server(line),
-            Route::Hold if self.is_over() => self.refuse_gathered(now, frame, &line),
-            Route::Hold => self.exchange.owed().hold_gathered(now, frame, &line),
-            Route::Drop | Route::Instead | Route::Gather => {}
+            Route::Pass => self.exchange.outbox().send_server(line),
+            Route::Later if self.is_over() => self.refuse_gathered(now, frame, &line),
+            Route::Later => self.exchange.owed().hold_gathered(now, frame, &line),
+            Route::Consumed | Route::Replaced | Route::Gather => {}
         }
     }
 
@@ -500,7 +502,7 @@ impl Link<'_> {
         let Some(short) = self.exchange.owed().shorten_for_good(frame, line) else {
             return;
         };
-        if self.refuse(now, frame, &short) == Route::Hold {
+        if self.refuse(now, frame, &short) == Route::Later {
             each_request(&short, |id, tracked| {
                 self.exchange.owed().answer(id, tracked, &Because::Lost);
             });
@@ -519,17 +521,21 @@ impl Link<'_> {
         self.generation.junk(Some(line), &mut self.exchange);
     }
 
-    /// Routes a whole line from the server, which has been [heard](Self::server_wrote). It is empty if it was too long to be
-    /// seen.
+    /// Routes a whole line from the server, which has been [heard](Self::server_wrote).
     pub fn server_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         let whole = read_whole(frame, line);
         let frame = whole.as_ref().unwrap_or(frame);
-        self.server_says(now, frame, (!line.is_empty()).then_some(line))
+        self.server_says(now, frame, Some(line))
+    }
+
+    /// The end of a long line from the server that has passed, or was dropped: all that is known of it is its frame.
+    pub fn server_line_unseen(&mut self, now: Moment, frame: &Frame<'_>) -> Route {
+        self.server_says(now, frame, None)
     }
 
     fn server_says(&mut self, now: Moment, frame: &Frame<'_>, line: Option<&[u8]>) -> Route {
         let Some(speaker) = self.generation.speaker() else {
-            return Route::Drop;
+            return Route::Consumed;
         };
         // An answer to a question of our own is of use to no client.
         let of_use = !matches!(frame.id, Id::Token(id) if self.exchange.is_own(id));
@@ -546,7 +552,7 @@ impl Link<'_> {
             self.attachment.dropped(dropped);
             self.heed(now);
             self.generation.busy_or_idle(now, &self.exchange);
-            return Route::Drop;
+            return Route::Consumed;
         }
         if self.generation.is_changed() && matches!(frame.kind, Kind::Response | Kind::Error) {
             self.generation.answered_anything();
@@ -558,8 +564,8 @@ impl Link<'_> {
         self.generation.give_way_if_drained(now, ex);
         self.generation.busy_or_idle(now, ex);
         match route {
-            Route::Forward => ex.forwarded(frame, line),
-            Route::Drop | Route::Hold | Route::Instead | Route::Gather => route,
+            Route::Pass => ex.forwarded(frame, line),
+            Route::Consumed | Route::Later | Route::Replaced | Route::Gather => route,
         }
     }
 
@@ -567,7 +573,7 @@ impl Link<'_> {
     pub fn server_known(&mut self, frame: Option<&Frame<'_>>) -> Route {
         // While no client is there, only what is ours would be of use, and that is short.
         if self.generation.speaker().is_none() || self.attachment.away() {
-            return Route::Drop;
+            return Route::Consumed;
         }
         self.exchange.long_line_route(frame)
     }
@@ -590,8 +596,8 @@ impl Link<'_> {
             }
         };
         match self.server_line(now, frame, &line) {
-            Route::Forward | Route::Hold => self.exchange.send_gathered(frame, line),
-            Route::Drop | Route::Instead | Route::Gather => {}
+            Route::Pass | Route::Later => self.exchange.send_gathered(frame, line),
+            Route::Consumed | Route::Replaced | Route::Gather => {}
         }
     }
 }

@@ -146,7 +146,7 @@ impl World {
         assert!(self.drain()[0].contains("initialize"));
         assert_eq!(
             self.server(&greeting(&format!("\"ms:own:00000007:{n}\""), "1")),
-            Route::Drop
+            Route::Consumed
         );
     }
 
@@ -283,9 +283,9 @@ fn answer(id: &str) -> String {
 #[test]
 fn a_polite_session_ends_with_the_servers_own_code() {
     let mut world = World::up();
-    assert_eq!(world.client(INITIALIZE), Route::Forward);
+    assert_eq!(world.client(INITIALIZE), Route::Pass);
     assert_eq!(world.link.word(), "opening");
-    assert_eq!(world.server(&answer("1")), Route::Forward);
+    assert_eq!(world.server(&answer("1")), Route::Pass);
     assert_eq!(world.link.word(), "ready");
     world.input(Input::ClientEof);
     assert_eq!(world.drain(), ["close stdin"]);
@@ -304,13 +304,13 @@ fn the_answer_to_another_mainstays_own_request_is_passed_on() {
     let mut world = World::met(Limits::default(), Policy::default());
     for id in ["ms:own:1", "ms:own:00000008:1"] {
         let ask = ask(2, "ping").replace(":2,", &format!(":\"{id}\","));
-        assert_eq!(world.client(&ask), Route::Forward);
-        assert_eq!(world.server(&answer(&format!("\"{id}\""))), Route::Forward);
+        assert_eq!(world.client(&ask), Route::Pass);
+        assert_eq!(world.server(&answer(&format!("\"{id}\""))), Route::Pass);
         assert_eq!(world.link.in_flight(), 0);
     }
     assert_eq!(
         world.server(&answer("\"ms:own:00000007:1\"")),
-        Route::Drop,
+        Route::Consumed,
         "ours, and lost"
     );
 }
@@ -321,7 +321,7 @@ fn answers_that_are_owed_at_eof_are_waited_for() {
     world.client(&ask(1, "tools/call"));
     world.input(Input::ClientEof);
     assert_eq!(world.drain(), [""; 0]);
-    assert_eq!(world.server(&answer("1")), Route::Forward);
+    assert_eq!(world.server(&answer("1")), Route::Pass);
     assert_eq!(world.drain(), ["close stdin"]);
 }
 
@@ -411,12 +411,12 @@ fn a_death_in_mid_call_answers_everything_in_flight_once() {
     assert_eq!(world.drain(), ["result for 2", "tell exit", "terminate"]);
     world.empty();
     assert_eq!(world.drain(), ["tell teardown", "spawn"]);
-    assert_eq!(world.client(&ask(4, "ping")), Route::Hold);
+    assert_eq!(world.client(&ask(4, "ping")), Route::Later);
     world.greets_again("1");
     let resent = format!("to server {}", ask(3, "tools/list"));
     assert_eq!(world.drain(), [resent, "tell replayed".into()]);
-    assert_eq!(world.client(&ask(4, "ping")), Route::Forward);
-    assert_eq!(world.server(&answer("3")), Route::Forward);
+    assert_eq!(world.client(&ask(4, "ping")), Route::Pass);
+    assert_eq!(world.server(&answer("3")), Route::Pass);
     assert_eq!(world.link.generation(), 2);
 }
 
@@ -431,9 +431,9 @@ fn a_failed_start_is_explained_to_the_probe_and_to_the_opening() {
         code: 127,
     });
     assert_eq!(world.drain(), ["say", "tell start_failed"]);
-    assert_eq!(world.client(&ask(0, "server/discover")), Route::Instead);
+    assert_eq!(world.client(&ask(0, "server/discover")), Route::Replaced);
     assert_eq!(world.drain(), ["error for 0"]);
-    assert_eq!(world.client(INITIALIZE), Route::Instead);
+    assert_eq!(world.client(INITIALIZE), Route::Replaced);
     assert_eq!(
         world.drain(),
         ["error for 1", "release client", "finish 127"]
@@ -467,8 +467,8 @@ fn a_server_that_dies_of_the_probe_is_a_legacy_one_and_gets_the_opening_too() {
     assert_eq!(world.drain(), ["spawn"]);
     world.input(Input::Started);
     world.drain();
-    assert_eq!(world.client(INITIALIZE), Route::Forward);
-    assert_eq!(world.server(&greeting("1", "1")), Route::Forward);
+    assert_eq!(world.client(INITIALIZE), Route::Pass);
+    assert_eq!(world.server(&greeting("1", "1")), Route::Pass);
     assert!(world.link.remembered().is_legacy());
 }
 
@@ -498,10 +498,10 @@ fn a_request_to_a_server_that_is_leaving_waits_for_its_status() {
     let mut world = World::up();
     world.input(Input::StdoutClosed { tree_empty: false });
     assert_eq!(world.drain(), ["close stdin"]);
-    assert_eq!(world.client(INITIALIZE), Route::Hold);
+    assert_eq!(world.client(INITIALIZE), Route::Later);
     world.exits(Status::Code(3), true);
     assert_eq!(world.drain(), ["tell exit"]);
-    assert_eq!(world.client(INITIALIZE), Route::Instead);
+    assert_eq!(world.client(INITIALIZE), Route::Replaced);
     assert_eq!(world.drain(), ["error for 1"]);
     world.input(Input::TreeEmpty {
         ended: 1,
@@ -524,12 +524,12 @@ fn junk_is_dropped_and_told_once_per_power_of_ten_and_at_the_end() {
             }
         }
     };
-    assert_eq!(world.server("Server listening on stdio"), Route::Drop);
+    assert_eq!(world.server("Server listening on stdio"), Route::Consumed);
     for _ in 0..24 {
-        assert_eq!(world.server("a line of its log"), Route::Drop);
+        assert_eq!(world.server("a line of its log"), Route::Consumed);
     }
-    assert_eq!(world.server(""), Route::Drop);
-    assert_eq!(world.client("not json either"), Route::Forward);
+    assert_eq!(world.server(""), Route::Consumed);
+    assert_eq!(world.client("not json either"), Route::Pass);
     look(&mut world);
     world.exits(CRASH, true);
     look(&mut world);
@@ -547,11 +547,11 @@ fn a_log_line_that_begins_like_a_batch_is_junk() {
         "[]",
         "[{oops",
     ] {
-        assert_eq!(world.server(line), Route::Drop, "{line}");
+        assert_eq!(world.server(line), Route::Consumed, "{line}");
     }
     assert_eq!(world.drain(), ["tell junk"]);
     assert_eq!(world.wait(), Reason::OpeningSilent, "it has said nothing");
-    assert_eq!(world.client("[INFO] a client may say it"), Route::Forward);
+    assert_eq!(world.client("[INFO] a client may say it"), Route::Pass);
 }
 
 #[test]
@@ -560,7 +560,7 @@ fn a_long_answer_is_answered_wherever_its_id_is() {
     let mut world = World::up();
     world.client(&ask(1, "tools/call"));
     let line = format!(r#"{{"result":{{"a":"{text}"}},"id":1,"more":{{}}}}"#);
-    assert_eq!(world.server(&line), Route::Forward);
+    assert_eq!(world.server(&line), Route::Pass);
     assert_eq!(world.link.in_flight(), 0);
 }
 
@@ -575,7 +575,7 @@ fn an_unasked_end_lets_go_of_the_client_at_once() {
         world.client(&ask(1, "tools/call"));
         world.input(Input::Stop(cause));
         assert_eq!(world.drain(), ["close stdin", "drop client"]);
-        assert_eq!(world.server(&answer("1")), Route::Drop);
+        assert_eq!(world.server(&answer("1")), Route::Consumed);
     }
 }
 
@@ -594,7 +594,7 @@ fn a_silent_opening_is_explained_and_its_late_answer_swallowed() {
     world.client(INITIALIZE);
     assert_eq!(world.wait(), Reason::OpeningSilent);
     assert_eq!(world.drain(), ["tell opening_silent", "error for 1"]);
-    assert_eq!(world.server(&answer("1")), Route::Drop);
+    assert_eq!(world.server(&answer("1")), Route::Consumed);
     assert_eq!(world.link.wake_at(), None);
 }
 
@@ -674,7 +674,7 @@ fn a_cancelled_request_is_owed_nothing() {
     world
         .client(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#);
     assert_eq!(world.link.in_flight(), 0);
-    assert_eq!(world.server(&answer("5")), Route::Forward);
+    assert_eq!(world.server(&answer("5")), Route::Pass);
 }
 
 #[test]
@@ -690,11 +690,11 @@ fn each_member_of_a_batch_is_owed_its_answer() {
 fn requests_beyond_the_table_wait_their_turn() {
     let mut world = World::up();
     for id in 0..16 {
-        assert_eq!(world.client(&ask(id, "ping")), Route::Forward);
+        assert_eq!(world.client(&ask(id, "ping")), Route::Pass);
     }
-    assert_eq!(world.client(&ask(16, "ping")), Route::Hold);
+    assert_eq!(world.client(&ask(16, "ping")), Route::Later);
     world.server(&answer("0"));
-    assert_eq!(world.client(&ask(16, "ping")), Route::Forward);
+    assert_eq!(world.client(&ask(16, "ping")), Route::Pass);
 }
 
 fn lost() -> Lost {
@@ -718,21 +718,24 @@ fn a_new_keeper_greets_the_new_server_on_the_clients_behalf() {
     let left_behind = snapshot(&first);
     let mut next = World::over(left_behind, Some(lost()));
     assert_eq!(next.drain(), ["result for 2", "tell keeper_lost", "spawn"]);
-    assert_eq!(next.client(&ask(3, "ping")), Route::Hold);
+    assert_eq!(next.client(&ask(3, "ping")), Route::Later);
     next.input(Input::Started);
     let replay = INITIALIZE.replace(":1,", r#":"ms:own:00000007:1","#);
     assert_eq!(next.drain(), [format!("to server {replay}")]);
-    assert_eq!(next.client(&ask(3, "ping")), Route::Hold);
+    assert_eq!(next.client(&ask(3, "ping")), Route::Later);
     assert_eq!(
         next.server(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#),
-        Route::Drop
+        Route::Consumed
     );
-    assert_eq!(next.server(&answer(r#""ms:own:00000007:1""#)), Route::Drop);
+    assert_eq!(
+        next.server(&answer(r#""ms:own:00000007:1""#)),
+        Route::Consumed
+    );
     assert_eq!(
         next.drain(),
         [format!("to server {INITIALIZED}"), "tell replayed".into()]
     );
-    assert_eq!(next.client(&ask(3, "ping")), Route::Forward);
+    assert_eq!(next.client(&ask(3, "ping")), Route::Pass);
     assert_eq!(next.link.generation(), 2);
 }
 
@@ -751,7 +754,7 @@ fn an_opening_in_flight_is_sent_again_as_it_was() {
     next.link.written_to(u64::MAX);
     next.link.delivered_to(u64::MAX);
     assert_eq!(next.link.in_flight(), 1);
-    assert_eq!(next.server(&answer("1")), Route::Forward);
+    assert_eq!(next.server(&answer("1")), Route::Pass);
     assert_eq!(next.link.in_flight(), 0);
 }
 
@@ -774,7 +777,7 @@ fn an_answer_of_ours_is_owed_until_it_is_written() {
 fn an_answer_of_the_servers_is_owed_until_it_is_written() {
     let mut first = World::up();
     first.client(&ask(4, "tools/call"));
-    assert_eq!(first.undelivered(&answer("4")), Route::Forward);
+    assert_eq!(first.undelivered(&answer("4")), Route::Pass);
     assert_eq!(first.link.in_flight(), 0);
     let mut next = World::over(snapshot(&first), Some(lost()));
     assert_eq!(next.drain()[0], "result for 4");

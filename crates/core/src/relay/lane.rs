@@ -274,8 +274,8 @@ impl<'a> Lane<'a> {
             };
             let end = gone + (from + used - start) as u64;
             match router.route(Part::Line(&frame, &lines[from..from + used]), end) {
-                Route::Forward => from += used,
-                route @ (Route::Drop | Route::Instead | Route::Gather | Route::Hold) => {
+                Route::Pass => from += used,
+                route @ (Route::Consumed | Route::Replaced | Route::Gather | Route::Later) => {
                     break Some((from + used, route));
                 }
             }
@@ -398,18 +398,18 @@ impl<'a> Lane<'a> {
                     router.route(Part::LongKnown(&frame), end);
                 }
                 router.route(Part::LongPassed(&frame), end);
-                Route::Forward
+                Route::Pass
             }
             Long::Dropped { known } => {
                 if !known {
                     router.route(Part::LongDropped(&frame), end);
                 }
-                Route::Drop
+                Route::Consumed
             }
             Long::Gathered => {
                 router.route(Part::Piece(&self.room.bytes()[start..line_end]), end);
                 router.route(Part::Gathered(&frame), end);
-                Route::Instead
+                Route::Replaced
             }
         }
     }
@@ -431,17 +431,17 @@ impl<'a> Lane<'a> {
         debug_assert!(self.at.routed as usize <= line_end && line_end <= self.at.end as usize);
         self.scanned = line_end;
         match route {
-            Route::Forward => self.at.routed = line_end as u32,
-            Route::Drop => {
+            Route::Pass => self.at.routed = line_end as u32,
+            Route::Consumed => {
                 self.long = Long::No;
                 self.remove(line_end);
             }
-            Route::Instead | Route::Gather => {
+            Route::Replaced | Route::Gather => {
                 self.long = Long::No;
                 self.remove(line_end);
                 return false;
             }
-            Route::Hold => {
+            Route::Later => {
                 // It is scanned again when it is shown again.
                 self.scanned = self.at.routed as usize;
                 self.scanner = Scanner::new();
@@ -462,20 +462,20 @@ impl<'a> Lane<'a> {
                 let frame = self.scanner.begun();
                 let known = self.scanner.known().is_some();
                 let route = if self.scanner.certain_junk() {
-                    Route::Drop
+                    Route::Consumed
                 } else {
                     let bytes = &self.room.bytes()[routed..end];
                     router.route(Part::LongBegins(frame.as_ref(), bytes), position)
                 };
-                if let (true, Some(frame), Route::Forward) = (known, &frame, route) {
+                if let (true, Some(frame), Route::Pass) = (known, &frame, route) {
                     router.route(Part::LongKnown(frame), position);
                 }
                 match route {
-                    Route::Forward => {
+                    Route::Pass => {
                         self.long = Long::Passes { known };
                         self.at.routed = self.at.end;
                     }
-                    Route::Drop | Route::Instead => {
+                    Route::Consumed | Route::Replaced => {
                         self.long = Long::Dropped { known: false };
                         self.remove(end);
                     }
@@ -485,7 +485,7 @@ impl<'a> Lane<'a> {
                         self.remove(end);
                     }
                     // Nothing is forwarded; the full buffer makes the source wait.
-                    Route::Hold => {}
+                    Route::Later => {}
                 }
             }
             Long::No => {}

@@ -95,13 +95,13 @@ impl<S: Shell> Router for Routing<'_, '_, S> {
                     From::Client => link.client_known(now, frame),
                     From::Server => {}
                 }
-                Route::Forward
+                Route::Pass
             }
             Part::LongPassed(frame) => {
                 self.long_ends(frame, true);
                 match self.from {
-                    From::Client => Route::Forward,
-                    From::Server => self.link.server_line(now, frame, b""),
+                    From::Client => Route::Pass,
+                    From::Server => self.link.server_line_unseen(now, frame),
                 }
             }
             Part::LongDropped(frame) => {
@@ -109,10 +109,10 @@ impl<S: Shell> Router for Routing<'_, '_, S> {
                 match self.from {
                     From::Client => {
                         self.link.client_lost(now, frame);
-                        Route::Instead
+                        Route::Replaced
                     }
                     // Junk, or an answer that the client must not see: the link knows which.
-                    From::Server => self.link.server_line(now, frame, b"(a long line)"),
+                    From::Server => self.link.server_line_unseen(now, frame),
                 }
             }
             Part::Piece(piece) => {
@@ -128,7 +128,7 @@ impl<S: Shell> Router for Routing<'_, '_, S> {
                     From::Client => self.link.gathered_from_client(now, frame),
                     From::Server => self.link.gathered_from_server(now, frame),
                 }
-                Route::Instead
+                Route::Replaced
             }
         }
     }

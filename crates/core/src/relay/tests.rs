@@ -146,17 +146,17 @@ mod killed {
             let what = bytes["{\"jsonrpc\":\"2.0\",\"method\":\"".len()];
             if what == b'h' && self.held < 2 {
                 self.held += 1;
-                return Route::Hold;
+                return Route::Later;
             }
             self.held = 0;
             self.shown = end;
             match what {
-                b'd' => Route::Drop,
-                b'i' => Route::Instead,
+                b'd' => Route::Consumed,
+                b'i' => Route::Replaced,
                 _ => {
                     let before = self.forwarded.last().map_or(0, |&(end, _)| end);
                     self.forwarded.push((before + bytes.len(), end));
-                    Route::Forward
+                    Route::Pass
                 }
             }
         }

@@ -120,13 +120,13 @@ impl Frames {
         generation: u32,
     ) {
         let to = match route {
-            Route::Forward => other(from),
-            Route::Drop => Side::Mainstay,
-            Route::Instead => {
+            Route::Pass => other(from),
+            Route::Consumed => Side::Mainstay,
+            Route::Replaced => {
                 self.instead = Some(from);
                 Side::Mainstay
             }
-            Route::Hold | Route::Gather => return,
+            Route::Later | Route::Gather => return,
         };
         self.recent.note(now, from, to, frame);
         if self.watched {

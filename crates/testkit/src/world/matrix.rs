@@ -451,10 +451,10 @@ fn exited(status: Status, tree_empty: bool) -> Input {
 
 fn went(route: Route) -> String {
     match route {
-        Route::Forward => "goes on",
-        Route::Drop => "is dropped",
-        Route::Hold => "waits",
-        Route::Instead => "instead:",
+        Route::Pass => "goes on",
+        Route::Consumed => "is dropped",
+        Route::Later => "waits",
+        Route::Replaced => "instead:",
         Route::Gather => "is gathered",
     }
     .into()

@@ -396,7 +396,7 @@ impl Watch {
 
     /// The link has seen a line of the client, and this becomes of it.
     pub fn routed(&mut self, line: &[u8], route: Route) {
-        if route == Route::Hold || self.lenient {
+        if route == Route::Later || self.lenient {
             return;
         }
         for said in Said::read(line).unwrap_or_default() {

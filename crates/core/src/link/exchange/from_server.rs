@@ -93,14 +93,14 @@ impl Exchange<'_> {
                         self.answered(&member, None);
                     }
                 });
-                Route::Forward
+                Route::Pass
             }
             (Kind::Notification, None) => {
                 let method = frame.method.as_deref().unwrap_or_default();
                 self.lists_changed(speaker, method)
             }
-            (Kind::Batch, None) => Route::Forward,
-            (Kind::Blank | Kind::Junk, _) => Route::Drop,
+            (Kind::Batch, None) => Route::Pass,
+            (Kind::Blank | Kind::Junk, _) => Route::Consumed,
         }
     }
 
@@ -109,46 +109,46 @@ impl Exchange<'_> {
         if self.owed.session.no_long_ids()
             && !matches!(frame.id, Id::Token(id) if self.owed.session.is_label(id))
         {
-            return Route::Forward;
+            return Route::Pass;
         }
         let own = line.and_then(|line| long_ids::lengthen(line, &self.owed.session));
         match (own, frame.id) {
             (Some(own), Id::Token(label)) => {
                 self.owed.goes_with_ours(label);
                 self.owed.outbox.send_client(own);
-                Route::Instead
+                Route::Replaced
             }
             (Some(own), Id::Absent | Id::Null | Id::TooLong) => {
                 self.owed.outbox.send_client(own);
-                Route::Instead
+                Route::Replaced
             }
             // Its request was cancelled: the client knows of no such id.
-            (None, Id::Token(id)) if self.owed.session.is_label(id) => Route::Drop,
-            (None, _) => Route::Forward,
+            (None, Id::Token(id)) if self.owed.session.is_label(id) => Route::Consumed,
+            (None, _) => Route::Pass,
         }
     }
 
     /// The server asks the client.
     fn server_asks(&mut self, frame: &Frame<'_>, line: Option<&[u8]>) -> Route {
         let Id::Token(id) = frame.id else {
-            return Route::Forward;
+            return Route::Pass;
         };
         self.owed
             .requests
             .give_up_calls(self.owed.session.generation());
         match self.owed.server_requests.asks(id, &mut self.owed.session) {
-            Label::Same => Route::Forward,
+            Label::Same => Route::Pass,
             Label::New(label) => match line.and_then(|line| envelope::with_id(line, &label)) {
                 Some(line) => {
                     self.owed.send_client(line);
-                    Route::Instead
+                    Route::Replaced
                 }
-                None => Route::Drop,
+                None => Route::Consumed,
             },
             Label::Full => {
                 let answer = settle::error(id, "too many requests wait for the client", "{}");
                 self.owed.outbox.send_server(answer);
-                Route::Drop
+                Route::Consumed
             }
         }
     }
@@ -163,17 +163,17 @@ impl Exchange<'_> {
             return self.notified_own(speaker, frame, line);
         };
         let Some(own) = self.orphans.own(subscription) else {
-            return Route::Drop;
+            return Route::Consumed;
         };
         let Some(line) = envelope::with_subscription(line, own) else {
             return self.notified_own(speaker, frame, line);
         };
         match self.notified_own(speaker, frame, &line) {
-            Route::Forward | Route::Hold => {
+            Route::Pass | Route::Later => {
                 self.owed.send_client(line);
-                Route::Instead
+                Route::Replaced
             }
-            route @ (Route::Drop | Route::Instead | Route::Gather) => route,
+            route @ (Route::Consumed | Route::Replaced | Route::Gather) => route,
         }
     }
 
@@ -182,9 +182,9 @@ impl Exchange<'_> {
         let method = frame.method.as_deref().unwrap_or_default();
         match method {
             // What a server on its way down has begun is answered by us or begun anew.
-            "notifications/progress" if speaker == Speaker::GoingDown => Route::Drop,
+            "notifications/progress" if speaker == Speaker::GoingDown => Route::Consumed,
             "notifications/progress" if !self.orphans.is_empty() => self.progress(line),
-            "notifications/progress" if !self.owed.requests.may_progress(line) => Route::Drop,
+            "notifications/progress" if !self.owed.requests.may_progress(line) => Route::Consumed,
             "notifications/cancelled" => self.server_cancels(line),
             "notifications/subscriptions/acknowledged" => self.acknowledged(line),
             _ => self.lists_changed(speaker, method),
@@ -196,14 +196,14 @@ impl Exchange<'_> {
         match speaker {
             Speaker::Replaying if !lists.is_empty() => {
                 self.cache.changed_meanwhile(lists);
-                Route::Drop
+                Route::Consumed
             }
-            Speaker::Replaying | Speaker::GoingDown | Speaker::Closing => Route::Forward,
+            Speaker::Replaying | Speaker::GoingDown | Speaker::Closing => Route::Pass,
             Speaker::Serving => {
                 for which in lists {
                     self.cache.list_changed(which);
                 }
-                Route::Forward
+                Route::Pass
             }
         }
     }
@@ -211,35 +211,35 @@ impl Exchange<'_> {
     /// Progress while orphans may report some: only what is under a label is this client's.
     fn progress(&mut self, line: &[u8]) -> Route {
         let Some(token) = envelope::reported_token(line) else {
-            return Route::Forward;
+            return Route::Pass;
         };
         let own = self.orphans.progress(token);
         match own.and_then(|own| envelope::with_progress(line, own)) {
             Some(line) if self.owed.requests.may_progress(&line) => {
                 self.owed.send_client(line);
-                Route::Instead
+                Route::Replaced
             }
-            Some(_) | None => Route::Drop,
+            Some(_) | None => Route::Consumed,
         }
     }
 
     /// The server takes a request of its own back: the client may know it by another name.
     fn server_cancels(&mut self, line: &[u8]) -> Route {
         let Some(id) = cancelled_id(line) else {
-            return Route::Forward;
+            return Route::Pass;
         };
         match self
             .owed
             .server_requests
             .cancels(id, &mut self.owed.session)
         {
-            Some(label) if label == id => Route::Forward,
+            Some(label) if label == id => Route::Pass,
             Some(label) => match envelope::with_request_id(line, &label) {
                 Some(line) => {
                     self.owed.send_client(line);
-                    Route::Instead
+                    Route::Replaced
                 }
-                None => Route::Drop,
+                None => Route::Consumed,
             },
             None => self.listening_ended(id, line),
         }
@@ -255,7 +255,7 @@ impl Exchange<'_> {
         };
         let Some(own) = own.map(<[u8]>::to_vec) else {
             // It was asked for a client that is gone.
-            return Route::Drop;
+            return Route::Consumed;
         };
         let entry = self.owed.requests.get(&own);
         if entry.is_some_and(|entry| entry.method.listens()) {
@@ -264,14 +264,14 @@ impl Exchange<'_> {
             self.owed.session.stop_listening(&own);
         }
         if !labelled {
-            return Route::Forward;
+            return Route::Pass;
         }
         match envelope::with_request_id(line, &own) {
             Some(line) => {
                 self.owed.send_client(line);
-                Route::Instead
+                Route::Replaced
             }
-            None => Route::Drop,
+            None => Route::Consumed,
         }
     }
 
@@ -279,14 +279,14 @@ impl Exchange<'_> {
     fn acknowledged(&mut self, line: &[u8]) -> Route {
         let (Some(id), Some(granted)) = (envelope::subscription(line), envelope::granted(line))
         else {
-            return Route::Forward;
+            return Route::Pass;
         };
         let Some(before) = self.owed.session.granted(id) else {
             self.owed.session.note_granted(id, granted);
-            return Route::Forward;
+            return Route::Pass;
         };
         if envelope::same_value(before, granted) {
-            return Route::Drop;
+            return Route::Consumed;
         }
         // It grants something else than before: the listening ends, so that the client notices.
         let (id, result) = (id.to_vec(), settle::listening_ends(id));
@@ -299,24 +299,24 @@ impl Exchange<'_> {
         self.owed.session.stop_listening(&id);
         self.owed
             .tell_differs("a listening request is granted something else than before".into());
-        Route::Instead
+        Route::Replaced
     }
 
     /// An answer: to us, to an earlier client, or to this one.
     fn answered(&mut self, frame: &Frame<'_>, line: Option<&[u8]>) -> Route {
         let Id::Token(id) = frame.id else {
-            return Route::Forward;
+            return Route::Pass;
         };
         if self.own.is(id) {
             self.own_answer(frame, id, line);
-            return Route::Drop;
+            return Route::Consumed;
         }
         if self.orphans.is_empty() {
             return self.answered_client(frame, id, line);
         }
         match self.orphans.close(id) {
             Some(own) => self.answered_label(frame, &own, line),
-            None => Route::Drop,
+            None => Route::Consumed,
         }
     }
 
@@ -327,12 +327,12 @@ impl Exchange<'_> {
             return self.not_understood(own);
         };
         match self.answered_client(frame, own, Some(&line)) {
-            Route::Forward | Route::Hold => {
+            Route::Pass | Route::Later => {
                 self.owed.goes_with_ours(own);
                 self.owed.send_client(line);
-                Route::Instead
+                Route::Replaced
             }
-            route @ (Route::Drop | Route::Instead | Route::Gather) => route,
+            route @ (Route::Consumed | Route::Replaced | Route::Gather) => route,
         }
     }
 
@@ -340,12 +340,12 @@ impl Exchange<'_> {
     fn answered_client(&mut self, frame: &Frame<'_>, id: &[u8], line: Option<&[u8]>) -> Route {
         if self.cache.is_recalled_opening(id) {
             self.opening_confirmed(frame, line);
-            return Route::Instead;
+            return Route::Replaced;
         }
         if self.owed.requests.swallow(id) {
             let (own, owed) = (&mut self.own, &mut self.owed);
             self.cache.recalled_answered(id, frame, line, own, owed);
-            return Route::Drop;
+            return Route::Consumed;
         }
         if self.advertises(frame, id)
             && let Some(line) = line
@@ -354,13 +354,13 @@ impl Exchange<'_> {
             self.learn_opening(line);
             self.owed.answer_opening(id, &told);
             self.owed.send_client(told);
-            return Route::Instead;
+            return Route::Replaced;
         }
         let Some(entry) = self.owed.requests.answered(id) else {
             return if self.orphans.is_empty() {
-                Route::Forward
+                Route::Pass
             } else {
-                Route::Drop
+                Route::Consumed
             };
         };
         let end = self.owed.line_end;
@@ -380,7 +380,7 @@ impl Exchange<'_> {
             self.owed.session.stop_listening(id);
         }
         self.owed.requests.forget_line(id);
-        Route::Forward
+        Route::Pass
     }
 
     /// Whether this is the answer to the client's opening, and more is to be announced in it than the server does.
@@ -548,16 +548,16 @@ impl Exchange<'_> {
                 continue;
             }
             match self.server_says(speaker, &frame, Some(&line)) {
-                Route::Forward | Route::Hold => {
+                Route::Pass | Route::Later => {
                     if let Id::Token(id) = frame.id {
                         self.owed.goes_with_ours(id);
                     }
                     self.owed.send_client(line);
                 }
-                Route::Drop | Route::Instead | Route::Gather => {}
+                Route::Consumed | Route::Replaced | Route::Gather => {}
             }
         }
-        Route::Instead
+        Route::Replaced
     }
 
     /// May a long line go on as it comes, or must it be seen whole?
@@ -572,7 +572,7 @@ impl Exchange<'_> {
                     if !ours
                         && (!self.orphans.is_empty() || self.owed.requests.is_answered_ahead(id))
                     {
-                        return Route::Drop;
+                        return Route::Consumed;
                     }
                     ours || self.learns_from(id)
                 }
@@ -595,7 +595,7 @@ impl Exchange<'_> {
             self.long_lines.begin_from_server();
             Route::Gather
         } else {
-            Route::Forward
+            Route::Pass
         }
     }
 

@@ -115,19 +115,19 @@ impl<'a> Owed<'a> {
     /// The client answers a request of the server's.
     pub fn client_answers(&mut self, frame: &Frame<'_>, line: &[u8]) -> Route {
         let Id::Token(id) = frame.id else {
-            return Route::Forward;
+            return Route::Pass;
         };
         match self.server_requests.answers(id, &mut self.session) {
             Answered::Relabel(own) => match envelope::with_id(line, &own) {
                 Some(line) => {
                     self.outbox.send_server(line);
-                    Route::Instead
+                    Route::Replaced
                 }
-                None => Route::Drop,
+                None => Route::Consumed,
             },
-            Answered::Swallow => Route::Drop,
-            Answered::Unknown if self.session.generation() > 1 => Route::Drop,
-            Answered::Forward | Answered::Unknown => Route::Forward,
+            Answered::Swallow => Route::Consumed,
+            Answered::Unknown if self.session.generation() > 1 => Route::Consumed,
+            Answered::Forward | Answered::Unknown => Route::Pass,
         }
     }
 

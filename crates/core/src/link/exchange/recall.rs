@@ -119,7 +119,7 @@ impl Cache {
         // An entry of its own, so that a keeper that is killed right here is followed by one that answers.
         let generation = owed.session.generation();
         if owed.requests.open(id, tracked, generation, now) == Opened::Full {
-            return Some(Route::Hold);
+            return Some(Route::Later);
         }
         owed.session.set_spoken();
         if tracked == Tracked::Initialize {
@@ -134,7 +134,7 @@ impl Cache {
         if tracked != Tracked::Ping {
             owed.tell_instant(method);
         }
-        Some(Route::Instead)
+        Some(Route::Replaced)
     }
 
     /// The answer to a `server/discover` that the server need not be asked.
@@ -156,10 +156,10 @@ impl Cache {
     ) -> Option<Route> {
         let answer = self.refused_discover(id, method, owed)?;
         if !owed.answer_new(now, id, Tracked::Discover, answer) {
-            return Some(Route::Hold);
+            return Some(Route::Later);
         }
         owed.tell_instant(method);
-        Some(Route::Instead)
+        Some(Route::Replaced)
     }
 
     /// Asks whether the lists are still what the client has seen, where it can be told.

@@ -15,7 +15,7 @@ fn impatient() -> World {
 fn both_late() -> World {
     let mut world = impatient();
     let asked = [ask(2, "tools/call"), ask(3, "tools/call")].join(",");
-    assert_eq!(world.client(&format!("[{asked}]")), Route::Forward);
+    assert_eq!(world.client(&format!("[{asked}]")), Route::Pass);
     assert_eq!(world.wait(), Reason::Deadline);
     let told = world.drain();
     for id in [2, 3] {
@@ -29,12 +29,12 @@ fn both_late() -> World {
 fn what_we_have_answered_ourselves_is_swallowed_in_a_batch_too() {
     let mut world = both_late();
     let late = format!("[{},{}]", answer("2"), answer("3"));
-    assert_eq!(world.server(&late), Route::Instead);
+    assert_eq!(world.server(&late), Route::Replaced);
     assert_eq!(world.drain(), [""; 0]);
     assert_eq!(world.link.exchange.requests().late_answers(), 0);
     // Nothing is late any more: batches go on as they come.
     world.client(&ask(4, "tools/call"));
-    assert_eq!(world.server(&format!("[{}]", answer("4"))), Route::Forward);
+    assert_eq!(world.server(&format!("[{}]", answer("4"))), Route::Pass);
     assert_eq!(world.link.in_flight(), 0);
 }
 
@@ -44,13 +44,13 @@ fn the_neighbours_of_a_late_answer_reach_the_client() {
     world.client(&ask(4, "tools/call"));
     let news = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
     let mixed = format!("[{},{news},{}]", answer("3"), answer("4"));
-    assert_eq!(world.server(&mixed), Route::Instead);
+    assert_eq!(world.server(&mixed), Route::Replaced);
     assert_eq!(
         world.drain(),
         ["to client notifications/message", "result for 4"]
     );
     assert_eq!(world.link.in_flight(), 0);
-    assert_eq!(world.server(&answer("2")), Route::Drop);
+    assert_eq!(world.server(&answer("2")), Route::Consumed);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn an_answer_to_a_request_of_ours_is_of_no_use_to_the_client() {
     let mut world = World::met(Limits::default(), Policy::default());
     world.client(&ask(2, "tools/call"));
     let mixed = format!("[{},{}]", answer("\"ms:own:00000007:7\""), answer("2"));
-    assert_eq!(world.server(&mixed), Route::Instead);
+    assert_eq!(world.server(&mixed), Route::Replaced);
     assert_eq!(world.drain(), ["result for 2"]);
 }
 
@@ -189,14 +189,14 @@ fn a_question_within_a_batch_has_its_label_and_its_answer() {
     let news = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
     assert_eq!(
         world.server(&format!("[{news},{question}]")),
-        Route::Instead
+        Route::Replaced
     );
     assert_eq!(
         world.drain(),
         ["to client notifications/message", "to client roots/list"]
     );
     for said in [answer("\"ms:2:1\""), format!("[{}]", answer("\"ms:2:2\""))] {
-        assert_eq!(world.client(&said), Route::Instead);
+        assert_eq!(world.client(&said), Route::Replaced);
         assert_eq!(
             world.drain(),
             [r#"to server {"jsonrpc":"2.0","id":0,"result":{}}"#]

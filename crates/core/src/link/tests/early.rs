@@ -22,10 +22,10 @@ fn instant() -> World {
 fn what_was_asked_behind_an_instant_opening_is_asked_also_after_the_clients_end() {
     let mut world = instant();
     let call = ask(2, "tools/call");
-    assert_eq!(world.client(&call), Route::Drop);
+    assert_eq!(world.client(&call), Route::Consumed);
     world.input(Input::ClientEof);
     assert_eq!(world.drain(), [""; 0]);
-    assert_eq!(world.server(&greeting("1", "1")), Route::Instead);
+    assert_eq!(world.server(&greeting("1", "1")), Route::Replaced);
     assert_eq!(
         world.drain(),
         [
@@ -33,7 +33,7 @@ fn what_was_asked_behind_an_instant_opening_is_asked_also_after_the_clients_end(
             format!("to server {call}")
         ]
     );
-    assert_eq!(world.server(&answer("2")), Route::Forward);
+    assert_eq!(world.server(&answer("2")), Route::Pass);
     assert_eq!(world.drain(), ["close stdin"]);
 }
 
@@ -58,8 +58,8 @@ fn renewed(world: &mut World) {
 fn a_refused_opening_that_the_record_has_answered_is_tried_by_the_next_generation() {
     let mut world = instant();
     let call = ask(2, "tools/call");
-    assert_eq!(world.client(&call), Route::Drop);
-    assert_eq!(world.server(&refusal("1")), Route::Instead);
+    assert_eq!(world.client(&call), Route::Consumed);
+    assert_eq!(world.server(&refusal("1")), Route::Replaced);
     let told = world.drain();
     assert!(told.contains(&"tell differs".into()), "{told:?}");
     assert!(
@@ -70,7 +70,7 @@ fn a_refused_opening_that_the_record_has_answered_is_tried_by_the_next_generatio
     world.input(Input::Started);
     world.drain();
     // What comes meanwhile waits, too.
-    assert_eq!(world.client(&ask(3, "tools/call")), Route::Hold);
+    assert_eq!(world.client(&ask(3, "tools/call")), Route::Later);
     world.server(&greeting("\"ms:own:00000007:1\"", "1"));
     let told = world.drain();
     assert!(
@@ -78,7 +78,7 @@ fn a_refused_opening_that_the_record_has_answered_is_tried_by_the_next_generatio
         "{told:?}"
     );
     assert!(told.contains(&format!("to server {call}")), "{told:?}");
-    assert_eq!(world.server(&answer("2")), Route::Forward);
+    assert_eq!(world.server(&answer("2")), Route::Pass);
     assert_eq!(world.link.word(), "ready");
     // The next session opens from the record again.
     let remembered = world.link.remembered().clone();
@@ -92,7 +92,7 @@ fn a_refused_opening_that_the_record_has_answered_is_tried_by_the_next_generatio
 fn one_that_is_always_refused_is_given_up_and_each_call_is_answered() {
     let mut world = instant();
     world.client(&ask(2, "tools/call"));
-    assert_eq!(world.server(&refusal("1")), Route::Instead);
+    assert_eq!(world.server(&refusal("1")), Route::Replaced);
     let mut told = world.drain();
     for turn in 1.. {
         assert!(turn < 20, "it is given up");
@@ -128,7 +128,7 @@ fn after_the_clients_end_a_refused_opening_answers_what_waits() {
     world.client(&ask(2, "tools/call"));
     world.input(Input::ClientEof);
     world.drain();
-    assert_eq!(world.server(&refusal("1")), Route::Instead);
+    assert_eq!(world.server(&refusal("1")), Route::Replaced);
     let told = world.drain();
     assert!(told.contains(&"result for 2".into()), "{told:?}");
 }
@@ -147,8 +147,8 @@ fn but_not_when_nobody_waits_for_it_any_more() {
 fn a_server_that_asks_before_it_is_opened_has_its_answer() {
     const PING: &str = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
     let mut world = instant();
-    assert_eq!(world.server(PING), Route::Forward);
-    assert_eq!(world.client(&answer("0")), Route::Forward);
+    assert_eq!(world.server(PING), Route::Pass);
+    assert_eq!(world.client(&answer("0")), Route::Pass);
 
     let mut world = World::met(Limits::default(), Policy::default());
     world.exits(CRASH, true);
@@ -157,12 +157,12 @@ fn a_server_that_asks_before_it_is_opened_has_its_answer() {
     world.drain();
     assert_eq!(world.link.word(), "greeting");
     let call = ask(2, "tools/call");
-    assert_eq!(world.client(&call), Route::Hold);
-    assert_eq!(world.server(PING), Route::Instead);
+    assert_eq!(world.client(&call), Route::Later);
+    assert_eq!(world.server(PING), Route::Replaced);
     assert_eq!(world.drain(), ["to client ping"]);
     // What lies before the answer makes way for it, and keeps its turn.
-    assert_eq!(world.client(&call), Route::Drop);
-    assert_eq!(world.client(&answer("\"ms:2:1\"")), Route::Instead);
+    assert_eq!(world.client(&call), Route::Consumed);
+    assert_eq!(world.client(&answer("\"ms:2:1\"")), Route::Replaced);
     assert_eq!(
         world.drain(),
         [r#"to server {"jsonrpc":"2.0","id":0,"result":{}}"#]
@@ -183,11 +183,11 @@ fn that_the_client_knows_of_the_opening_is_noted_and_not_held() {
     world.empty();
     world.input(Input::Started);
     world.drain();
-    assert_eq!(world.client(INITIALIZED), Route::Hold);
-    assert_eq!(world.server(PING), Route::Instead);
+    assert_eq!(world.client(INITIALIZED), Route::Later);
+    assert_eq!(world.server(PING), Route::Replaced);
     world.drain();
     // A killed keeper's successor has the record, and nothing of what is held.
-    assert_eq!(world.client(INITIALIZED), Route::Drop);
+    assert_eq!(world.client(INITIALIZED), Route::Consumed);
     assert!(world.link.exchange.session().initialized());
     world.server(&greeting("\"ms:own:00000007:1\"", "1"));
     let told = world.drain();
@@ -203,7 +203,7 @@ const REFUSED: &str =
 fn refused(policy: Policy, line: &str) -> World {
     let mut learned = World::up();
     learned.client(&ask(0, "server/discover"));
-    assert_eq!(learned.server(line), Route::Forward);
+    assert_eq!(learned.server(line), Route::Pass);
     learned.client(INITIALIZE);
     learned.server(&greeting("1", "1"));
     let remembered = learned.link.remembered().clone();
@@ -218,7 +218,7 @@ fn a_remembered_refusal_of_discover_is_given_at_once_and_not_asked_for() {
     let mut world = refused(Policy::default(), REFUSED);
     world.input(Input::Started);
     world.drain();
-    assert_eq!(world.client(&ask(7, "server/discover")), Route::Instead);
+    assert_eq!(world.client(&ask(7, "server/discover")), Route::Replaced);
     let Some(Output::ToClient(line)) = world.link.next() else {
         panic!("no answer")
     };
@@ -228,7 +228,7 @@ fn a_remembered_refusal_of_discover_is_given_at_once_and_not_asked_for() {
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
     // The opening that follows is the server's first line.
-    assert_eq!(world.client(INITIALIZE), Route::Forward);
+    assert_eq!(world.client(INITIALIZE), Route::Pass);
     assert_eq!(world.wait(), Reason::Instant);
 }
 
@@ -239,9 +239,9 @@ fn a_remembered_refusal_of_discover_starts_no_lazy_server() {
         ..Policy::default()
     };
     let mut world = refused(lazy, REFUSED);
-    assert_eq!(world.client(&ask(7, "server/discover")), Route::Instead);
+    assert_eq!(world.client(&ask(7, "server/discover")), Route::Replaced);
     assert_eq!(world.drain(), ["error for 7", "tell instant"]);
-    assert_eq!(world.client(INITIALIZE), Route::Instead);
+    assert_eq!(world.client(INITIALIZE), Route::Replaced);
     assert_eq!(world.drain(), ["result for 1", "tell instant"]);
 }
 
@@ -253,7 +253,7 @@ fn a_refusal_of_the_moment_or_of_a_modern_server_is_not_remembered() {
         world.drain();
         assert_eq!(
             world.client(&ask(7, "server/discover")),
-            Route::Forward,
+            Route::Pass,
             "{code}"
         );
     }
@@ -275,7 +275,7 @@ fn a_server_of_another_version_is_asked_again_in_the_next_session() {
         let remembered = world.link.remembered().clone();
         world = World::up();
         world.link.recall(remembered.from_disk());
-        assert_eq!(world.client(&ask(0, "server/discover")), Route::Instead);
+        assert_eq!(world.client(&ask(0, "server/discover")), Route::Replaced);
         world.client(INITIALIZE);
         world.server(&info(version));
         let known = world.link.remembered().refusal().is_some();
@@ -326,18 +326,18 @@ fn slow() -> World {
 #[test]
 fn in_the_modern_era_the_client_waits_once_for_a_slow_server() {
     let mut world = slow();
-    assert_eq!(world.client(&modern(1, "tools/list")), Route::Forward);
+    assert_eq!(world.client(&modern(1, "tools/list")), Route::Pass);
     assert_eq!(world.wait(), Reason::Instant);
     assert_eq!(world.ms, Limits::default().instant_opening_ms);
     assert_eq!(world.drain(), ["result for 1", "tell instant"]);
     world.ms += 5;
     let asked = world.ms;
-    assert_eq!(world.client(&modern(2, "prompts/list")), Route::Forward);
+    assert_eq!(world.client(&modern(2, "prompts/list")), Route::Pass);
     assert_eq!(world.wait(), Reason::Instant);
     assert_eq!(world.ms, asked, "at once");
     assert_eq!(world.drain(), ["result for 2", "tell instant"]);
     // The server speaks: from now on the client waits for it again.
-    assert_eq!(world.server(&list(1, "old")), Route::Drop);
+    assert_eq!(world.server(&list(1, "old")), Route::Consumed);
     world.ms += 5;
     let asked = world.ms;
     world.client(&modern(3, "prompts/list"));
@@ -353,7 +353,7 @@ fn a_late_list_of_the_modern_era_corrects_the_record() {
     world.drain();
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
-    assert_eq!(world.server(&list(1, "new")), Route::Drop);
+    assert_eq!(world.server(&list(1, "new")), Route::Consumed);
     let known = world.link.remembered().list(None, Which::Tools);
     assert_eq!(known, Some(br#"{"tools":[{"name":"new"}]}"#.as_slice()));
     let answers = world.link.remembered().answers().unwrap();
@@ -377,7 +377,7 @@ fn a_list_from_the_record_is_checked_although_the_client_cannot_be_told() {
     world.wait();
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
-    assert_eq!(world.client(&ask(2, "tools/list")), Route::Instead);
+    assert_eq!(world.client(&ask(2, "tools/list")), Route::Replaced);
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
     world.drain();
@@ -417,7 +417,7 @@ fn a_list_that_the_server_does_not_have_is_refused_from_the_record_too() {
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
     world.drain();
-    assert_eq!(world.client(&ask(3, "prompts/list")), Route::Instead);
+    assert_eq!(world.client(&ask(3, "prompts/list")), Route::Replaced);
     let Some(Output::ToClient(line)) = world.link.next() else {
         panic!("no answer")
     };

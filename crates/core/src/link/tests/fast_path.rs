@@ -138,7 +138,7 @@ impl Twin {
         };
         if used > 0 {
             assert_eq!((used, shown), (whole.len(), 1));
-            return Route::Forward;
+            return Route::Pass;
         }
         if client {
             self.world.client(&text)
@@ -339,5 +339,5 @@ fn a_full_table_ends_the_run() {
     let used = world.link.calls(now, calls.as_bytes(), |_| passed += 1);
     assert_eq!(passed, 16, "as many as there are slots");
     assert!(used < calls.len());
-    assert_eq!(world.client(&ask(18, "tools/call")), Route::Hold);
+    assert_eq!(world.client(&ask(18, "tools/call")), Route::Later);
 }

@@ -26,11 +26,11 @@ fn what_the_record_could_answer_waits() {
     fill(&mut world, SLOTS - 1);
     assert_eq!(world.wait(), Reason::Instant);
     assert_eq!(world.drain(), ["result for 1", "tell instant"]);
-    assert_eq!(world.client(&ask(2, "tools/list")), Route::Hold);
+    assert_eq!(world.client(&ask(2, "tools/list")), Route::Later);
     assert_eq!(world.drain(), [""; 0]);
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
-    assert_eq!(world.client(&ask(2, "tools/list")), Route::Instead);
+    assert_eq!(world.client(&ask(2, "tools/list")), Route::Replaced);
     let mut next = World::over(snapshot(&world), Some(lost()));
     assert!(next.drain().contains(&"error for 2".into()));
 }
@@ -50,11 +50,11 @@ fn so_does_a_question_that_the_server_would_die_of() {
     world.link.recall(remembered);
     fill(&mut world, SLOTS);
     let discover = ask(2, "server/discover");
-    assert_eq!(world.client(&discover), Route::Hold);
+    assert_eq!(world.client(&discover), Route::Later);
     world.client(
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":100}}"#,
     );
-    assert_eq!(world.client(&discover), Route::Instead);
+    assert_eq!(world.client(&discover), Route::Replaced);
     assert_eq!(world.drain(), ["error for 2", "tell instant"]);
 }
 
@@ -65,14 +65,14 @@ fn and_the_opening_of_a_client_that_came_back() {
     world.input(Input::Reattached);
     fill(&mut world, SLOTS);
     for opening in [INITIALIZE, &ask(1, "server/discover")] {
-        assert_eq!(world.client(opening), Route::Hold);
+        assert_eq!(world.client(opening), Route::Later);
     }
     assert_eq!(world.drain(), [""; 0]);
     world.client(
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":100}}"#,
     );
     world.drain();
-    assert_eq!(world.client(INITIALIZE), Route::Instead);
+    assert_eq!(world.client(INITIALIZE), Route::Replaced);
     assert_eq!(world.drain(), ["result for 1"]);
 }
 
@@ -91,9 +91,9 @@ fn and_a_long_request_to_an_abandoned_server_before_its_beginning_is_gone() {
     scanner.feed(line.as_bytes());
     let now = world.now();
     let frame = scanner.frame();
-    assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Hold);
+    assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Later);
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
-    assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Drop);
+    assert_eq!(world.link.client_cut(now, Some(&frame)), Route::Consumed);
     assert_eq!(world.link.in_flight(), 1);
 }

@@ -9,7 +9,7 @@ fn a_launcher_may_leave_while_others_serve_on() {
     world.client(INITIALIZE);
     world.input(Input::Exited(exited(Status::Code(0), true, false)));
     assert_eq!(world.drain(), [""; 0]);
-    assert_eq!(world.server(&answer("1")), Route::Forward);
+    assert_eq!(world.server(&answer("1")), Route::Pass);
     world.input(Input::StdoutClosed { tree_empty: true });
     assert_eq!(world.drain(), ["tell exit"]);
     world.empty();
@@ -60,7 +60,7 @@ fn whoever_has_written_less_than_was_said_does_not_serve_on() {
         world.input(launcher());
         if serves {
             assert_eq!(world.drain(), [""; 0], "{written:?}");
-            assert_eq!(world.server(&answer("2")), Route::Forward);
+            assert_eq!(world.server(&answer("2")), Route::Pass);
         } else {
             assert_eq!(
                 world.drain(),

@@ -27,7 +27,7 @@ fn level_and_subscriptions_come_back_before_the_clients_traffic() {
         (4, wish(4, "subscribe", "a:2")),
         (5, wish(5, "unsubscribe", "a:1")),
     ] {
-        assert_eq!(world.client(&line), Route::Forward);
+        assert_eq!(world.client(&line), Route::Pass);
         world.server(&answer(&id.to_string()));
     }
     // One that was refused is not repeated.
@@ -49,12 +49,12 @@ fn level_and_subscriptions_come_back_before_the_clients_traffic() {
             ),
         ]
     );
-    assert_eq!(world.client(&ask(7, "ping")), Route::Hold);
+    assert_eq!(world.client(&ask(7, "ping")), Route::Later);
     world.server(&answer("\"ms:own:00000007:2\""));
-    assert_eq!(world.client(&ask(7, "ping")), Route::Hold);
+    assert_eq!(world.client(&ask(7, "ping")), Route::Later);
     world.server(&answer("\"ms:own:00000007:3\""));
     assert_eq!(world.drain(), ["tell replayed"]);
-    assert_eq!(world.client(&ask(7, "ping")), Route::Forward);
+    assert_eq!(world.client(&ask(7, "ping")), Route::Pass);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn of_two_wishes_for_the_same_the_one_that_was_asked_last_lasts() {
     }
     // The later ones are answered first; of those that are never answered, 2 is older than what lasts, and 8 is not.
     for id in ["7", "5", "6", "3"] {
-        assert_eq!(world.server(&answer(id)), Route::Forward);
+        assert_eq!(world.server(&answer(id)), Route::Pass);
     }
     assert_eq!(world.dies_and_returns("1")[0], "error for 2");
     let replayed = level(7, "info").replace(":7", ":\"ms:own:00000007:2\"");
@@ -158,13 +158,13 @@ fn too_many_deaths_end_in_answers_at_once_until_a_trial_holds() {
         ["error for 2", "tell exit", "tell abandoned"]
     );
     assert_eq!(world.link.word(), "abandoned");
-    assert_eq!(world.client(&ask(3, "tools/list")), Route::Instead);
+    assert_eq!(world.client(&ask(3, "tools/list")), Route::Replaced);
     assert_eq!(world.drain(), ["error for 3"]);
     // A trial that fails leaves everything as it was.
     assert_eq!(world.wait(), Reason::Trial);
     assert_eq!(world.drain(), ["spawn"]);
     world.input(Input::Started);
-    assert_eq!(world.client(&ask(4, "tools/list")), Route::Instead);
+    assert_eq!(world.client(&ask(4, "tools/list")), Route::Replaced);
     world.exits(CRASH, true);
     world.empty();
     assert_eq!(world.link.word(), "abandoned");
@@ -174,7 +174,7 @@ fn too_many_deaths_end_in_answers_at_once_until_a_trial_holds() {
     world.drain();
     world.greets_again("3");
     assert_eq!(world.link.word(), "ready");
-    assert_eq!(world.client(&ask(5, "tools/list")), Route::Forward);
+    assert_eq!(world.client(&ask(5, "tools/list")), Route::Pass);
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn a_restart_waits_for_what_is_in_flight_and_holds_what_is_new() {
     world.client(&call(2, "x"));
     world.input(Input::Renew(Renewing::Asked));
     assert_eq!(world.drain(), ["tell renewal"]);
-    assert_eq!(world.client(&call(3, "y")), Route::Drop);
-    assert_eq!(world.server(&answer("2")), Route::Forward);
+    assert_eq!(world.client(&call(3, "y")), Route::Consumed);
+    assert_eq!(world.server(&answer("2")), Route::Pass);
     assert_eq!(world.drain(), ["close stdin"]);
     world.exits(Status::Code(0), true);
     world.empty();
@@ -192,7 +192,7 @@ fn a_restart_waits_for_what_is_in_flight_and_holds_what_is_new() {
     world.greets_again("1");
     let sent = world.drain();
     assert_eq!(sent.last(), Some(&format!("to server {}", call(3, "y"))));
-    assert_eq!(world.server(&answer("3")), Route::Forward);
+    assert_eq!(world.server(&answer("3")), Route::Pass);
     assert_eq!(world.link.in_flight(), 0);
 }
 
@@ -211,7 +211,7 @@ fn a_restart_does_not_wait_for_ever() {
 fn what_the_server_asks_gets_another_name_in_each_generation() {
     let mut world = World::met(Limits::default(), safe());
     let asks = r#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#;
-    assert_eq!(world.server(asks), Route::Forward);
+    assert_eq!(world.server(asks), Route::Pass);
     let told = world.dies_and_returns("1");
     assert!(
         told.contains(&"to client notifications/cancelled".into()),
@@ -219,8 +219,8 @@ fn what_the_server_asks_gets_another_name_in_each_generation() {
     );
     world.drain();
     // The late answer to the dead one goes nowhere.
-    assert_eq!(world.client(&answer("0")), Route::Drop);
-    assert_eq!(world.server(asks), Route::Instead);
+    assert_eq!(world.client(&answer("0")), Route::Consumed);
+    assert_eq!(world.server(asks), Route::Replaced);
     let Some(Output::ToClient(line)) = world.link.next() else {
         panic!("no question")
     };
@@ -228,7 +228,7 @@ fn what_the_server_asks_gets_another_name_in_each_generation() {
     assert!(asked["id"].is_string());
     assert_eq!(
         world.client(&answer(&asked["id"].to_string())),
-        Route::Instead
+        Route::Replaced
     );
     assert_eq!(world.drain(), [format!("to server {}", answer("0"))]);
 }
@@ -261,7 +261,7 @@ fn a_list_that_has_changed_is_told_once() {
         assert!(world.drain().last().unwrap().contains("tools/list"));
         assert_eq!(
             world.server(&list("\"ms:own:00000007:2\"", tool)),
-            Route::Drop
+            Route::Consumed
         );
         let told = world.drain();
         let changed = told
@@ -281,17 +281,17 @@ fn an_idle_server_is_put_to_rest_and_woken() {
     assert_eq!(world.wait(), Reason::Idle);
     assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
     // Whoever comes too late waits for the next one.
-    assert_eq!(world.client(&call(2, "x")), Route::Hold);
+    assert_eq!(world.client(&call(2, "x")), Route::Later);
     world.exits(Status::Code(0), true);
     world.empty();
     assert_eq!(world.drain(), ["tell exit", "tell teardown"]);
     assert_eq!(world.link.word(), "resting");
-    assert_eq!(world.client(&ask(3, "ping")), Route::Instead);
+    assert_eq!(world.client(&ask(3, "ping")), Route::Replaced);
     assert_eq!(world.drain(), ["result for 3"]);
-    assert_eq!(world.client(&call(2, "x")), Route::Hold);
+    assert_eq!(world.client(&call(2, "x")), Route::Later);
     assert_eq!(world.drain(), ["spawn"]);
     world.greets_again("1");
-    assert_eq!(world.client(&call(2, "x")), Route::Forward);
+    assert_eq!(world.client(&call(2, "x")), Route::Pass);
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn a_changed_file_that_does_not_start_waits_for_the_next_change() {
     world.empty();
     let told = world.drain();
     assert!(told.contains(&"tell abandoned".into()), "{told:?}");
-    assert_eq!(world.client(&call(2, "x")), Route::Instead);
+    assert_eq!(world.client(&call(2, "x")), Route::Replaced);
     assert_eq!(world.drain(), ["result for 2"]);
     world.input(changed());
     assert_eq!(world.drain(), ["spawn"]);
@@ -551,7 +551,7 @@ fn nor_is_it_told_that_a_question_is_taken_back() {
     world.client(&ask(1, "server/discover"));
     assert_eq!(world.wait(), Reason::Deadline);
     assert_eq!(world.drain(), ["error for 1", "tell call_deadline"]);
-    assert_eq!(world.server(&answer("1")), Route::Drop);
+    assert_eq!(world.server(&answer("1")), Route::Consumed);
 }
 
 #[test]
@@ -566,8 +566,8 @@ fn a_call_beyond_its_deadline_is_answered_and_cancelled() {
     let told = world.drain();
     assert_eq!(told[0], "result for 2");
     assert!(told[1].contains("notifications/cancelled"));
-    assert_eq!(world.server(&answer("2")), Route::Drop);
-    assert_eq!(world.client(&call(3, "x")), Route::Forward);
+    assert_eq!(world.server(&answer("2")), Route::Consumed);
+    assert_eq!(world.client(&call(3, "x")), Route::Pass);
 }
 
 #[test]
@@ -584,18 +584,18 @@ fn a_slow_server_is_opened_from_the_record_and_compared_later() {
     assert_eq!(world.drain(), ["result for \"x\"", "tell instant"]);
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
-    assert_eq!(world.client(INITIALIZED), Route::Drop);
-    assert_eq!(world.client(&ask(2, "tools/list")), Route::Instead);
+    assert_eq!(world.client(INITIALIZED), Route::Consumed);
+    assert_eq!(world.client(&ask(2, "tools/list")), Route::Replaced);
     assert_eq!(world.drain(), ["result for 2", "tell instant"]);
-    assert_eq!(world.client(&call(3, "a")), Route::Drop);
+    assert_eq!(world.client(&call(3, "a")), Route::Consumed);
     assert_eq!(world.drain(), [""; 0]);
     // The server itself is up: nothing of that is the client's, and the list is looked at.
-    assert_eq!(world.server(&greeting("\"x\"", "1")), Route::Instead);
+    assert_eq!(world.server(&greeting("\"x\"", "1")), Route::Replaced);
     let sent = world.drain();
     assert_eq!(sent[0], format!("to server {INITIALIZED}"));
     assert_eq!(sent[1], format!("to server {}", call(3, "a")));
     assert!(sent[2].contains("tools/list"), "{sent:?}");
-    assert_eq!(world.server(&answer("3")), Route::Forward);
+    assert_eq!(world.server(&answer("3")), Route::Pass);
 }
 
 #[test]
@@ -608,12 +608,12 @@ fn what_was_asked_ahead_of_a_server_that_differs_has_one_answer() {
     assert_eq!(world.wait(), Reason::Instant);
     world.client(&call(3, "x"));
     world.drain();
-    assert_eq!(world.server(&greeting("1", "2")), Route::Instead);
+    assert_eq!(world.server(&greeting("1", "2")), Route::Replaced);
     let told = world.drain();
     assert_eq!(told[..3], ["tell differs", "result for 2", "result for 3"]);
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
-    assert_eq!(world.server(&answer("2")), Route::Drop, "too late");
+    assert_eq!(world.server(&answer("2")), Route::Consumed, "too late");
 }
 
 #[test]
@@ -649,7 +649,7 @@ fn a_server_whose_opening_the_record_answered_is_one() {
     };
     let mut first = World::with(Limits::default(), lazy, memory(), None);
     first.link.recall(remembered);
-    assert_eq!(first.client(INITIALIZE), Route::Instead);
+    assert_eq!(first.client(INITIALIZE), Route::Replaced);
     // Killed before that was written: its successor asks a server, and that one's death is a death.
     let mut next = World::with(Limits::default(), lazy, snapshot(&first), Some(lost()));
     next.input(Input::Started);
@@ -670,7 +670,7 @@ fn the_record_leaves_alone_what_no_server_was_asked() {
     world.link.recall(remembered);
     world.client(&call(2, "x"));
     world.input(Input::Renew(Renewing::Asked));
-    assert_eq!(world.client(&ask(3, "server/discover")), Route::Drop);
+    assert_eq!(world.client(&ask(3, "server/discover")), Route::Consumed);
     world.drain();
     // It waits for the next server, which answers it: once.
     assert_eq!(world.wait(), Reason::Drained);
@@ -680,7 +680,7 @@ fn the_record_leaves_alone_what_no_server_was_asked() {
     world.input(Input::Started);
     let discover = format!("to server {}", ask(3, "server/discover"));
     assert!(world.drain().contains(&discover));
-    assert_eq!(world.server(&answer("3")), Route::Forward);
+    assert_eq!(world.server(&answer("3")), Route::Pass);
 }
 
 #[test]
@@ -691,7 +691,7 @@ fn what_the_dead_server_had_not_read_is_asked_for_the_first_time() {
     };
     let mut world = World::met(Limits::default(), policy);
     for id in [2, 3, 4] {
-        assert_eq!(world.client(&call(id, "x")), Route::Forward);
+        assert_eq!(world.client(&call(id, "x")), Route::Pass);
     }
     // The third was answered, the second read and not answered, the others are still in the pipe.
     world.server(&answer("4"));
@@ -707,7 +707,7 @@ fn what_the_dead_server_had_not_read_is_asked_for_the_first_time() {
     let sent = world.drain();
     let calls: Vec<&String> = sent.iter().filter(|line| line.contains("call")).collect();
     assert_eq!(calls, [&format!("to server {}", call(3, "x"))]);
-    assert_eq!(world.server(&answer("3")), Route::Forward);
+    assert_eq!(world.server(&answer("3")), Route::Pass);
     assert_eq!(world.link.in_flight(), 0);
 }
 
@@ -718,9 +718,13 @@ fn what_was_not_read_goes_before_what_was_held_back() {
         ..safe()
     };
     let mut world = World::met(Limits::default(), policy);
-    assert_eq!(world.client(&call(2, "x")), Route::Forward);
+    assert_eq!(world.client(&call(2, "x")), Route::Pass);
     world.input(Input::Renew(Renewing::Asked));
-    assert_eq!(world.client(&call(3, "x")), Route::Drop, "it is held back");
+    assert_eq!(
+        world.client(&call(3, "x")),
+        Route::Consumed,
+        "it is held back"
+    );
     world.drain();
     world.link.unread(format!("{}\n", call(2, "x")).as_bytes());
     world.dies_and_returns("1");
@@ -741,7 +745,7 @@ fn changed_lists_are_announced_if_the_user_wants_it() {
     world.client(INITIALIZE);
     world.drain();
     let plain = greeting("1", "1").replace(r#"{"listChanged":true}"#, "{}");
-    assert_eq!(world.server(&plain), Route::Instead);
+    assert_eq!(world.server(&plain), Route::Replaced);
     let Some(Output::ToClient(told)) = world.link.next() else {
         panic!("no answer")
     };

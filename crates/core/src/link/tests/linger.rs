@@ -75,17 +75,17 @@ fn a_client_that_comes_back_is_told_what_the_server_had_said() {
     world.input(Input::Reattached);
     assert_eq!(world.drain(), ["tell reattached"]);
     // Whoever asks in between is a client of the other era, and learns that it is not.
-    assert_eq!(world.client(&ask(0, "server/discover")), Route::Instead);
+    assert_eq!(world.client(&ask(0, "server/discover")), Route::Replaced);
     assert_eq!(world.drain(), ["error for 0"]);
     let again = INITIALIZE.replace("\"id\":1", "\"id\":\"x\"");
-    assert_eq!(world.client(&again), Route::Instead);
+    assert_eq!(world.client(&again), Route::Replaced);
     assert_eq!(world.drain(), ["result for \"x\""]);
-    assert_eq!(world.client(INITIALIZED), Route::Instead);
+    assert_eq!(world.client(INITIALIZED), Route::Replaced);
     assert_eq!(world.drain(), [""; 0]);
-    assert_eq!(world.client(INITIALIZED), Route::Forward, "only once");
-    assert_eq!(world.client(&call("2")), Route::Instead);
+    assert_eq!(world.client(INITIALIZED), Route::Pass, "only once");
+    assert_eq!(world.client(&call("2")), Route::Replaced);
     assert_eq!(world.drain(), [format!("to server {}", call("1500000001"))]);
-    assert_eq!(world.server(&answer("1500000001")), Route::Instead);
+    assert_eq!(world.server(&answer("1500000001")), Route::Replaced);
     assert_eq!(world.drain(), ["result for 2"]);
 }
 
@@ -97,9 +97,9 @@ fn another_opening_takes_another_generation() {
     world.drain();
     let other =
         r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"9"}}"#;
-    assert_eq!(world.client(other), Route::Drop);
+    assert_eq!(world.client(other), Route::Consumed);
     assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
-    assert_eq!(world.client(&ask(8, "ping")), Route::Hold);
+    assert_eq!(world.client(&ask(8, "ping")), Route::Later);
     world.exits(Status::Code(0), true);
     world.empty();
     assert_eq!(world.drain(), ["tell exit", "tell teardown", "spawn"]);
@@ -108,8 +108,8 @@ fn another_opening_takes_another_generation() {
         world.drain(),
         ["tell replayed".to_string(), format!("to server {other}")]
     );
-    assert_eq!(world.server(&greeting("7", "9")), Route::Forward);
-    assert_eq!(world.client(INITIALIZED), Route::Forward);
+    assert_eq!(world.server(&greeting("7", "9")), Route::Pass);
+    assert_eq!(world.client(INITIALIZED), Route::Pass);
 }
 
 #[test]
@@ -123,10 +123,10 @@ fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered(
     let done = world.drain();
     assert!(done[0].starts_with("to server") && done[0].contains("the client is away"));
     assert_eq!(done[1..], ["linger", "tell lingering"]);
-    assert_eq!(world.server(&answer("2")), Route::Drop);
+    assert_eq!(world.server(&answer("2")), Route::Consumed);
     assert_eq!(
         world.server(r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#),
-        Route::Drop
+        Route::Consumed
     );
     assert!(world.drain()[0].contains("the client is away"));
     world.input(Input::Reattached);
@@ -134,32 +134,36 @@ fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered(
     world.client(INITIALIZED);
     world.drain();
     for (id, label) in [("2", "1500000001"), ("3", "1500000002")] {
-        assert_eq!(world.client(&call(id)), Route::Instead);
+        assert_eq!(world.client(&call(id)), Route::Replaced);
         assert_eq!(world.drain(), [format!("to server {}", call(label))]);
     }
     // Late, and twice: nobody's.
-    assert_eq!(world.server(&answer("3")), Route::Drop);
-    assert_eq!(world.server(&answer("2")), Route::Drop);
-    assert_eq!(world.server(&answer("1500000002")), Route::Instead);
+    assert_eq!(world.server(&answer("3")), Route::Consumed);
+    assert_eq!(world.server(&answer("2")), Route::Consumed);
+    assert_eq!(world.server(&answer("1500000002")), Route::Replaced);
     assert_eq!(world.drain(), ["result for 3"]);
-    assert_eq!(world.server(&answer("1500000002")), Route::Drop);
+    assert_eq!(world.server(&answer("1500000002")), Route::Consumed);
     let cancel = |id: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
         )
     };
-    assert_eq!(world.client(&cancel("2")), Route::Instead);
+    assert_eq!(world.client(&cancel("2")), Route::Replaced);
     assert_eq!(
         world.drain(),
         [format!("to server {}", cancel("1500000001"))]
     );
-    assert_eq!(world.client(&cancel("3")), Route::Drop, "not the orphan");
-    assert_eq!(world.server(&answer("1500000001")), Route::Drop);
+    assert_eq!(
+        world.client(&cancel("3")),
+        Route::Consumed,
+        "not the orphan"
+    );
+    assert_eq!(world.server(&answer("1500000001")), Route::Consumed);
     // The next generation has served nobody before.
     world.dies_and_returns("1");
     world.drain();
-    assert_eq!(world.client(&call("4")), Route::Forward);
-    assert_eq!(world.server(&answer("4")), Route::Forward);
+    assert_eq!(world.client(&call("4")), Route::Pass);
+    assert_eq!(world.server(&answer("4")), Route::Pass);
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn a_second_answer_to_what_an_earlier_client_asked_is_nobodys() {
     };
     let mut world = World::met(deadline, Policy::default());
     world.client(&call("2"));
-    assert_eq!(world.server(&answer("2")), Route::Forward);
+    assert_eq!(world.server(&answer("2")), Route::Pass);
     // One that we have answered, and one that was taken back.
     world.client(&call("3"));
     assert_eq!(world.wait(), Reason::Deadline);
@@ -190,8 +194,8 @@ fn a_second_answer_to_what_an_earlier_client_asked_is_nobodys() {
         ("3", "1500000002"),
         ("4", "1500000003"),
     ] {
-        assert_eq!(world.server(&answer(id)), Route::Drop);
-        assert_eq!(world.server(&answer(own)), Route::Instead);
+        assert_eq!(world.server(&answer(id)), Route::Consumed);
+        assert_eq!(world.server(&answer(own)), Route::Replaced);
         assert_eq!(world.drain(), [format!("result for {id}")]);
     }
 }
@@ -212,7 +216,7 @@ fn what_a_client_that_came_back_waits_for_in_vain_leaves_no_label() {
     let told = world.drain();
     assert_eq!(told[0], "result for 2");
     assert!(told[1].contains("\"requestId\":1500000001"), "{told:?}");
-    assert_eq!(world.server(&answer("1500000001")), Route::Drop);
+    assert_eq!(world.server(&answer("1500000001")), Route::Consumed);
     assert_eq!(world.drain(), [""; 0]);
 }
 
@@ -235,16 +239,16 @@ fn progress_is_told_apart_too() {
     world.client(INITIALIZE);
     world.client(INITIALIZED);
     world.drain();
-    assert_eq!(world.client(&asks("2", "2")), Route::Instead);
+    assert_eq!(world.client(&asks("2", "2")), Route::Replaced);
     let labelled = asks("1500000001", "1500000002");
     assert_eq!(world.drain(), [format!("to server {labelled}")]);
-    assert_eq!(world.server(&reports("2")), Route::Drop, "the orphan's");
-    assert_eq!(world.server(&reports("1500000002")), Route::Instead);
+    assert_eq!(world.server(&reports("2")), Route::Consumed, "the orphan's");
+    assert_eq!(world.server(&reports("1500000002")), Route::Replaced);
     assert_eq!(world.drain(), ["to client notifications/progress"]);
-    assert_eq!(world.server(&answer("1500000001")), Route::Instead);
+    assert_eq!(world.server(&answer("1500000001")), Route::Replaced);
     assert_eq!(world.drain(), ["result for 2"]);
     // A task reports on after the answer.
-    assert_eq!(world.server(&reports("1500000002")), Route::Instead);
+    assert_eq!(world.server(&reports("1500000002")), Route::Replaced);
     assert_eq!(world.drain(), ["to client notifications/progress"]);
 }
 
@@ -257,7 +261,7 @@ fn a_batch_and_its_answers_are_told_apart_by_their_members() {
     world.client(INITIALIZE);
     world.drain();
     let batch = format!("[{},{}]", ask(2, "ping"), ask(3, "ping"));
-    assert_eq!(world.client(&batch), Route::Instead);
+    assert_eq!(world.client(&batch), Route::Replaced);
     let asked = ["1500000001", "1500000002"]
         .map(|label| ask(0, "ping").replace("\"id\":0", &format!("\"id\":{label}")));
     assert_eq!(world.drain(), asked.map(|line| format!("to server {line}")));
@@ -267,7 +271,7 @@ fn a_batch_and_its_answers_are_told_apart_by_their_members() {
         answer("1500000001"),
         answer("1500000002")
     );
-    assert_eq!(world.server(&answers), Route::Instead);
+    assert_eq!(world.server(&answers), Route::Replaced);
     assert_eq!(world.drain(), ["result for 2", "result for 3"]);
 }
 
@@ -283,9 +287,12 @@ fn subscriptions_are_taken_back_and_changed_lists_are_told() {
         world.drain()[0],
         r#"to server {"jsonrpc":"2.0","id":"ms:own:00000007:1","method":"resources/unsubscribe","params":{"uri":"a:\"1\""}}"#
     );
-    assert_eq!(world.server(&answer("\"ms:own:00000007:1\"")), Route::Drop);
+    assert_eq!(
+        world.server(&answer("\"ms:own:00000007:1\"")),
+        Route::Consumed
+    );
     let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-    assert_eq!(world.server(changed), Route::Drop);
+    assert_eq!(world.server(changed), Route::Consumed);
     world.input(Input::Reattached);
     world.client(INITIALIZE);
     world.drain();
@@ -343,20 +350,20 @@ fn news_for_a_listening_request_come_under_its_own_id() {
     assert!(world.drain()[0].contains("notifications/cancelled"));
     world.input(Input::Reattached);
     world.drain();
-    assert_eq!(world.client(&listen("2")), Route::Instead);
+    assert_eq!(world.client(&listen("2")), Route::Replaced);
     assert_eq!(
         world.drain(),
         [format!("to server {}", listen("1500000001"))]
     );
-    assert_eq!(world.server(&news("2")), Route::Drop, "the orphan's");
-    assert_eq!(world.server(&news("1500000001")), Route::Instead);
+    assert_eq!(world.server(&news("2")), Route::Consumed, "the orphan's");
+    assert_eq!(world.server(&news("1500000001")), Route::Replaced);
     let Some(Output::ToClient(line)) = world.link.next() else {
         panic!("nothing for the client");
     };
     assert_eq!(String::from_utf8_lossy(&line).trim_end(), news("2"));
     // It ends the listening: the client's, and then the other one's, which nobody waits for.
     assert_eq!(world.link.in_flight(), 1);
-    assert_eq!(world.server(&taken_back("1500000001")), Route::Instead);
+    assert_eq!(world.server(&taken_back("1500000001")), Route::Replaced);
     let Some(Output::ToClient(line)) = world.link.next() else {
         panic!("nothing for the client");
     };
@@ -368,7 +375,7 @@ fn news_for_a_listening_request_come_under_its_own_id() {
         ),
         (0, false)
     );
-    assert_eq!(world.server(&taken_back("2")), Route::Drop);
+    assert_eq!(world.server(&taken_back("2")), Route::Consumed);
 }
 
 fn taken_back(id: &str) -> String {
@@ -389,7 +396,7 @@ fn a_listening_that_the_server_ends_is_over() {
         ),
         (1, true)
     );
-    assert_eq!(world.server(&taken_back("2")), Route::Forward);
+    assert_eq!(world.server(&taken_back("2")), Route::Pass);
     assert_eq!(
         (
             world.link.in_flight(),
@@ -399,7 +406,7 @@ fn a_listening_that_the_server_ends_is_over() {
     );
     // What ends by its answer is the server's to answer.
     world.client(&ask(3, "tools/call"));
-    assert_eq!(world.server(&taken_back("3")), Route::Forward);
+    assert_eq!(world.server(&taken_back("3")), Route::Pass);
     assert_eq!(world.link.in_flight(), 1);
 }
 
@@ -422,7 +429,7 @@ fn the_opening_that_the_record_answered_is_forgotten_with_who_was_asked() {
     world.client(&call("1"));
     world.drain();
     // The id of the opening that the dead server never answered.
-    assert_eq!(world.server(&answer("1500000001")), Route::Instead);
+    assert_eq!(world.server(&answer("1500000001")), Route::Replaced);
     assert_eq!(world.drain(), ["result for 1"]);
 }
 
@@ -459,7 +466,7 @@ fn long_lines_are_told_apart_too() {
     world.link.client_piece(line.as_bytes());
     world.link.gathered_from_client(now, &scanner.frame());
     assert_eq!(world.drain().len(), 2);
-    assert_eq!(routed(&mut world, &answer("2")), Route::Drop);
+    assert_eq!(routed(&mut world, &answer("2")), Route::Consumed);
     assert_eq!(routed(&mut world, &answer("1500000001")), Route::Gather);
     let answers = format!(
         "[{},{}]",
@@ -494,7 +501,7 @@ fn a_server_that_answers_is_handed_over() {
     assert_eq!(world.link.judged(), Some(true));
     world.input(Input::Reattached);
     assert_eq!(world.drain(), ["tell reattached"]);
-    assert_eq!(world.client(INITIALIZE), Route::Instead);
+    assert_eq!(world.client(INITIALIZE), Route::Replaced);
     assert_eq!(world.drain(), ["result for 1"]);
 }
 

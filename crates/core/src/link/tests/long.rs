@@ -67,7 +67,7 @@ fn abandoned() -> World {
 fn a_request_that_an_abandoned_server_will_not_see_is_answered_at_its_end() {
     let mut world = abandoned();
     let call = long_call(2);
-    assert_eq!(world.cut(&call), Route::Drop);
+    assert_eq!(world.cut(&call), Route::Consumed);
     assert_eq!(world.drain(), [""; 0]);
     world.lost(&call);
     assert_eq!(world.drain(), ["result for 2"]);
@@ -100,7 +100,7 @@ fn one_whose_beginning_a_server_may_have_had_is_not_called_unsent() {
 #[test]
 fn or_by_the_next_keeper_if_the_beginning_is_gone_with_this_one() {
     let mut world = abandoned();
-    assert_eq!(world.cut(&long_call(2)), Route::Drop);
+    assert_eq!(world.cut(&long_call(2)), Route::Consumed);
     let mut next = World::over(snapshot(&world), Some(lost()));
     assert_eq!(next.drain()[0], "result for 2");
 }
@@ -183,12 +183,12 @@ fn a_result_with_its_id_last_passes_in_later_generations_too() {
     let long = |id: &str| format!(r#"{{"result":{{"a":"{fill}"}},"jsonrpc":"2.0","id":{id}}}"#);
     let mut world = second();
     world.client(&ask(7, "tools/call"));
-    assert_eq!(begins(&mut world, &long("7")), Route::Forward);
+    assert_eq!(begins(&mut world, &long("7")), Route::Pass);
     // An answer that we learn from may be behind it.
     world.client(&ask(8, "tools/list"));
     assert_eq!(begins(&mut world, &long("7")), Route::Gather);
     world.server(&answer("8"));
-    assert_eq!(begins(&mut world, &long("7")), Route::Forward);
+    assert_eq!(begins(&mut world, &long("7")), Route::Pass);
     // A question would need a label.
     let asks = format!(r#"{{"params":{{"a":"{fill}"}},"method":"m","id":7}}"#);
     assert_eq!(begins(&mut world, &asks), Route::Gather);
@@ -207,7 +207,7 @@ fn a_probe_that_nobody_answers_makes_nobody_hold_a_result() {
         "it is no client's"
     );
     world.client(&ask(7, "tools/call"));
-    assert_eq!(begins(&mut world, &long), Route::Forward);
+    assert_eq!(begins(&mut world, &long), Route::Pass);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_question_that_is_too_long_answers_no_request_of_the_same_id() {
         "{told:?}"
     );
     assert_eq!(world.link.in_flight(), 1);
-    assert_eq!(world.server(&answer("7")), Route::Forward);
+    assert_eq!(world.server(&answer("7")), Route::Pass);
 }
 
 #[test]
