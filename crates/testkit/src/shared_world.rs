@@ -719,6 +719,8 @@ impl World {
                     moved = true;
                     self.poll(number)?;
                 }
+                // A large event arrives in several pieces.
+                moved |= self.conns.get(&number).is_some_and(|conn| !conn.is_read());
                 self.arrive(number, 1 << 20)?;
                 if let Some(conn) = self.conns.get_mut(&number) {
                     let ready = conn.phase == Phase::Reading && conn.until.is_none();
