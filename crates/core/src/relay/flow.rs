@@ -35,7 +35,10 @@ impl Relay<'_> {
             again |= self.write_client(now, shell);
         }
         self.release_client();
-        self.look_for_exit(now);
+        if self.outputs.is_empty() {
+            // Not before: what the client has said or ended by now comes before the end of the server.
+            self.look_for_exit(now);
+        }
         again || !self.outputs.is_empty()
     }
 
