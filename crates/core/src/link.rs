@@ -91,10 +91,7 @@ impl<'a> Link<'a> {
             Phase::Fresh if ex.policy().lazy && ex.requests().is_empty() => self.generation.rest(),
             Phase::Fresh | Phase::Serving => self.generation.spawn(None, ex),
             // The killed keeper was on its way down, and its guard has finished the descent.
-            Phase::Stopping | Phase::Finished => {
-                ex.owed().settle(&Settling::All(Because::KeeperLost));
-                self.generation.close_after_keeper(now, ex);
-            }
+            Phase::Stopping | Phase::Finished => self.generation.close_after_keeper(now, ex),
         }
     }
 
@@ -341,8 +338,9 @@ impl<'a> Link<'a> {
 
     /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they
     /// were new, so they are not answered now. To be told before [`begin`](Self::begin).
-    pub fn never_sent(&mut self, lines: &[u8]) {
-        self.exchange.owed().never_sent(lines);
+    /// `within_a_line`: they begin with the rest of a line whose beginning is gone.
+    pub fn never_sent(&mut self, lines: &[u8], within_a_line: bool) {
+        self.exchange.owed().never_sent(lines, within_a_line);
     }
 
     /// The server's line that is routed next ends at this byte of what goes on to the client.

@@ -218,7 +218,8 @@ impl<'a> Relay<'a> {
     /// Begins, or goes on where a killed keeper stopped.
     pub fn begin(&mut self, now: Moment, lost: Option<Lost>, shell: &mut impl Shell) {
         if lost.is_some() {
-            self.link.never_sent(self.up.fresh());
+            let (lines, within_a_line) = self.up.fresh();
+            self.link.never_sent(lines, within_a_line);
         }
         self.link.begin(now, lost);
         self.absorb(now, shell);

@@ -79,7 +79,8 @@ fn the_server_serves_on() {
     });
     let same = client.wire.call("pid", &json!({})).unwrap()["pid"].clone();
     assert_eq!(same, server);
-    assert_eq!(stage.cards()[0].json["generation"], 1);
+    let card = until("it is listed", || stage.cards().into_iter().next());
+    assert_eq!(card.json["generation"], 1);
     let (status, rest) = client.finish();
     assert_eq!((status.code(), rest), (Some(0), Vec::new()));
     let ends = stage.events("exit");

@@ -4,6 +4,7 @@
 mod front;
 
 use front::{Front, call, gone, request};
+use mainstay_testkit::wait::until;
 use serde_json::json;
 
 #[test]
@@ -94,13 +95,16 @@ fn and_its_server_is_listed_as_the_fronts() {
     let front = Front::start(&[], &[]);
     let session = front.session();
     let server = session.server();
-    let output = front
-        .stage
-        .command(front::mainstay())
-        .args(["ps", "--json"])
-        .output()
-        .unwrap();
-    let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let listed = until("it is listed", || {
+        let output = front
+            .stage
+            .command(front::mainstay())
+            .args(["ps", "--json"])
+            .output()
+            .unwrap();
+        let listed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (!listed[0].is_null()).then_some(listed)
+    });
     let one = &listed[0];
     assert_eq!(
         (

@@ -329,12 +329,10 @@ impl<'a> Lane<'a> {
         &self.room.bytes()[self.at.start as usize..self.at.routed as usize]
     }
 
-    /// What was read and not routed yet, from the beginning of a line on.
-    pub fn fresh(&self) -> &[u8] {
-        match self.long {
-            Long::No => &self.room.bytes()[self.at.routed as usize..self.at.end as usize],
-            Long::Passes { .. } | Long::Dropped { .. } | Long::Gathered => &[],
-        }
+    /// What was read and not routed yet, and whether it begins with the rest of a line whose beginning is gone.
+    pub fn fresh(&self) -> (&[u8], bool) {
+        let bytes = &self.room.bytes()[self.at.routed as usize..self.at.end as usize];
+        (bytes, self.long != Long::No)
     }
 
     /// Forgets what was routed: the sink is gone.

@@ -29,7 +29,7 @@ use crate::exit::Exit;
 use crate::ledger::read::{Events, Filter};
 use crate::paths::Paths;
 use crate::registry::card::Card;
-use crate::registry::list::list;
+use crate::registry::list::find_card;
 use crate::report::{Report, plain};
 use crate::state::DIRECTORY_MODE;
 use crate::view::story::Story;
@@ -107,10 +107,7 @@ impl Stage {
 
     /// The card of the link with this name, as `mainstay ps` would read it.
     pub fn card(&self, name: &str) -> Result<Card, Trouble> {
-        list(&self.paths)?
-            .into_iter()
-            .filter_map(|listed| listed.card)
-            .find(|card| card.name == name)
+        find_card(&self.paths, |card| card.name == name, || true)?
             .ok_or_else(|| Trouble::Failed(format!("no link has the name {name}")))
     }
 

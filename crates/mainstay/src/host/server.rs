@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use mainstay_os::census;
+
 use super::HostError;
 use crate::paths::Paths;
 use crate::registry;
+use crate::registry::card::Card;
 use crate::report::plain;
 
 /// Names the mainstay binary for all hosts.
@@ -125,15 +128,15 @@ impl Server {
     }
 
     /// The pid of the server process itself; none while it is not running. It changes when the server is started again.
+    ///
+    /// A server is listed a moment after it was started, so this waits for that moment if it must.
     pub fn pid(&self) -> Option<i32> {
-        let listed = registry::list(&self.paths).ok()?;
-        let card = listed
-            .into_iter()
-            .filter_map(|listed| listed.card)
-            .find(|card| {
-                let shim = card.shim.as_ref();
-                shim.is_some_and(|seen| seen.who.pid as u32 == self.shim)
-            })?;
+        let ours = |card: &Card| {
+            let shim = card.shim.as_ref();
+            shim.is_some_and(|seen| seen.who.pid as u32 == self.shim)
+        };
+        let lives = || census::stat(self.shim as i32).is_ok_and(|stat| !stat.dead());
+        let card = registry::find_card(&self.paths, ours, lives).ok()??;
         Some(card.server?.who.pid)
     }
 

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use mainstay_core::ids::{Identity, LinkId};
+use mainstay_core::limits;
+use mainstay_os::clock;
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 
@@ -15,6 +17,8 @@ use crate::state::{Directory, Location};
 
 /// The largest card or member file that is read.
 pub(super) const FILE_BYTES: u64 = 4 * 1024 * 1024;
+/// Between two looks for a link that is not listed yet.
+const LOOK_MS: u32 = 10;
 
 /// One link's directory as a visitor sees it.
 #[derive(Clone, Debug)]
@@ -33,6 +37,24 @@ impl Listed {
     /// Whether guard or keeper lives now, by the lock.
     pub fn lives(&self) -> bool {
         self.path.open().is_ok_and(|directory| held(&directory))
+    }
+}
+
+/// The card of a link that is known to run. A link is listed a moment after its client could speak to its server
+/// (`limits::INTRODUCE_MS`), so one that is not there is looked for again, for as long as it `lives`.
+pub fn find_card(
+    paths: &Paths,
+    wanted: impl Fn(&Card) -> bool,
+    lives: impl Fn() -> bool,
+) -> io::Result<Option<Card>> {
+    let until = clock::now().after_ms(limits::LISTED_MS);
+    loop {
+        let mut cards = list(paths)?.into_iter().filter_map(|listed| listed.card);
+        let found = cards.find(|card| wanted(card));
+        if found.is_some() || !lives() || clock::now() >= until {
+            return Ok(found);
+        }
+        clock::nap(LOOK_MS);
     }
 }
 

@@ -17,5 +17,5 @@ pub mod sweep;
 
 pub use card::Card;
 pub use entry::Entry;
-pub use list::{Listed, list};
+pub use list::{Listed, find_card, list};
 pub use sweep::{Dead, sweep_dead};

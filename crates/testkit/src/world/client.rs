@@ -136,7 +136,16 @@ impl Client {
         match self.opening {
             Opening::Unsent => self.open(outside),
             Opening::Sent if self.hasty && self.left > 0 => self.ask_anything(outside),
-            Opening::Done if self.left > 0 => self.ask_anything(outside),
+            Opening::Done if self.left > 0 => {
+                let many = if outside.bulky {
+                    outside.dice.between(1, 6)
+                } else {
+                    1
+                };
+                for _ in 0..many.min(self.left) {
+                    self.ask_anything(outside);
+                }
+            }
             Opening::Failed if self.tries < 3 => self.open(outside),
             Opening::Sent | Opening::Done | Opening::Failed => {}
         }
@@ -212,6 +221,7 @@ impl Client {
     /// One request, as JSON.
     fn request(&mut self, outside: &mut Outside, lasting: bool) -> String {
         let id = self.next_id(outside);
+        let bulky = outside.bulky;
         let dice = &mut outside.dice;
         let legacy = self.era != Era::Modern;
         let (method, mut params) = match dice.below(100) {
@@ -228,8 +238,13 @@ impl Client {
                     ""
                 };
                 // Of a long batch that comes while the keeper is killed nobody knows what was in it.
-                let size = if lasting && dice.permille(20) {
-                    70_000
+                let size = if lasting && dice.permille(if bulky { 700 } else { 20 }) {
+                    let sizes: &[u64] = if bulky {
+                        &[9_000, 30_000, 60_000, 70_000, 140_000]
+                    } else {
+                        &[70_000]
+                    };
+                    dice.pick(sizes) as usize
                 } else {
                     0
                 };

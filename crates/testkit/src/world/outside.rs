@@ -55,6 +55,8 @@ pub struct Outside {
     pub manners: Manners,
     /// Starts that fail, in a thousand.
     pub start_fails: u64,
+    /// The client sends large lines often, and several at once: no pipe is narrow.
+    pub bulky: bool,
     /// Each message is watched, so that no line goes by the fast path.
     pub watched: bool,
     /// The first promise that was broken while the relay was at work.
@@ -168,7 +170,12 @@ impl Outside {
         if self.dice.permille(self.start_fails) {
             return Ok(false);
         }
-        let room = self.dice.pick(&[16, 512, 4_096, 65_536]);
+        let rooms: &[usize] = if self.bulky {
+            &[4_096, 65_536]
+        } else {
+            &[16, 512, 4_096, 65_536]
+        };
+        let room = self.dice.pick(rooms);
         let manners = self.manners;
         self.process = Some(Process {
             generation,

@@ -123,6 +123,7 @@ impl<'b> Tale<'b> {
                 ..Manners::default()
             },
             start_fails: 0,
+            bulky: false,
             watched: bit(2),
             broken: None,
             watch,

@@ -84,6 +84,7 @@ impl Story {
         let client_room = dice.pick(&[32, 1_024, 65_536]) as usize;
         let start_fails = dice.pick(&[0, 0, 50, 400]);
         let watched = dice.permille(300);
+        let bulky = dice.permille(150);
         let mut watch = Watch::new(&limits, policy);
         watch.crowded = slots < 64;
         let mut outside = Outside {
@@ -94,6 +95,7 @@ impl Story {
             process: None,
             manners,
             start_fails,
+            bulky,
             watched,
             broken: None,
             watch,

@@ -222,6 +222,8 @@ impl Watch {
     pub fn client_returns(&mut self) {
         self.dropped = false;
         self.released = false;
+        // It has had no answer yet.
+        self.served = false;
     }
 
     /// The client that had begun a line for it has left.

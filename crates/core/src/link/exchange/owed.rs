@@ -369,13 +369,18 @@ impl<'a> Owed<'a> {
 
     /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they
     /// were new, so they are not answered now.
-    pub fn never_sent(&mut self, mut lines: &[u8]) {
+    pub fn never_sent(&mut self, mut lines: &[u8], within_a_line: bool) {
         match self.session.phase() {
             Phase::Fresh | Phase::Serving => {}
             // Nothing is routed any more, so what was noted is answered.
             Phase::Stopping | Phase::Finished => return,
         }
-        let mut scanner = Scanner::new();
+        // The rest of a line may name its request at its end: then it is answered when it is routed, and not now.
+        let mut scanner = if within_a_line {
+            Scanner::within_a_line()
+        } else {
+            Scanner::new()
+        };
         while let Fed::Line { used } = scanner.feed(lines) {
             let frame = scanner.frame();
             self.forget_request(&frame);

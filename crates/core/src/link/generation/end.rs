@@ -611,7 +611,9 @@ impl Generation {
     }
 
     /// A killed keeper had begun the end, or its server was kept for a client that was away: its guard has ended the tree.
+    /// No generation follows, so what is left in flight is answered.
     pub fn close_after_keeper(&mut self, now: Moment, ex: &mut Exchange<'_>) {
+        ex.owed().settle(&Settling::All(Because::KeeperLost));
         self.close(Closing::after_keeper(now), ex);
         self.finish_if_done(ex);
     }

@@ -6,7 +6,7 @@ use super::*;
 fn taken_over(first: &World, fresh: &str) -> World {
     let memory = snapshot(first);
     let mut next = World::made(Limits::default(), Policy::default(), memory);
-    next.link.never_sent(fresh.as_bytes());
+    next.link.never_sent(fresh.as_bytes(), false);
     next.link.begin(Moment(0), Some(lost()));
     next
 }

@@ -75,6 +75,11 @@ impl Watch {
         // A second one that was let pass is not what the link builds on, either.
         let opens = first && method == "initialize" && said.is_success();
         self.known.answered(&id, said, cancelled);
+        // Of a line that a killed keeper had begun only the server's own mark tells whose it was.
+        let way = match (half_told, by) {
+            (Some(_), None) => Way::Ours,
+            (Some(_), Some(_)) | (None, _) => way,
+        };
         let answer = Unconfirmed {
             key: id,
             way,
