@@ -70,7 +70,9 @@ fn not_another_client() {
     let words = argv(&scene.stage, &KEPT, &[]);
     let mut puppet = Puppet::start(&scene.stage, Plan::default(), &words);
     assert!(puppet.call_pids()[0].is_some());
-    assert_eq!(scene.stage.events("start").len(), 2);
+    until("a server of its own is told", || {
+        (scene.stage.events("start").len() == 2).then_some(())
+    });
     puppet.kill();
     scene.client = Client::open(&scene.stage, &words);
     assert_eq!(calls(&mut scene.client), 2);
@@ -119,7 +121,9 @@ fn both_of_two_siblings() {
     for client in [&mut scene.client, &mut other] {
         assert_eq!(calls(client), 2);
     }
-    assert_eq!(scene.stage.events("start").len(), 2);
+    until("a server of its own is told", || {
+        (scene.stage.events("start").len() == 2).then_some(())
+    });
     other.finish();
     scene.finish();
 }
@@ -278,7 +282,9 @@ fn each_era_its_own() {
         )
         .unwrap();
     legacy.wire.line().unwrap();
-    assert_eq!(scene.stage.events("start").len(), 2, "a server of its own");
+    until("a server of its own is told", || {
+        (scene.stage.events("start").len() == 2).then_some(())
+    });
     legacy.finish();
     scene.client = Launch::new(&scene.stage, &words).start();
     let second = pid(&mut scene.client);

@@ -402,6 +402,7 @@ fn nothing_is_known() {
         "error: no death is known\nhint: deaths of servers under `mainstay run` are remembered for 14 days, if the config file says nothing else\n"
     );
     let mut scene = Scene::open(&[], &[]);
+    scene.stage.event("start");
     let text = |whom: &str| {
         let output = why(&scene.stage, &[whom]);
         assert_eq!(output.status.code(), Some(1));

@@ -179,7 +179,7 @@ mod killed {
             };
             assert!(end.is::<Killed>(), "at kill point {point}");
             let lane = Lane::recorded(Inbox::over(&board, &mut memory));
-            let fresh = lane.fresh();
+            let (fresh, _) = lane.fresh();
             let from = world.read - fresh.len();
             assert!(
                 *fresh == world.stream[from..world.read],

@@ -61,6 +61,9 @@ pub fn run(bytes: &[u8]) -> Result<(), String> {
             Err(Halt::Killed) => {
                 tale.outside.end_tree_of_killed_keeper();
                 tale.outside.watch.keeper_killed(shell.link().word());
+                if !memory.ending() {
+                    tale.outside.watch.forget_end();
+                }
                 if memory.finished() {
                     return Ok(());
                 }

@@ -60,6 +60,11 @@ impl Memory {
         self.head.phase() == Phase::Finished
     }
 
+    /// True if the end had begun, as far as a successor knows.
+    pub fn ending(&self) -> bool {
+        self.head.phase() >= Phase::Stopping
+    }
+
     /// True if the client had been let go.
     pub fn away(&self) -> bool {
         self.head.attached() == Attached::No

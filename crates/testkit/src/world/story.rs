@@ -162,6 +162,9 @@ impl Story {
                         self.outside.watch.undone(&output);
                     }
                     self.server = None;
+                    if !memory.ending() {
+                        self.outside.watch.forget_end();
+                    }
                     if memory.away() {
                         self.outside.watch.let_go();
                     }

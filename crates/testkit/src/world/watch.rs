@@ -261,6 +261,11 @@ impl Watch {
         }
     }
 
+    /// The keeper was killed before it could note that it was to end: its successor does not know.
+    pub fn forget_end(&mut self) {
+        self.ending = None;
+    }
+
     /// Everything late so far is no fault of the link's.
     pub fn late(&mut self, ms: u64) {
         if let Some((_, late)) = &mut self.ending {
