@@ -84,7 +84,8 @@ impl Story {
         let client_room = dice.pick(&[32, 1_024, 65_536]) as usize;
         let start_fails = dice.pick(&[0, 0, 50, 400]);
         let watched = dice.permille(300);
-        let bulky = dice.permille(150);
+        // A long line that meets a full table is answered without a place in it, and that answer dies with its keeper.
+        let bulky = slots >= 64 && dice.permille(200);
         let mut watch = Watch::new(&limits, policy);
         watch.crowded = slots < 64;
         let mut outside = Outside {

@@ -370,11 +370,6 @@ impl<'a> Owed<'a> {
     /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they
     /// were new, so they are not answered now.
     pub fn never_sent(&mut self, mut lines: &[u8], within_a_line: bool) {
-        match self.session.phase() {
-            Phase::Fresh | Phase::Serving => {}
-            // Nothing is routed any more, so what was noted is answered.
-            Phase::Stopping | Phase::Finished => return,
-        }
         // The rest of a line may name its request at its end: then it is answered when it is routed, and not now.
         let mut scanner = if within_a_line {
             Scanner::within_a_line()
@@ -383,9 +378,9 @@ impl<'a> Owed<'a> {
         };
         while let Fed::Line { used } = scanner.feed(lines) {
             let frame = scanner.frame();
-            self.forget_request(&frame);
+            self.unrouted(&frame);
             if frame.kind == Kind::Batch {
-                batch::each_member(&lines[..used], |member| self.forget_request(&member));
+                batch::each_member(&lines[..used], |member| self.unrouted(&member));
             }
             for label in long_ids::labels_in(&lines[..used], &self.session) {
                 self.forget_request(&Frame {
@@ -398,7 +393,25 @@ impl<'a> Owed<'a> {
             lines = &lines[used..];
         }
         if let Some(frame) = scanner.known() {
-            self.forget_request(&frame);
+            self.unrouted(&frame);
+        }
+    }
+
+    /// A request that is in the record and was not routed, or only noted.
+    fn unrouted(&mut self, frame: &Frame<'_>) {
+        match self.session.phase() {
+            Phase::Fresh | Phase::Serving => self.forget_request(frame),
+            // Nothing is routed any more: it is answered with what is in flight.
+            Phase::Stopping | Phase::Finished => {
+                if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id)
+                    && !self.requests.knows(id)
+                {
+                    let tracked = Tracked::of(frame.method.as_deref().unwrap_or_default());
+                    let generation = self.session.generation();
+                    self.requests
+                        .open(id, tracked, generation, Moment::default());
+                }
+            }
         }
     }
 
