@@ -76,6 +76,10 @@ fn killed_with_servers_of_every_kind_and_debts() {
     }
     front.address = before;
     assert_eq!((http.open(), far.open()), (1, 3));
+    // A guard sweeps once its link is listed.
+    until("all links are listed", || {
+        (front.stage.cards().len() == 5).then_some(())
+    });
     front.stage.census.wait_swept();
     upstream.kill().unwrap();
     front.signal(Signal::KILL);
