@@ -4,8 +4,8 @@
 //! [`Link::wake_at`]. Lines are routed in passing by [`Link::client_line`] and [`Link::server_line`]. It knows no
 //! descriptor and no process but by number.
 //!
-//! It is made of three machines: [`Exchange`](exchange::Exchange) knows what client and server say to each other,
-//! [`Generation`](generation::Generation) which server lives, [`Attachment`](attachment::Attachment) whose pipes are held.
+//! It is made of three machines: `Exchange` knows what client and server say to each other,
+//! `Generation` which server lives, `Attachment` whose pipes are held.
 //! This file composes them for inputs and time, `link/lines.rs` for lines. `docs/design/link.md` has the picture.
 //!
 //! Invariants: each tracked client request gets exactly one answer, from the server or from us; at most one generation

@@ -13,7 +13,7 @@ use mainstay_testkit::world::said::Said;
 use mainstay_testkit::world::watch::{Watch, Way};
 use mainstay_testkit::world::{self, Told, raw};
 
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 2_000;
 const RAW_SEEDS: u64 = 3_000;
 /// Worlds of wide sweeps in which a promise was once broken.
 const ONCE_BROKEN: [u64; 31] = [

@@ -5,8 +5,8 @@
 //! [paid](Output::Paid) by a DELETE, or by the server itself when it says that it does not know the session any more.
 //! It does not know sockets, files, secrets or processes.
 //!
-//! It is made of machines that own their fields: [`Wire`] (what goes out), [`HttpSession`] (with its [replay](replay)),
-//! [`Requests`] (what is owed to the client), [`Queue`] (what waits), [`Listen`] (the stream for what comes unasked), [`Tools`]
+//! It is made of machines that own their fields: `Wire` (what goes out), `HttpSession` (with its replay),
+//! `Requests` (what is owed to the client), `Queue` (what waits), `Listen` (the stream for what comes unasked), `Tools`
 //! (what is known of the tools). Here they are put together: this file has the way of a client's message and the end, `hear` the way back.
 //!
 //! Invariants:

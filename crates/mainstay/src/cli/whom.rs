@@ -64,7 +64,7 @@ fn send(listed: &Listed, request: &Request, patience_ms: u64) -> Result<Asked, N
     }
 }
 
-/// The links that are meant, as [`choose`] says. A link is listed a moment after its client could speak to its server
+/// The links that are meant, as `choose` says. A link is listed a moment after its client could speak to its server
 /// (`limits::INTRODUCE_MS`), so one that is not there is looked for again before that is told.
 pub fn find(whom: &str) -> Result<Vec<Listed>, Report> {
     let until = clock::now().after_ms(limits::LISTED_MS);
