@@ -1,4 +1,4 @@
-//! What was asked for.
+//! The command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// One of two numbers.
+    /// The number for this effort.
     pub fn pick(self, full: usize, quick: usize) -> usize {
         match self {
             Self::Full => full,
@@ -24,22 +24,20 @@ impl Effort {
     }
 }
 
-/// What was asked for.
 pub enum Asked {
-    /// To measure.
+    /// A measurement.
     Measure(Args),
     /// This text.
     Help(String),
 }
 
-/// What to measure.
 #[derive(Debug, Default)]
 pub struct Args {
-    /// See that it works, print, write nothing.
+    /// Checks that it works and prints. Writes no page.
     pub quick: bool,
-    /// Only these sections; prints, writes nothing.
+    /// Only these sections. Prints and writes no page.
     pub only: Vec<String>,
-    /// Another build of mainstay, to be measured beside the one next to us; prints, writes nothing.
+    /// Another build of mainstay, measured beside the one next to us. Prints and writes no page.
     pub old: Option<PathBuf>,
 }
 
@@ -69,7 +67,6 @@ impl Args {
         Ok(Asked::Measure(args))
     }
 
-    /// How much is measured.
     pub fn effort(&self) -> Effort {
         if self.quick {
             Effort::Quick
@@ -83,7 +80,7 @@ impl Args {
         !self.quick && self.only.is_empty() && self.old.is_none()
     }
 
-    /// What is measured, in order.
+    /// The sections to measure, in order.
     pub fn sections(&self) -> impl Iterator<Item = &'static Section> {
         section::ALL.iter().filter(|section| {
             self.only.is_empty() || self.only.iter().any(|name| name == section.name)
@@ -103,8 +100,8 @@ fn help() -> String {
          Without options everything is measured and docs/benchmarks.md is written (some minutes).\n\n\
          --quick         see that everything works (some seconds); prints, writes nothing\n\
          --only SECTION  measure this section only (repeatable); prints, writes nothing\n\
-         --old PROGRAM   another build of mainstay, measured beside this one in data, start and memory;\n\
-         \x20               prints, writes nothing\n\n\
+         --old PROGRAM   another build of mainstay, measured in turn with this one in data, start, memory,\n\
+         \x20               bridges (serve and run --url, without other bridges) and scan; prints, writes nothing\n\n\
          Sections: {}.\n",
         names()
     )
@@ -133,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         for line in ["--fast", "--only", "--only nothing", "--old"] {
             assert!(parse(line).is_err(), "{line}");
         }

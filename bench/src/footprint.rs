@@ -1,4 +1,4 @@
-//! What a process costs: processor time and memory, as the kernel tells it.
+//! What a process costs in processor time and memory, as the kernel reports it.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ pub fn cpu_ns(pids: &[i32]) -> io::Result<u64> {
 }
 
 fn cpu_of(pid: i32) -> io::Result<u64> {
-    // Not the 10 ms ticks of `stat`: the scheduler's own nanoseconds.
+    // The scheduler's own nanoseconds, because `stat` has only ticks of 10 ms.
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
     text.split_ascii_whitespace()
         .next()
@@ -17,7 +17,6 @@ fn cpu_of(pid: i32) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("/proc/PID/schedstat has no time in it"))
 }
 
-/// Whether a process waits for something to happen.
 pub fn sleeps(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:\tS"))
@@ -28,22 +27,21 @@ pub fn sleeps(pid: i32) -> bool {
 pub struct Memory {
     /// Pages that no other process has.
     pub private: u64,
-    /// Heap, stacks, changed data and the record: what exists because of these processes and for no other reason.
+    /// Heap, stacks, changed data and the record: memory that exists only because of these processes.
     pub own: u64,
     /// Every page, divided by the number of processes that have it.
     pub pss: u64,
-    /// Page tables, which are in neither of the others.
+    /// Page tables, which the other two do not include.
     pub tables: u64,
 }
 
 impl Memory {
-    /// Of one process.
     pub fn of(pid: i32) -> io::Result<Self> {
         let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         Ok(Self {
             private: field(&rollup, "Private_Clean:") + field(&rollup, "Private_Dirty:"),
-            // By shares: what shim, guard and keeper have from each other by fork is counted once in their sum.
+            // By shares: memory that shim, guard and keeper share by fork counts once in their sum.
             own: field(&rollup, "Pss_Anon:") + field(&rollup, "Pss_Shmem:"),
             pss: field(&rollup, "Pss:"),
             tables: field(&status, "VmPTE:"),
@@ -62,13 +60,13 @@ impl std::iter::Sum for Memory {
     }
 }
 
-/// What these processes would hold if they were alone on the machine, in KiB: their own pages, and pages of files as many as the largest of them has.
-/// Unlike PSS it does not become less because others run the same program.
+/// The memory of these processes if they were alone on the machine, in KiB: their own pages, and the file pages of the largest of
+/// them. Unlike PSS, it does not shrink when other processes run the same program.
 pub fn alone(pids: &[i32]) -> u64 {
     let mut own = 0;
     let mut files = 0;
     for pid in pids {
-        // Whoever has ended meanwhile holds nothing.
+        // A process that has ended meanwhile holds nothing.
         own += Memory::of(*pid).unwrap_or_default().own;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         files = files.max(field(&status, "RssFile:"));

@@ -1,4 +1,4 @@
-//! A client of streamable HTTP that does no more than it must, and takes whatever form an answer has: JSON or events, with a length or in chunks.
+//! A minimal client of streamable HTTP. It accepts every form of an answer: JSON or events, with a length or in chunks.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,16 +9,13 @@ use serde_json::Value;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Its address.
     pub address: SocketAddr,
-    /// The path.
     pub path: String,
 }
 
-/// A session.
 #[derive(Clone, Debug)]
 pub struct Session {
     name: String,
@@ -26,12 +23,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// As one word, for another process.
+    /// The session as one word, for another process.
     pub fn told(&self) -> String {
         format!("{} {}", self.name, self.version)
     }
 
-    /// The session that was told so.
+    /// Parses the word that `told` makes.
     pub fn heard(told: &str) -> Option<Self> {
         let (name, version) = told.split_once(' ')?;
         Some(Self {
@@ -48,17 +45,14 @@ pub struct Connection {
     closes: bool,
 }
 
-/// An answer.
 pub struct Answer {
-    /// Its status.
     pub status: u16,
     session: Option<String>,
-    /// Its body, as the message in it.
+    /// The message in its body.
     body: Vec<u8>,
 }
 
 impl Connection {
-    /// Opens one.
     pub fn to(endpoint: &Endpoint) -> io::Result<Self> {
         Ok(Self {
             endpoint: endpoint.clone(),
@@ -67,7 +61,7 @@ impl Connection {
         })
     }
 
-    /// Connects anew.
+    /// Connects again.
     pub fn renew(&mut self) -> io::Result<()> {
         self.reader = connect(self.endpoint.address)?;
         self.closes = false;
@@ -112,7 +106,7 @@ impl Connection {
         self.answer()?.good().map(drop)
     }
 
-    /// What stands there.
+    /// Gets the page.
     pub fn page(&mut self) -> io::Result<String> {
         let head = self.head("GET", "");
         self.send(head.as_bytes())?;
@@ -133,14 +127,14 @@ impl Connection {
         self.send((head + body).as_bytes())
     }
 
-    /// Begins to listen to what the server says unasked; the head of the answer is waited for by nobody.
+    /// Opens the GET stream. Does not wait for the head of the answer.
     pub fn listen(&mut self, session: &Session) -> io::Result<()> {
         let more = headers(session);
         let head = self.head("GET", &format!("accept: text/event-stream\r\n{more}"));
         self.send(head.as_bytes())
     }
 
-    /// The next answer, whole.
+    /// The next whole answer.
     pub fn answer(&mut self) -> io::Result<Answer> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -204,7 +198,7 @@ impl Answer {
         self.if_so(is_result(&self.body))
     }
 
-    /// What it brings, if the server says that all is well.
+    /// The body, if the status is a success.
     pub fn good(&self) -> io::Result<&[u8]> {
         self.if_so(true)
     }
@@ -221,7 +215,7 @@ impl Answer {
     }
 }
 
-/// A call of this tool with 200 bytes, or a few more for a longer name, that asks for as much.
+/// A call of this tool of 200 bytes (a few more for a longer name) that asks for an answer of the same size.
 pub fn call(tool: &str, id: usize) -> String {
     let mut body = format!(
         r#"{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"size":200,"pad":""#,
@@ -233,7 +227,7 @@ pub fn call(tool: &str, id: usize) -> String {
     body
 }
 
-/// Whether it is an answer that brings a result.
+/// Whether it is an answer with a result.
 pub fn is_result(message: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Shape {
@@ -262,7 +256,7 @@ fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     })
 }
 
-/// What the last event with something in it says.
+/// The data of the last event that has any.
 fn last_event(body: &[u8]) -> Vec<u8> {
     let lines = body.split(|&byte| byte == b'\n');
     let said = lines.filter_map(|line| line.strip_prefix(b"data:"));
@@ -285,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_event_that_says_something_counts() {
+    fn the_last_event_with_data_counts() {
         let body = b"id: 1\ndata:\n\nevent: message\r\ndata: {\"result\":{}}\r\n\r\n: ping\n\n";
         assert_eq!(last_event(body), br#"{"result":{}}"#);
         assert!(is_result(&last_event(body)));

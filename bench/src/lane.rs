@@ -1,4 +1,4 @@
-//! One way from a client to the server and back: direct, through two `cat`s, or through mainstay.
+//! One path from a client to the server and back: direct, through two `cat`s, or through mainstay.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,7 +12,6 @@ use crate::place::Place;
 use crate::role;
 use crate::talk::{Talk, Writing};
 
-/// The ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The client's pipes are the server's.
@@ -26,10 +25,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Those that there always are, in the order in which they are told.
+    /// The kinds that always exist, in the order of the page.
     pub const ALL: [Self; 3] = [Self::Direct, Self::Cat, Self::Mainstay];
 
-    /// Its name.
     pub fn words(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -40,22 +38,22 @@ impl Kind {
     }
 }
 
-/// A way with a server at its end.
+/// A path with a server at its end.
 pub struct Lane {
     /// The client's side.
     pub talk: Talk,
-    /// Who passes the data on: the `cat`s, or shim, guard and keeper.
+    /// The processes that pass the data on: the `cat`s, or shim, guard and keeper.
     pub relays: Vec<i32>,
     children: Vec<Child>,
 }
 
 impl Lane {
-    /// Starts one with the tiny server, and opens.
+    /// Starts one with the tiny server and opens the session.
     pub fn start(place: &Place<'_>, kind: Kind) -> io::Result<Self> {
         Self::start_writing(place, kind, Writing::InBulk)
     }
 
-    /// The same, with a server that writes so.
+    /// Like `start`, with a server that writes in this way.
     pub fn start_writing(place: &Place<'_>, kind: Kind, writing: Writing) -> io::Result<Self> {
         let mut lane = Self::start_silent(place, kind, writing)?;
         lane.talk.open()?;
@@ -66,7 +64,7 @@ impl Lane {
         Ok(lane)
     }
 
-    /// The same; nothing is said yet.
+    /// Like `start_writing`, without sending a line.
     pub fn start_silent(place: &Place<'_>, kind: Kind, writing: Writing) -> io::Result<Self> {
         let server = match writing {
             Writing::InBulk => place.ours([role::SERVE]),
@@ -83,7 +81,7 @@ impl Lane {
         }
     }
 
-    /// Starts this command; nothing is said yet.
+    /// Starts this command without sending a line.
     pub fn of(place: &Place<'_>, argv: &[OsString]) -> io::Result<Self> {
         let (their_in, to) = pipe()?;
         let (from, their_out) = pipe()?;
@@ -126,7 +124,7 @@ impl Lane {
         })
     }
 
-    /// The card of a lane through mainstay; waits for it.
+    /// Waits for the card of a lane through mainstay.
     pub fn card(&self, place: &Place<'_>) -> Card {
         let shim = self.children[0].id() as i32;
         place.card("names this lane's shim", |card| {
@@ -134,7 +132,7 @@ impl Lane {
         })
     }
 
-    /// Closes our end and waits until everybody that we started has ended.
+    /// Closes our end and waits until every process that we started has ended.
     pub fn end(self) -> io::Result<()> {
         let Self { talk, children, .. } = self;
         talk.close()?;
@@ -150,7 +148,6 @@ impl Lane {
     }
 }
 
-/// Shim, guard and keeper.
 pub fn pids(card: &Card) -> Vec<i32> {
     [card.shim, card.guard, card.keeper]
         .into_iter()
@@ -159,7 +156,7 @@ pub fn pids(card: &Card) -> Vec<i32> {
         .collect()
 }
 
-/// Read end, write end; nobody inherits them by accident.
+/// Read end and write end. Both close on exec, so no process inherits them by accident.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }

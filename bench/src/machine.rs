@@ -1,8 +1,7 @@
-//! Where and when it was measured.
+//! The machine and the date of the measurement.
 
 use std::fs;
 
-/// The CPU's name.
 pub fn cpu() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     text.lines()
@@ -16,7 +15,6 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
 }
 
-/// The kernel's release.
 pub fn kernel() -> String {
     let name = rustix::system::uname();
     format!(
@@ -26,7 +24,7 @@ pub fn kernel() -> String {
     )
 }
 
-/// Whether the scheduler shares time by session first, which is how desktops are set and which a busy machine shows.
+/// Whether the scheduler shares time by session first. Desktops are set so, and a busy machine shows it.
 pub fn autogroup() -> &'static str {
     match fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled") {
         Ok(text) if text.trim() == "1" => "by session",
@@ -34,14 +32,13 @@ pub fn autogroup() -> &'static str {
     }
 }
 
-/// The load average now.
 pub fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let fields: Vec<&str> = text.split_ascii_whitespace().take(3).collect();
     fields.join(" ")
 }
 
-/// The day, by UTC, of so many milliseconds since the epoch.
+/// The UTC date of this time in milliseconds since the epoch.
 pub fn date(wall_ms: u64) -> String {
     // Days are counted from 1 March of the year 0, so that a leap day is the last of its year.
     let days = wall_ms / 86_400_000 + 719_468;
@@ -53,6 +50,14 @@ pub fn date(wall_ms: u64) -> String {
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = era * 400 + year + u64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The same with the time of day, as events have it.
+pub fn time(wall_ms: u64) -> String {
+    let (ms, s) = (wall_ms % 1_000, wall_ms / 1_000 % 86_400);
+    let (hour, minute, second) = (s / 3_600, s / 60 % 60, s % 60);
+    let date = date(wall_ms);
+    format!("{date}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
 #[cfg(test)]
@@ -70,6 +75,8 @@ mod tests {
             (20_513, "2026-03-01"),
         ] {
             assert_eq!(date(day * 86_400_000 + 86_399_999), told);
+            let time = time(day * 86_400_000 + 86_399_999);
+            assert_eq!(time, format!("{told}T23:59:59.999Z"));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Side-by-side measurements: a bare server, `cat | server | cat`, and `mainstay run -- server`, in one run.
 //!
-//! `cargo run --release -p mainstay-bench` writes `docs/benchmarks.md`. It measures the `mainstay` that lies next to
-//! it and builds nothing. It fails if something does not work, never because of a time.
+//! `cargo run --release -p mainstay-bench` writes `docs/benchmarks.md`. It measures the `mainstay` next to it and builds nothing.
+//! It fails if something does not work, never because of a time.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::cast_precision_loss,
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args, words: &[OsString]) -> io::Result<()> {
-    // The last resort: a hang is found out, and told, by each section's watchdog.
+    // The last resort. Each section's watchdog finds and reports a hang before.
     mainstay_testkit::fork::expire_after(if args.quick { 300 } else { 3_600 });
     let programs = Programs::find(args.old.as_deref())?;
     if args.writes() && cfg!(debug_assertions) {
@@ -81,7 +81,7 @@ fn print(text: &str) -> io::Result<()> {
     io::stdout().write_all(text.as_bytes())
 }
 
-/// Says how far we are; a closed stderr is no reason to stop.
+/// Prints the progress. A closed stderr is no reason to stop.
 fn talk(line: &str) {
     drop(writeln!(io::stderr(), "{line}"));
 }

@@ -1,13 +1,12 @@
-//! Keeping this process, and everybody it starts meanwhile, on one core.
+//! Holds this process, and all processes that it starts meanwhile, on one core.
 //!
-//! Unpinned round trips are bimodal: a wake-up on the same core takes a third of one across cores, and which of them it
-//! is, is the scheduler's whim.
+//! Unpinned round trips are bimodal: a wake-up on the same core takes a third of one across cores, and the scheduler decides
+//! which of them it is.
 
 use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Where processes may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cores {
     /// On any core.
@@ -26,18 +25,17 @@ impl Cores {
     }
 }
 
-/// The place where we are held; as before once dropped.
+/// Holds this process there until it is dropped.
 pub struct Pin {
     before: CpuSet,
 }
 
 impl Pin {
-    /// Holds us there.
     pub fn to(cores: Cores) -> io::Result<Self> {
         let before = sched_getaffinity(None)?;
         if cores == Cores::One {
             let mut one = CpuSet::new();
-            // The last one: the first usually has the interrupts.
+            // The last core, because the first usually handles the interrupts.
             let last = (0..CpuSet::MAX_CPU).rev().find(|&cpu| before.is_set(cpu));
             one.set(last.unwrap_or(0));
             sched_setaffinity(None, &one)?;
@@ -48,7 +46,7 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // It was in force before, so it is allowed.
+        // The old mask was in force before, so it is allowed.
         sched_setaffinity(None, &self.before).ok();
     }
 }

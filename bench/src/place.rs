@@ -1,4 +1,4 @@
-//! Where one section is measured: a HOME of its own, marked processes, and the programs.
+//! The place of one section: its own HOME, marked processes, and the programs.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,16 +17,16 @@ use crate::watchdog::Watchdog;
 /// The programs that are measured.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// Ourselves, who are also the server.
+    /// This program, which is also the server.
     pub bench: PathBuf,
-    /// The one that it is all about.
+    /// The `mainstay` under measurement.
     pub mainstay: PathBuf,
     /// Another build of it.
     pub old: Option<PathBuf>,
 }
 
 impl Programs {
-    /// `mainstay` lies next to us; another build of it is wherever it was said to be.
+    /// Finds `mainstay` next to us, and the other build where the user said.
     pub fn find(old: Option<&Path>) -> io::Result<Self> {
         let bench = std::env::current_exe()?;
         let mainstay = bench.with_file_name("mainstay");
@@ -41,7 +41,7 @@ impl Programs {
                 bench.display()
             )));
         }
-        // By its whole path: what is measured runs in a directory of its own.
+        // The absolute path, because the measured program runs in another directory.
         let old = old.map(std::fs::canonicalize).transpose()?;
         Ok(Self {
             bench,
@@ -51,18 +51,16 @@ impl Programs {
     }
 }
 
-/// One section's place.
 pub struct Place<'p> {
     stage: Stage,
     programs: &'p Programs,
     watchdog: Watchdog,
 }
 
-/// Between two steps of a measurement, at most.
+/// The longest time between two steps of a measurement.
 const STEP_LIMIT: Duration = HANG_STOP;
 
 impl<'p> Place<'p> {
-    /// A fresh one.
     pub fn new(programs: &'p Programs) -> Self {
         let stage = Stage::new();
         let watchdog = Watchdog::start(stage.census.mark(), STEP_LIMIT);
@@ -73,14 +71,14 @@ impl<'p> Place<'p> {
         }
     }
 
-    /// A command of ours with these words.
+    /// A command of this program with these words.
     pub fn ours<W: Into<OsString>>(&self, words: impl IntoIterator<Item = W>) -> Vec<OsString> {
         let mut argv = vec![self.programs.bench.clone().into_os_string()];
         argv.extend(words.into_iter().map(Into::into));
         argv
     }
 
-    /// The program that it is all about.
+    /// The `mainstay` under measurement.
     pub fn mainstay(&self) -> OsString {
         self.programs.mainstay.clone().into_os_string()
     }
@@ -90,19 +88,32 @@ impl<'p> Place<'p> {
         mainstay_testkit::stage::run(&self.programs.mainstay, options, server)
     }
 
-    /// The same with the other build; none if no other was named.
+    /// The same with the other build, or none if no other was named.
     pub fn kept_by_old(&self, options: &[&str], server: Vec<OsString>) -> Option<Vec<OsString>> {
         let old = self.programs.old.as_ref()?;
         Some(mainstay_testkit::stage::run(old, options, server))
     }
 
-    /// The lanes that there are.
+    /// The `mainstay` under measurement, or the other build if one was named.
+    pub fn build(&self, old: bool) -> Option<OsString> {
+        if old {
+            return self.programs.old.clone().map(Into::into);
+        }
+        Some(self.mainstay())
+    }
+
+    /// Whether another build was named.
+    pub fn has_old(&self) -> bool {
+        self.programs.old.is_some()
+    }
+
+    /// The kinds of lanes to measure.
     pub fn kinds(&self) -> Vec<Kind> {
         let old = self.programs.old.is_some().then_some(Kind::Old);
         Kind::ALL.into_iter().chain(old).collect()
     }
 
-    /// The command as it is started: marked, in this HOME, its stderr in a log.
+    /// The command as it is started: marked, in this HOME, with its stderr in a log.
     pub fn command(&self, argv: &[OsString]) -> io::Result<Command> {
         self.watchdog.step();
         let log = std::fs::File::options()
@@ -125,7 +136,7 @@ impl<'p> Place<'p> {
         self.stage.census.mark()
     }
 
-    /// The complete card of which something is true; waits for it.
+    /// Waits for a complete card that fulfils a condition.
     pub fn card(&self, what: &str, holds: impl Fn(&Card) -> bool) -> Card {
         self.stage.card_that(what, holds)
     }
@@ -139,12 +150,12 @@ impl<'p> Place<'p> {
         });
     }
 
-    /// A step of a measurement is done that starts nobody and waits for nobody.
+    /// Reports to the watchdog a step that neither starts nor waits for a process.
     pub fn step(&self) {
         self.watchdog.step();
     }
 
-    /// Waits until so many links rest: their cards. A link at rest has no server.
+    /// Waits until this many links hibernate and returns their cards. Such a link has no server.
     pub fn resting(&self, links: usize) -> Vec<Card> {
         until("the servers are put to rest", || {
             self.watchdog.step();
@@ -154,7 +165,7 @@ impl<'p> Place<'p> {
         })
     }
 
-    /// The last event of this kind that a link has told.
+    /// The last event of this kind of a link.
     pub fn last_event(&self, kind: &str, id: &str) -> io::Result<Value> {
         let mut told = self.stage.events(kind);
         told.retain(|event| event["id"] == id);
@@ -162,7 +173,7 @@ impl<'p> Place<'p> {
             .ok_or_else(|| io::Error::other(format!("no event `{kind}` of link {id} was written")))
     }
 
-    /// Waits until nobody is left.
+    /// Waits until no process is left.
     pub fn wait_empty(&self) -> io::Result<()> {
         self.watchdog.step();
         let left = self.stage.census.wait_empty(HANG_STOP);
@@ -174,17 +185,17 @@ impl<'p> Place<'p> {
         Err(io::Error::other(told))
     }
 
-    /// Who was still there when nothing had moved for too long, if that has happened.
+    /// The processes that were still there when the watchdog gave up, if it did.
     pub fn hung(&self) -> Option<String> {
         self.watchdog.barked()
     }
 
-    /// What happened here, for whoever must find out why it failed.
+    /// What happened here, for the report of a failure.
     pub fn story(&self) -> String {
         self.stage.story()
     }
 
-    /// Ends whoever is left of a measurement that failed.
+    /// Ends the processes that a failed measurement left.
     pub fn end_all(&self) {
         self.stage.census.end_all();
     }

@@ -12,10 +12,9 @@ use crate::section::{Block, Part};
 use crate::stats::mb;
 use crate::table::Table;
 
-/// Where it goes.
+/// The path of the page.
 pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
-/// The whole text.
 pub fn render(
     programs: &Programs,
     words: &[OsString],

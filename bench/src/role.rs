@@ -1,5 +1,6 @@
-//! What this program is when the measurement starts it again: a server, or a client that can be killed.
+//! The roles of this program when the measurement starts it again: a server, or a client that can be killed.
 
+mod crowd;
 mod holder;
 pub mod plain;
 mod prelude;
@@ -13,18 +14,21 @@ use std::process::ExitCode;
 use crate::talk::Writing;
 use prelude::Prelude;
 
-/// The word that makes a tiny and fast server.
+/// The word for a tiny and fast server.
 pub const SERVE: &str = "serve";
-/// Makes it write each answer by itself.
+/// The word for writing each answer by itself.
 pub const ONE_BY_ONE: &str = "--one-by-one";
-/// The word that makes a server with an unruly tree.
+/// The word for a server with an unruly tree.
 pub const GROW: &str = "grow";
-/// The word that makes a client.
+/// The word for a client.
 pub const HOLD: &str = "hold";
 
-/// The word that makes a server that parses what it is sent.
+/// The word for many idle processes.
+pub const CROWD: &str = "crowd";
+
+/// The word for a server that parses its requests.
 pub const PLAIN: &str = "plain";
-/// The word that makes a client over HTTP.
+/// The word for a client over HTTP.
 pub const VISIT: &str = "visit";
 
 /// A role, with its arguments.
@@ -33,11 +37,13 @@ pub enum Role<'a> {
     Serve(&'a [OsString]),
     /// The testkit's unruly server.
     Grow(&'a [OsString]),
-    /// A client that starts a command, opens, says that it is ready, and waits to be killed.
+    /// A client that starts a command, opens the session, reports that it is ready, and waits to be killed.
     Hold(&'a [OsString]),
-    /// A server that parses what it is sent.
+    /// Many idle processes.
+    Crowd(&'a [OsString]),
+    /// A server that parses its requests.
     Plain,
-    /// A client that opens sessions over HTTP, says that it is ready, and waits to be killed.
+    /// A client that opens sessions over HTTP, reports that it is ready, and waits to be killed.
     Visit(&'a [OsString]),
 }
 
@@ -48,6 +54,7 @@ pub fn of(words: &[OsString]) -> Option<Role<'_>> {
         SERVE => Some(Role::Serve(rest)),
         GROW => Some(Role::Grow(rest)),
         HOLD => Some(Role::Hold(rest)),
+        CROWD => Some(Role::Crowd(rest)),
         PLAIN => Some(Role::Plain),
         VISIT => Some(Role::Visit(rest)),
         _ => None,
@@ -55,7 +62,7 @@ pub fn of(words: &[OsString]) -> Option<Role<'_>> {
 }
 
 impl Role<'_> {
-    /// Plays it to its end.
+    /// Plays the role to its end.
     pub fn play(self) -> ExitCode {
         let outcome = match self {
             Self::Serve(words) => Prelude::play(words).and_then(|rest| {
@@ -67,11 +74,12 @@ impl Role<'_> {
                 })
             }),
             Self::Grow(words) => match Prelude::play(words) {
-                // Everybody that the unruly server makes inherits what was opened.
+                // All processes that the unruly server makes inherit the open descriptors.
                 Ok(rest) => return mainstay_testkit::unruly::run(rest),
                 Err(error) => Err(error),
             },
             Self::Hold(words) => holder::hold(words),
+            Self::Crowd(words) => crowd::gather(words),
             Self::Plain => plain::serve(),
             Self::Visit(words) => visitor::visit(words),
         };

@@ -1,4 +1,4 @@
-//! What is measured, one file each.
+//! The sections of the page, one file each.
 
 mod bridges;
 mod cradle;
@@ -20,9 +20,8 @@ use crate::table::Table;
 
 /// A section of the page.
 pub struct Section {
-    /// What `--only` calls it.
+    /// The name for `--only`.
     pub name: &'static str,
-    /// Its heading.
     pub title: &'static str,
     run: fn(&Place<'_>, Effort) -> io::Result<Part>,
 }
@@ -71,18 +70,17 @@ pub static ALL: [Section; 9] = [
     },
     Section {
         name: "scan",
-        title: "Scan of the process table",
+        title: "Commands that look at every process",
         run: scan::measure,
     },
 ];
 
-/// What a section found.
+/// The result of a section.
 pub struct Part {
-    /// Its heading.
     pub title: &'static str,
     /// Text and tables.
     pub blocks: Vec<Block>,
-    /// How the targets of the design fare.
+    /// The results for the targets of the design.
     pub targets: Vec<Target>,
 }
 
@@ -96,25 +94,21 @@ pub enum Block {
 
 /// One target of the design.
 pub struct Target {
-    /// What is measured.
     pub what: &'static str,
-    /// What it must reach.
     pub aim: &'static str,
-    /// What it reached.
     pub measured: String,
-    /// Whether that is enough.
     pub met: bool,
 }
 
 impl Section {
-    /// Measures it, and proves that nobody is left.
+    /// Measures it and asserts that no process is left.
     pub fn measure(&self, programs: &Programs, effort: Effort) -> io::Result<Part> {
         let place = Place::new(programs);
         let outcome = (self.run)(&place, effort).and_then(|part| {
             place.wait_empty()?;
             Ok(part)
         });
-        // Whatever came of it afterwards, this is why.
+        // Whatever failed afterwards, the hang is the reason.
         let outcome = match place.hung() {
             Some(who) => Err(io::Error::other(who)),
             None => outcome,
@@ -133,7 +127,6 @@ impl Section {
 }
 
 impl Part {
-    /// A part with these blocks.
     fn new(blocks: Vec<Block>, targets: Vec<Target>) -> Self {
         Self {
             title: "",

@@ -1,23 +1,20 @@
-//! Numbers of one kind, and what is told of them.
+//! A series of numbers, and its quantiles.
 
-/// Nanoseconds, or anything else that is counted.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     values: Vec<u64>,
 }
 
 impl Series {
-    /// Takes one more.
     pub fn push(&mut self, value: u64) {
         self.values.push(value);
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.values.len()
     }
 
-    /// The value below which this share of them lies; 0 if there are none.
+    /// The value below which this share of them lies, or 0 if there are none.
     pub fn quantile(&self, share: f64) -> u64 {
         let mut sorted = self.values.clone();
         sorted.sort_unstable();
@@ -26,17 +23,14 @@ impl Series {
         sorted.get(at).copied().unwrap_or(0)
     }
 
-    /// The median.
     pub fn p50(&self) -> u64 {
         self.quantile(0.5)
     }
 
-    /// The smallest.
     pub fn min(&self) -> u64 {
         self.quantile(0.0)
     }
 
-    /// The largest.
     pub fn max(&self) -> u64 {
         self.quantile(1.0)
     }
@@ -57,7 +51,7 @@ pub fn mb(kib: u64) -> String {
     number(kib as f64 * 1024.0 / 1e6)
 }
 
-/// A ratio of two; a dash if there is no second.
+/// A ratio of two numbers, or a dash if the second is 0.
 pub fn ratio(of: u64, to: u64) -> String {
     if to == 0 {
         return "-".into();
@@ -65,7 +59,7 @@ pub fn ratio(of: u64, to: u64) -> String {
     format!("{:.2}", of as f64 / to as f64)
 }
 
-/// Three digits that mean something.
+/// Three significant digits.
 pub fn number(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 99.95 => 0,

@@ -19,14 +19,12 @@ impl Table {
         }
     }
 
-    /// Adds a row.
     pub fn row<C: Into<String>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let row: Vec<String> = cells.into_iter().map(Into::into).collect();
         debug_assert_eq!(row.len(), self.head.len());
         self.rows.push(row);
     }
 
-    /// The text.
     pub fn render(&self) -> String {
         let widths: Vec<usize> = (0..self.head.len())
             .map(|column| {

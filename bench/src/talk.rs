@@ -1,4 +1,4 @@
-//! A client that costs as little as possible: requests are made beforehand, answers are only counted.
+//! A client that costs as little as possible: it makes its requests beforehand and only counts the answers.
 
 use std::fmt::Write as _;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use mainstay_os::clock;
 use rustix::io::Errno;
 
-/// The first id: all ids have seven digits, so that all requests have one size.
+/// The first id. All ids have seven digits, so that all requests have one size.
 const FIRST_ID: usize = 1_000_000;
 
 /// How many messages one write carries.
@@ -15,7 +15,7 @@ const FIRST_ID: usize = 1_000_000;
 pub enum Writing {
     /// As many as there are: the least that a relay can cost.
     InBulk,
-    /// One, as MCP clients and servers do it.
+    /// One, as MCP clients and servers do.
     OneByOne,
 }
 
@@ -27,7 +27,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// So many calls of `size` bytes each, newline included, that ask for answers of `answer` bytes.
+    /// This many calls of `size` bytes each, newline included, that ask for answers of `answer` bytes.
     pub fn new(count: usize, size: usize, answer: usize) -> Self {
         let head = format!(
             r#""method":"tools/call","params":{{"name":"fill","arguments":{{"size":{answer},"pad":""#
@@ -40,14 +40,14 @@ impl Requests {
         })
     }
 
-    /// So many pings: requests that a death does not answer, because they can be sent again.
+    /// This many pings. They can be sent again, so a death does not answer them with an error.
     pub fn pings(count: usize) -> Self {
         Self::made(count, |text, number, _| {
             writeln!(text, r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#).ok();
         })
     }
 
-    /// So many subscriptions, each to a resource of its own.
+    /// This many subscriptions, each to its own resource.
     pub fn subscriptions(count: usize) -> Self {
         Self::made(count, |text, number, _| {
             writeln!(
@@ -71,12 +71,11 @@ impl Requests {
         }
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// One of them; beyond the last the first comes again.
+    /// One of them. After the last, it starts again with the first.
     fn one(&self, number: usize) -> &[u8] {
         self.some(number % self.count, 1)
     }
@@ -86,7 +85,7 @@ impl Requests {
     }
 }
 
-/// The client's ends, and room for an answer.
+/// The client's ends, and a buffer for an answer.
 pub struct Talk {
     to: OwnedFd,
     from: OwnedFd,
@@ -95,7 +94,6 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Over these.
     pub fn new(to: OwnedFd, from: OwnedFd) -> Self {
         Self {
             to,
@@ -111,7 +109,7 @@ impl Talk {
         self.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")
     }
 
-    /// Its first half: `initialize` and the answer to it.
+    /// The first half: `initialize` and its answer.
     pub fn greet(&mut self) -> io::Result<()> {
         let hello = concat!(
             r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
@@ -122,14 +120,14 @@ impl Talk {
         self.hear(1)
     }
 
-    /// Its second half, and the first thing that a client asks for then: the list of tools.
+    /// The second half, and the usual first request of a client: the list of tools.
     pub fn list(&mut self) -> io::Result<()> {
         self.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
         self.send(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n")?;
         self.hear(1)
     }
 
-    /// One request and its answer; nanoseconds.
+    /// One request and its answer. Returns nanoseconds.
     pub fn ask(&mut self, requests: &Requests) -> io::Result<u64> {
         let request = requests.one(self.asked);
         self.asked += 1;
@@ -139,7 +137,7 @@ impl Talk {
         Ok(clock::now() - start)
     }
 
-    /// All of them, with at most `window` unanswered at a time; nanoseconds.
+    /// All requests, with at most `window` unanswered at a time. Returns nanoseconds.
     pub fn pipeline(
         &mut self,
         requests: &Requests,
@@ -168,7 +166,7 @@ impl Talk {
         Ok(clock::now() - start)
     }
 
-    /// Waits for so many lines.
+    /// Waits for this many lines.
     fn hear(&mut self, mut lines: usize) -> io::Result<()> {
         while lines > 0 {
             lines = lines.saturating_sub(self.lines()?);
@@ -176,7 +174,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Reads once; how many lines ended in it.
+    /// Reads once and returns how many lines ended in it.
     fn lines(&mut self) -> io::Result<usize> {
         let len = read(&self.from, &mut self.room)?;
         if len == 0 {

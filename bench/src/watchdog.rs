@@ -1,6 +1,6 @@
-//! A hang becomes an error: reads and waits of a measurement have no time limit of their own, because a limit would be
-//! measured too. If no step is done for too long, everybody who carries the mark is ended, so that whoever waits for them
-//! goes on, and the section fails with the list of who was there.
+//! Turns a hang into an error. Reads and waits of a measurement have no time limit of their own, because a limit would be
+//! measured too. If no step is done for too long, the watchdog kills every process with the mark. Then the measurement, which
+//! waits for them, goes on, and the section fails with the list of these processes.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,6 @@ use mainstay_os::identity::Handle;
 use mainstay_testkit::census::MARK_VARIABLE;
 use rustix::process::Signal;
 
-/// Watches one section.
 pub struct Watchdog {
     steps: Option<Sender<()>>,
     barked: Arc<Mutex<Option<String>>>,
@@ -20,7 +19,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches those who carry the mark: a step is done at least once in each `limit`.
+    /// Watches the processes with this mark: a step must be done at least once in each `limit`.
     pub fn start(mark: &str, limit: Duration) -> Self {
         let (steps, done) = channel();
         let barked = Arc::new(Mutex::new(None));
@@ -40,12 +39,12 @@ impl Watchdog {
     /// A step is done.
     pub fn step(&self) {
         if let Some(steps) = &self.steps {
-            // Nobody listens any more once it has barked.
+            // After a hang, the channel is closed.
             steps.send(()).ok();
         }
     }
 
-    /// What it saw, if it has barked.
+    /// The list of processes, if it has found a hang.
     pub fn barked(&self) -> Option<String> {
         let told = self.barked.lock().unwrap_or_else(PoisonError::into_inner);
         told.clone()
@@ -75,7 +74,7 @@ fn watch(steps: &Receiver<()>, mark: &str, limit: Duration, told: &Mutex<Option<
             there.push(format!("{} {} (parent {})", stat.pid, stat.comm, stat.ppid));
         }
     }
-    // Told before anybody is ended: whoever waits for them finds the reason.
+    // Stored before any process is killed, so that the measurement finds the reason as soon as its wait ends.
     *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!(
         "nothing moved for {} s; ended because of it:\n  {}",
         limit.as_secs(),
@@ -84,7 +83,7 @@ fn watch(steps: &Receiver<()>, mark: &str, limit: Duration, told: &Mutex<Option<
     end(mark);
 }
 
-/// Ends everybody who carries the mark, until a look finds nobody who can be ended.
+/// Kills the processes with the mark until a scan finds none that can be killed.
 fn end(mark: &str) {
     loop {
         let ended = census::all()
@@ -108,9 +107,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_hangs_is_named_and_ended() {
+    fn a_process_that_hangs_is_named_and_ended() {
         let mark = format!("watchdog-{}", std::process::id());
-        #[expect(clippy::disallowed_methods, reason = "somebody must hang")]
+        #[expect(clippy::disallowed_methods, reason = "a process must hang")]
         let mut hanging = Command::new("cat")
             .env(MARK_VARIABLE, &mark)
             .stdin(Stdio::piped())
@@ -126,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_goes_on_is_left_alone() {
-        let watchdog = Watchdog::start("nobody", Duration::from_mins(1));
+    fn a_measurement_that_goes_on_is_left_alone() {
+        let watchdog = Watchdog::start("no-process", Duration::from_mins(1));
         watchdog.step();
         assert_eq!(watchdog.barked(), None);
     }

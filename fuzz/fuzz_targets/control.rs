@@ -2,9 +2,10 @@
 //! of the following are piece lengths; the rest is the input.
 #![no_main]
 
+use mainstay_protocol::redact;
+use mainstay_store::registry::conversation::Conversation;
+
 use libfuzzer_sys::fuzz_target;
-use mainstay::registry::conversation::Conversation;
-use mainstay_core::redact;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&count, rest)) = data.split_first() else {

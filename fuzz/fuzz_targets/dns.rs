@@ -4,8 +4,9 @@
 
 use std::net::IpAddr;
 
+use mainstay_http_core::dns::{Answer, Kind, answer, question};
+
 use libfuzzer_sys::fuzz_target;
-use mainstay_core::http::dns::{Answer, Kind, answer, question};
 
 const NAME: &str = "a.example";
 const ID: u16 = 7;
@@ -81,7 +82,7 @@ fn written(data: &[u8], kind: Kind) {
                 .concat();
                 record(&owner, 5, 1, &alias);
                 owner = alias;
-                // What the alias hides is not the name's any more.
+                // What the alias hides does not belong to the name.
                 expected.clear();
             }
         }

@@ -2,8 +2,9 @@
 //! following are piece lengths; the rest is the input.
 #![no_main]
 
+use mainstay_http_core::sse::{Decoder, slowly};
+
 use libfuzzer_sys::fuzz_target;
-use mainstay_core::http::sse::{Decoder, slowly};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&count, rest)) = data.split_first() else {

@@ -2,11 +2,12 @@
 //! that shares no code with it. The first byte says how many of the following are piece lengths; the rest is the input.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use mainstay_core::message::envelope::{cancelled_id, with_id};
-use mainstay_core::message::frame::{Frame, Id, Kind, Scanner};
-use mainstay_core::message::oracle;
 use mainstay_fuzz::json::{Read, Value, What, read, units};
+use mainstay_protocol::message::envelope::{cancelled_id, with_id};
+use mainstay_protocol::message::frame::{Frame, Id, Kind, Scanner};
+use mainstay_protocol::message::oracle;
+
+use libfuzzer_sys::fuzz_target;
 
 /// The longest id that the scanner reports, and the length from which on a line is not read to its end.
 const ID_BYTES: usize = 104;

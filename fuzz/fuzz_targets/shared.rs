@@ -1,17 +1,18 @@
-//! One server for many clients: any bodies of clients, any lines of the server, in any order. Whoever is answered was asked by
-//! nobody else, is answered once, and reads its own id by whatever reading.
+//! One server for many clients: any bodies of clients, any lines of the server, in any order. Each answer goes to
+//! the client that asked, once, and has that client's id, however the id is read.
 //!
 //! The input is a row of steps: what to do, how long, and that many bytes. In them `@0` to `@9` stand for the last ids of ours, as if
-//! everybody knew them.
+//! every client knew them.
 #![no_main]
 
 use std::cell::Cell;
 
-use libfuzzer_sys::fuzz_target;
-use mainstay_core::serve::joint::{Joint, To};
-use mainstay_core::serve::posted::{self, Kind, Posted};
-use mainstay_core::serve::shared::{Heard, Shared};
 use mainstay_fuzz::json::{Read, Value, What, read};
+use mainstay_http_core::serve::posted::{self, Kind, Posted};
+use mainstay_http_core::serve::relabel::{Relabel, Relabelled};
+use mainstay_http_core::serve::shared_server::{SharedServer, To};
+
+use libfuzzer_sys::fuzz_target;
 
 thread_local! {
     static DRAWN: Cell<u128> = const { Cell::new(0) };
@@ -94,7 +95,7 @@ fn is_null(value: &Value<'_>, key: &str) -> bool {
 }
 
 fn many_clients(data: &[u8]) {
-    let mut shared = Shared::new(draw);
+    let mut shared = Relabel::new(draw);
     let mut labels: Vec<Vec<u8>> = Vec::new();
     let mut open: Vec<Open> = Vec::new();
     steps(data, |what, bytes| {
@@ -126,7 +127,7 @@ fn many_clients(data: &[u8]) {
             1 => {
                 let awaited = open.iter().any(|one| answers(&line, &one.label));
                 match shared.heard(&line) {
-                    Heard::Last(key, answer) => {
+                    Relabelled::Last(key, answer) => {
                         let at = open.iter().position(|one| one.key == key);
                         let one = open.remove(at.expect("it is answered once"));
                         assert_eq!(only_id(&answer), Some(one.id), "it has its own id");
@@ -136,9 +137,9 @@ fn many_clients(data: &[u8]) {
                             "the line has named it"
                         );
                     }
-                    Heard::On(key, _) => assert!(open.iter().any(|one| one.key == key)),
-                    Heard::Ours(..) => panic!("nothing of ours was asked"),
-                    Heard::Nobody => assert!(!awaited, "an answer is lost"),
+                    Relabelled::On(key, _) => assert!(open.iter().any(|one| one.key == key)),
+                    Relabelled::Ours(..) => panic!("nothing of ours was asked"),
+                    Relabelled::NoRequest => assert!(!awaited, "an answer is lost"),
                 }
             }
             _ => {
@@ -154,7 +155,7 @@ fn many_clients(data: &[u8]) {
 }
 
 fn many_sessions(data: &[u8]) {
-    let mut joint = Joint::new(draw);
+    let mut joint = SharedServer::new(draw);
     joint.open("1");
     joint.join(0);
     joint.join(1);

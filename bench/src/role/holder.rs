@@ -1,4 +1,5 @@
-//! A client in a process of its own, so that it can be killed: starts a command, opens, says that it is ready, waits.
+//! A client in its own process, so that it can be killed: it starts a command, opens the session, reports that it is ready, and
+//! waits.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,7 +23,7 @@ pub fn hold(words: &[OsString]) -> io::Result<()> {
     rustix::io::write(rustix::stdio::stdout(), b"ready\n")?;
     loop {
         idle(HANG_STOP);
-        // Both are held for as long as we live.
+        // Both stay open for as long as we live.
         let _held = (&wire, &child);
     }
 }

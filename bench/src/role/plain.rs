@@ -1,6 +1,6 @@
-//! A small server that understands whatever a bridge makes of a message: JSON is parsed, keys may stand anywhere.
+//! A small server that accepts every form in which a bridge passes a message on: it parses JSON, and keys may stand anywhere.
 //!
-//! Over stdio here; the small HTTP server of the bridges gives the same answers.
+//! Here it speaks stdio. The small HTTP server for the bridges gives the same answers.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 
 use super::responder::write_all;
 
-/// The one tool that it has.
+/// The name of its only tool.
 pub const TOOL: &str = "fill";
 const LATEST: &str = "2025-11-25";
 
-/// A message, as far as it matters here.
+/// The parts of a message that matter here.
 #[derive(Deserialize)]
 pub struct Message<'l> {
     #[serde(borrow)]
@@ -39,7 +39,7 @@ struct Arguments {
 }
 
 impl<'l> Message<'l> {
-    /// Reads one.
+    /// Parses a message.
     pub fn read(line: &'l [u8]) -> io::Result<Self> {
         Ok(serde_json::from_slice(line)?)
     }

@@ -1,4 +1,4 @@
-//! What a measured server does before anything else: it tells that it was born, and holds what its whole tree is to hold.
+//! The first acts of a measured server: it reports its birth, and opens what its whole tree must hold.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -8,19 +8,18 @@ use std::os::fd::IntoRawFd;
 use mainstay_os::clock;
 use rustix::fs::{Mode, OFlags, open};
 
-/// The name of the notification that a server says hello with.
+/// The name of the notification with which a server says hello.
 pub const HELLO: &str = "notifications/hello";
 
-/// The first acts.
 pub struct Prelude;
 
 impl Prelude {
-    /// Does what the first words ask for; the words that are left.
+    /// Does what the first words ask for, and returns the words that are left.
     ///
     /// - `--hello`: a notification with the time, on stdout.
     /// - `--birth FIFO`: the time, into the FIFO.
-    /// - `--hold FIFO`: its write end is held by this process and everybody that it forks. The path is removed, so
-    ///   that a later generation does not hold it.
+    /// - `--hold FIFO`: this process and all processes that it forks hold its write end. The path is removed, so that a later
+    ///   generation does not hold it.
     pub fn play(words: &[OsString]) -> io::Result<Vec<OsString>> {
         let born = clock::now().0;
         let mut words = words.iter();
@@ -43,7 +42,7 @@ impl Prelude {
                     // A later generation finds nothing to hold, and needs nothing.
                     if let Ok(fifo) = open(path, OFlags::WRONLY, Mode::empty()) {
                         fs::remove_file(path)?;
-                        // Held for as long as this process lives, whatever it becomes.
+                        // Held for as long as this process lives, also after an exec.
                         let _held = fifo.into_raw_fd();
                     }
                 }

@@ -1,6 +1,6 @@
 //! The server under measurement: it answers each request with a result of the size that the request asks for.
 //!
-//! It must cost next to nothing, so it understands only our own client: `"id":` and `"size":` are looked for, not parsed.
+//! It must cost next to nothing, so it understands only our own client: it searches for `"id":` and `"size":` and does not parse.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::talk::Writing;
 use rustix::io::Errno;
 use rustix::stdio::{stdin, stdout};
 
-/// What one read may bring.
+/// The size of the read buffer.
 const CHUNK: usize = 256 * 1024;
 /// The size of an answer if none is asked for.
 const SMALL: usize = 64;
@@ -47,7 +47,7 @@ pub fn serve(writing: Writing) -> io::Result<()> {
     }
 }
 
-/// Writes all of it, whatever it is interrupted by.
+/// Writes all of it, and goes on after an interruption.
 pub(super) fn write_all(mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(stdout(), bytes) {
@@ -82,7 +82,7 @@ fn answer(line: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(tail);
 }
 
-/// The token after a key. Our client has the keys that matter at the front.
+/// The token after a key. Our client puts the keys that matter at the front.
 fn value<'l>(line: &'l [u8], key: &[u8]) -> Option<&'l [u8]> {
     let front = &line[..line.len().min(160)];
     let at = front.windows(key.len()).position(|part| part == key)? + key.len();

@@ -1,4 +1,5 @@
-//! A client of an HTTP server in a process of its own, so that it can be killed: opens sessions, makes a call in each, listens, says their names, waits.
+//! A client of an HTTP server in its own process, so that it can be killed: it opens sessions, makes a call in each, listens,
+//! prints their ids, and waits.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,6 +1,6 @@
-//! Other bridges between stdio and HTTP, side by side with ours: what they add, what they cost, and what they leave.
+//! Other bridges between stdio and HTTP side by side with ours: the latency that they add, what they cost, and what they leave.
 //!
-//! A bridge of others that does not work here is told as such; only ours must work.
+//! If a foreign bridge does not work here, the page says so. Only ours must work.
 
 mod back;
 mod client;
@@ -27,11 +27,14 @@ use crate::place::Place;
 use crate::stats::{Series, mb, ms, us};
 use crate::table::Table;
 
-/// After its clients were killed a bridge has this long to be rid of what they had.
+/// The time that a bridge has after its clients were killed to release what they had.
 const RID_WITHIN: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(50);
-/// A session that nobody has used for so long is to be ended, where that can be said.
+/// The idle limit of a session, for bridges that have one.
 const IDLE_MS: u64 = 2_000;
+
+/// The target for what a bridge adds to a call.
+const ADDED_MAX_NS: u64 = 60_000;
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -41,24 +44,27 @@ struct Amount {
     block: usize,
     sessions: usize,
     clients: usize,
-    /// After the idle limit a session has at least this long to be ended.
+    /// The least time after the idle limit in which a session has to end.
     slack_ms: u64,
 }
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
-    let (there, missing): (Vec<Peer>, Vec<Peer>) = Peer::ALL.into_iter().partition(|peer| {
-        let installed = effort == Effort::Full && peer.program().is_some();
-        *peer == Peer::Mainstay || installed
-    });
     let amount = Amount {
         starts: effort.pick(3, 1),
-        rounds: effort.pick(6, 2),
+        // Two builds differ by less than two bridges do.
+        rounds: effort.pick(if place.has_old() { 30 } else { 6 }, 2),
         block: effort.pick(100, 20),
         sessions: effort.pick(10, 3),
         clients: effort.pick(5, 2),
         slack_ms: effort.pick(4_000, 1_000) as u64,
     };
+    if place.has_old() {
+        return old_and_new(place, amount);
+    }
+    let (there, missing): (Vec<Peer>, Vec<Peer>) = Peer::ALL.into_iter().partition(|peer| {
+        let installed = effort == Effort::Full && peer.program().is_some();
+        *peer == Peer::Mainstay || installed
+    });
     let mut blocks: Vec<Block> = vec![intro(amount).into()];
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(|peer| peer.words()).collect();
@@ -73,13 +79,15 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
         blocks.push(text.into());
     }
     let mut notes = Vec::new();
+    let front = fronts(place, &there, amount, &mut notes)?;
     blocks.push("### A stdio server behind HTTP".into());
-    blocks.push(fronts(place, &there, amount, &mut notes)?.into());
+    blocks.push(front.table.into());
     let (table, front_left) = forsaken_fronts(place, &there, amount, &mut notes)?;
     blocks.push(forsaken_words(amount).into());
     blocks.push(table.into());
+    let back = backs(place, &there, amount, &mut notes)?;
     blocks.push("### An HTTP server behind stdio".into());
-    blocks.push(backs(place, &there, amount, &mut notes)?.into());
+    blocks.push(back.table.into());
     let (table, back_left) = forsaken_backs(place, &there, amount, &mut notes)?;
     blocks.push(
         "Clients that have started a bridge each and have opened are killed (SIGKILL); what is left is looked for 8 s later at the latest. The HTTP \
@@ -90,13 +98,41 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     if !notes.is_empty() {
         blocks.push(format!("What did not work: {}.", notes.join("; ")).into());
     }
-    let target = Target {
+    let left = Target {
         what: "`serve`, `run --url`: sessions and processes that killed clients leave",
         aim: "0",
         measured: format!("{front_left}, {back_left}"),
         met: front_left == 0 && back_left == 0,
     };
+    let added = added(front.added_ns, back.added_ns);
+    Ok(Part::new(blocks, vec![added, left]))
+}
+
+/// Two builds of ours, without the other bridges and without killed clients.
+fn old_and_new(place: &Place<'_>, amount: Amount) -> io::Result<Part> {
+    let builds = [Peer::Mainstay, Peer::Old];
+    let mut notes = Vec::new();
+    let front = fronts(place, &builds, amount, &mut notes)?;
+    let back = backs(place, &builds, amount, &mut notes)?;
+    let target = added(front.added_ns, back.added_ns);
+    let blocks = vec![
+        intro(amount).into(),
+        "### A stdio server behind HTTP".into(),
+        front.table.into(),
+        "### An HTTP server behind stdio".into(),
+        back.table.into(),
+    ];
     Ok(Part::new(blocks, vec![target]))
+}
+
+/// What ours adds to a call, in both directions.
+fn added(front_ns: u64, back_ns: u64) -> Target {
+    Target {
+        what: "`serve`, `run --url`: added per call against no bridge, p50",
+        aim: "≤ 60 µs each",
+        measured: format!("{} µs, {} µs", us(front_ns), us(back_ns)),
+        met: front_ns.max(back_ns) <= ADDED_MAX_NS,
+    }
 }
 
 fn intro(amount: Amount) -> String {
@@ -114,9 +150,9 @@ fn intro(amount: Amount) -> String {
 
 fn forsaken_words(amount: Amount) -> String {
     format!(
-        "A client that has opened {} sessions, made a call in each, and listens in each, is killed (SIGKILL). A bridge that can be told to end a session \
-         which nobody uses has been told {} s (by default it is 30 minutes, for each of them). {} s later at the earliest: in how many of the sessions a \
-         call is still answered, and how many processes there are more than before the client came. Where one server is for all sessions, it stays by design \
+        "A client that has opened {} sessions, made a call in each, and listens in each, is killed (SIGKILL). A bridge with an idle limit \
+         for sessions is set to {} s (the default is 30 minutes, for each of them). At least {} s later, the table shows in how many of the sessions a \
+         call is still answered, and how many more processes there are than before the client came. Where one server is for all sessions, it stays by design \
          and is not counted.",
         amount.sessions,
         IDLE_MS / 1_000,
@@ -176,7 +212,7 @@ fn fronts(
     peers: &[Peer],
     amount: Amount,
     notes: &mut Vec<String>,
-) -> io::Result<Table> {
+) -> io::Result<SideBySide> {
     let peers: Vec<Peer> = peers.iter().copied().filter(|peer| peer.fronts()).collect();
     let web = Web::start()?;
     side_by_side(
@@ -198,7 +234,7 @@ fn backs(
     peers: &[Peer],
     amount: Amount,
     notes: &mut Vec<String>,
-) -> io::Result<Table> {
+) -> io::Result<SideBySide> {
     let there = |peer: &Peer| peer.back("").is_some();
     let peers: Vec<Peer> = peers.iter().copied().filter(there).collect();
     let web = Web::start()?;
@@ -216,7 +252,7 @@ fn backs(
     )
 }
 
-/// A bridge that runs, in either direction.
+/// A running bridge, in either direction.
 enum Running {
     Front(Front),
     Back(Back),
@@ -238,7 +274,14 @@ impl Running {
     }
 }
 
-/// Starts each bridge as often as wanted; those that were started last are measured in turn.
+/// The bridges of one direction.
+struct SideBySide {
+    table: Table,
+    /// What ours adds to a call, p50.
+    added_ns: u64,
+}
+
+/// Starts each bridge as often as wanted and measures the last ones in turn.
 fn side_by_side(
     place: &Place<'_>,
     peers: &[Peer],
@@ -247,7 +290,7 @@ fn side_by_side(
     floor: Lane,
     ours: &str,
     start: impl Fn(Peer, usize) -> io::Result<(Running, Box<dyn Client>, u64)>,
-) -> io::Result<Table> {
+) -> io::Result<SideBySide> {
     let mut lanes = vec![floor];
     let mut running = Vec::new();
     for &peer in peers {
@@ -271,15 +314,20 @@ fn side_by_side(
         lanes.push(lane);
     }
     in_turn(place, &mut lanes, peers, amount, notes)?;
-    let table = told(&lanes, amount);
+    let p50 = |lane: Option<&Lane>| lane.map_or(0, |lane| lane.one.p50());
+    let found = SideBySide {
+        table: told(&lanes, amount),
+        // Ours is the first behind the floor.
+        added_ns: p50(lanes.get(1)).saturating_sub(p50(lanes.first())),
+    };
     drop(lanes);
     for bridge in running {
         bridge.end(place)?;
     }
-    Ok(table)
+    Ok(found)
 }
 
-/// The small HTTP server, without anything between.
+/// The small HTTP server without a bridge.
 fn floor(web: &Web) -> io::Result<Lane> {
     let mut lane = Lane::new("no bridge".into());
     lane.client = Some(Box::new(OverHttp::open(
@@ -299,7 +347,7 @@ fn in_turn(
     for round in 0..=amount.rounds {
         for lane in &mut *lanes {
             place.step();
-            // The first round is for whoever compiles while it runs.
+            // The first round does not count, because some bridges compile while they run.
             if round == 1 {
                 lane.forget();
             }
@@ -340,7 +388,7 @@ fn told(lanes: &[Lane], amount: Amount) -> Table {
             _ => ms(lane.starts.p50()),
         };
         let memory = lane.memory.map_or("-".into(), mb);
-        // Whoever stopped in the middle has no figures.
+        // A bridge that failed in the middle has no figures.
         let row = if lane.client.is_some() {
             let p50 = lane.one.p50();
             [
@@ -361,7 +409,7 @@ fn told(lanes: &[Lane], amount: Amount) -> Table {
     table
 }
 
-/// Clients open sessions in each bridge and are killed. How many sessions and processes ours has left.
+/// Clients open sessions in each bridge and are killed. Returns how many sessions and processes ours has left.
 fn forsaken_fronts(
     place: &Place<'_>,
     peers: &[Peer],
@@ -424,7 +472,7 @@ fn forsaken_fronts(
     Ok((table, ours))
 }
 
-/// Clients that have started a bridge each are killed. How many sessions and processes ours has left.
+/// Clients that have started a bridge each are killed. Returns how many sessions and processes ours has left.
 fn forsaken_backs(
     place: &Place<'_>,
     peers: &[Peer],
@@ -477,7 +525,7 @@ fn forsaken_backs(
     Ok((table, ours))
 }
 
-/// Waits until they are rid of it all, or have had their time.
+/// Waits until the bridges have released everything, or their time is over.
 fn rid(place: &Place<'_>, done: impl Fn() -> bool) {
     let end = Deadline::after(RID_WITHIN);
     while !done() && !end.passed() {
@@ -489,6 +537,7 @@ fn rid(place: &Place<'_>, done: impl Fn() -> bool) {
 fn named(peer: Peer, verb: &str) -> String {
     match peer {
         Peer::Mainstay => format!("`mainstay {verb}`"),
+        Peer::Old => format!("`mainstay {verb}`, old"),
         Peer::Supergateway
         | Peer::ProxyNpm
         | Peer::ProxyPython
@@ -497,9 +546,9 @@ fn named(peer: Peer, verb: &str) -> String {
     }
 }
 
-/// Ours must work; of the others it is told that they did not.
+/// Ours must work. A failure of another bridge becomes a note.
 fn failed(notes: &mut Vec<String>, peer: Peer, what: &str, error: io::Error) -> io::Result<()> {
-    if peer == Peer::Mainstay {
+    if peer.is_ours() {
         return Err(error);
     }
     let why = error.to_string();

@@ -1,4 +1,4 @@
-//! Where servers tell when they were born: the first instruction of their `main`, by their own clock.
+//! A FIFO in which servers report their birth: the time of the first instruction of their `main`, by their own clock.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -10,23 +10,22 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::place::Place;
 use crate::role;
 
-/// A pipe with a name, into which each generation writes once.
 pub struct Cradle {
     path: PathBuf,
     births: File,
 }
 
 impl Cradle {
-    /// The one of this place.
+    /// Makes the FIFO of this place.
     pub fn make(place: &Place<'_>) -> io::Result<Self> {
         let path = place.path("births");
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
-        // Opened for both ways, so that it never ends and never blocks a server's open.
+        // Opened for both directions, so that it never ends and never blocks a server's open.
         let births = File::options().read(true).write(true).open(&path)?;
         Ok(Self { path, births })
     }
 
-    /// A server that tells its births here and is, with all that it starts, so many processes.
+    /// A server that reports its births here and has, with all that it starts, this many processes.
     pub fn server(&self, place: &Place<'_>, size: usize) -> Vec<OsString> {
         let birth = [OsString::from("--birth"), self.path.clone().into()];
         let mut words = Vec::new();
@@ -42,7 +41,7 @@ impl Cradle {
         place.ours(words)
     }
 
-    /// The next birth that is told.
+    /// Waits for the next birth.
     pub fn born(&mut self) -> io::Result<u64> {
         let mut ns = [0; 8];
         self.births.read_exact(&mut ns)?;

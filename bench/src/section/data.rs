@@ -16,12 +16,12 @@ use crate::talk::{Requests, Writing};
 const SMALL: usize = 200;
 const MIDDLE: usize = 10_000;
 const LARGE: usize = 1_000_000;
-/// Small requests that may be unanswered at a time.
+/// The most small requests that may be unanswered at a time.
 const WINDOW: usize = 128;
 
 const WRITINGS: [Writing; 2] = [Writing::InBulk, Writing::OneByOne];
 
-/// What one lane showed.
+/// The figures of one lane.
 #[derive(Default)]
 struct Figures {
     small: Series,
@@ -48,24 +48,22 @@ struct Growth {
     before: u64,
     after_some: u64,
     after_all: u64,
-    /// How many that were.
+    /// The number of them.
     results: usize,
 }
 
 struct Run {
     cores: Cores,
-    /// By kind.
     lanes: [Figures; 4],
-    /// Those that were measured.
+    /// The kinds that were measured.
     kinds: Vec<Kind>,
     growth: Growth,
     /// Requests in a block.
     block: usize,
-    /// How often the lanes were started anew.
+    /// How often the lanes were started again.
     sets: usize,
 }
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let runs = [
         run(place, effort, Cores::Any)?,
@@ -74,7 +72,8 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     Ok(Part::new(page::blocks(&runs), page::targets(&runs)))
 }
 
-/// Several sets of lanes, one after another: on which cores the scheduler keeps the processes of one set is luck.
+/// Measures several sets of lanes, one after another, because it is luck on which cores the scheduler keeps the processes of one
+/// set.
 fn run(place: &Place<'_>, effort: Effort, cores: Cores) -> io::Result<Run> {
     let _pin = Pin::to(cores)?;
     let mut run = Run {
@@ -103,7 +102,7 @@ fn end(lanes: Vec<Lane>) -> io::Result<()> {
     lanes.into_iter().try_for_each(Lane::end)
 }
 
-/// Each lane in turn, again and again: whatever the machine does meanwhile, it does it to all of them.
+/// Measures each lane in turn, again and again, so that other work on the machine affects all of them alike.
 fn rounds(
     lanes: &mut [Lane],
     count: usize,
@@ -111,7 +110,7 @@ fn rounds(
 ) -> io::Result<()> {
     for round in 0..count {
         for step in 0..lanes.len() {
-            // Another one begins each time.
+            // Another lane is first each time.
             let number = (round + step) % lanes.len();
             each(number, &mut lanes[number])?;
         }
@@ -191,7 +190,7 @@ impl Run {
         &self.lanes[kind as usize]
     }
 
-    /// One figure of mainstay, as a ratio to the cats'.
+    /// One figure of mainstay as a ratio to that of the `cat`s.
     fn ratio(&self, of: impl Fn(&Figures) -> u64) -> f64 {
         of(self.of(Kind::Mainstay)) as f64 / of(self.of(Kind::Cat)).max(1) as f64
     }
@@ -205,7 +204,7 @@ impl Run {
         self.block as u64 * 1_000_000_000 / self.stream(kind, writing).blocks.p50().max(1)
     }
 
-    /// The relays' processor time for 10,000 of so many requests, in nanoseconds.
+    /// The relays' processor time for 10,000 of this many requests, in nanoseconds.
     fn per_10_000(cpu: u64, requests: usize) -> u64 {
         cpu * 10_000 / (requests as u64).max(1)
     }

@@ -1,4 +1,4 @@
-//! What a death, a rest and a replay cost: everything that a client would notice of them, and does not.
+//! The cost of a death, a hibernation and a replay: everything that a client could notice, but does not.
 
 mod death;
 mod replay;
@@ -11,7 +11,6 @@ use super::{Part, tier};
 use crate::args::Effort;
 use crate::place::Place;
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let (tiers, missing) = tier::available(place)?;
     let mut cradle = Cradle::make(place)?;

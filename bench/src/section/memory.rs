@@ -18,7 +18,6 @@ const PRIVATE_MAX_KIB: u64 = 400_000 / 1_024;
 const PSS_100_MAX_KIB: u64 = 30_000_000 / 1_024;
 const PSS_1_MAX_KIB: u64 = 3_000_000 / 1_024;
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let mut total = Table::new(
         1,
@@ -149,7 +148,7 @@ fn idle_links(place: &Place<'_>, kind: Kind, count: usize) -> io::Result<Vec<Lan
         lanes.push(lane);
     }
     place.wait_noted(count);
-    // Noting is the keeper's last work but one: then it gives back what it does not need.
+    // Noting is the keeper's last work but one. After it, the keeper gives back what it does not need.
     let relays = || lanes.iter().flat_map(|lane| &lane.relays);
     until("all of ours wait", || {
         relays().all(|&pid| sleeps(pid)).then_some(())

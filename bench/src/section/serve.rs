@@ -1,4 +1,4 @@
-//! The HTTP front: what it adds to a round trip, what many sessions cost, and what is left of them.
+//! The HTTP front: what it adds to a round trip, what many sessions cost, and what they leave.
 
 mod front;
 
@@ -16,13 +16,12 @@ use crate::stats::{Series, mb, ms, us};
 use crate::table::Table;
 use crate::talk::Requests;
 
-/// Requests that are in flight at a time when it is about how many there are in a second.
+/// The number of requests in flight when the rate is measured.
 const AT_ONCE: usize = 16;
 
 /// The tool that is called.
 const TOOL: &str = "fill";
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let mut blocks = Vec::new();
     blocks.extend(round_trips(place, effort.pick(5_000, 50))?);
@@ -117,7 +116,7 @@ fn load(place: &Place<'_>, effort: Effort) -> io::Result<(Table, String, Target)
     let (at_once, in_a_row) = (effort.pick(1_000, 20), effort.pick(10_000, 40));
     let front = Front::start(place, &["--session-cap", "2000"])?;
     let mut connection = front.connect()?;
-    // One session first, so that what is made once is there.
+    // One session first, so that one-time allocations are done.
     let first = connection.greet()?;
     connection.delete(&first)?;
     front.settled(place, 0)?;
@@ -146,7 +145,7 @@ fn load(place: &Place<'_>, effort: Effort) -> io::Result<(Table, String, Target)
     let start = clock::now();
     for number in 0..in_a_row {
         let session = connection.greet()?;
-        // Every third client vanishes in the middle of a request instead of saying goodbye; its session is ended by another.
+        // Every third client disconnects in the middle of a request and sends no DELETE. Another client ends its session.
         if number % 3 == 0 {
             let mut lost = front.connect()?;
             lost.post(Some(&session), &call(TOOL, 1))?;

@@ -1,4 +1,4 @@
-//! Start-up: how much later a server's first byte comes than without us, and its first answers.
+//! Start-up: how much later a server's first byte and its first answers come than without mainstay.
 
 mod opening;
 
@@ -17,7 +17,7 @@ use crate::table::Table;
 /// One way to start.
 struct Way {
     name: String,
-    /// Which build, and options of `mainstay run`; none at all for a bare server.
+    /// The build and the options of `mainstay run`, or none for a bare server.
     options: Option<(Kind, Vec<&'static str>)>,
     /// From the spawn to the server's first instruction, by its own clock.
     born: Series,
@@ -25,7 +25,6 @@ struct Way {
     seen: Series,
 }
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let (tiers, missing) = tier::available(place)?;
     let mut ways = vec![Way::new("direct".into(), None)];
@@ -119,7 +118,7 @@ impl Way {
         self.seen.push(clock::now() - start);
         self.born.push(time_in(hello)?.saturating_sub(start.0));
         lane.end()?;
-        // What ends behind the shim's back must not disturb the next one.
+        // A process that still ends after the shim must not disturb the next measurement.
         place.wait_empty()
     }
 }

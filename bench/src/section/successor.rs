@@ -22,7 +22,6 @@ struct Case {
     answered: Series,
 }
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let (tiers, missing) = tier::available(place)?;
     let mut cradle = Cradle::make(place)?;
@@ -89,7 +88,7 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
 impl Case {
     fn once(&mut self, place: &Place<'_>, cradle: &mut Cradle) -> io::Result<()> {
         let server = cradle.server(place, self.size);
-        // The unruly server ignores EOF's friends, not EOF; its tree ignores everything, so no grace is wasted on it.
+        // The unruly server itself ends at EOF. Its tree ignores EOF and SIGTERM, so no grace is wasted on it.
         let options = ["--tier", self.tier, "--grace-term", "0ms"];
         let mut lane = Lane::of(place, &place.kept(&options, server))?;
         lane.talk.open()?;

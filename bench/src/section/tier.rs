@@ -1,4 +1,4 @@
-//! The tiers that are there.
+//! The available tiers.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use crate::role;
 /// The tiers that are measured, weakest first.
 const WANTED: [&str; 3] = ["subreaper", "cgroup", "pidns"];
 
-/// Which of them can be had here, and a sentence about those that cannot.
+/// The tiers that can be used here, and a sentence about the others.
 pub fn available(place: &Place<'_>) -> io::Result<(Vec<&'static str>, Option<String>)> {
     let mut there = Vec::new();
     let mut missing = Vec::new();
     for tier in WANTED {
         let server = place.ours([role::SERVE]);
         let mut lane = Lane::of(place, &place.kept(&["--tier", tier], server))?;
-        // A tier that is not there is told in the answer to the opening, and the command fails.
+        // If a tier is not available, the answer to the opening says so, and the command fails.
         let opened = lane.talk.open();
         if opened.and_then(|()| lane.end()).is_ok() {
             there.push(tier);

@@ -1,4 +1,4 @@
-//! Time to zero: from a kill to the moment when nobody of the tree is left.
+//! Time to zero: from a kill to the moment when no process of the tree is left.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::role;
 use crate::stats::{Series, ms};
 use crate::table::Table;
 
-/// Who gets SIGKILL.
+/// The process that gets SIGKILL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
     Client,
@@ -47,7 +47,6 @@ struct Case {
     times: Series,
 }
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let (tiers, missing) = tier::available(place)?;
     let mut cases = Vec::new();
@@ -65,7 +64,7 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     }
     for round in 0..effort.pick(40, 1) {
         for case in &mut cases {
-            // The large ones are slow to set up; a third of the rounds will do.
+            // The large trees are slow to set up, so a third of the rounds is enough.
             if case.size < 300 || round % 3 == 0 {
                 let ns = once(place, case)?;
                 case.times.push(ns);
@@ -168,14 +167,14 @@ fn once(place: &Place<'_>, case: &Case) -> io::Result<u64> {
     }
     held.wait_for_end()?;
     let took = clock::now() - start;
-    // The link goes on without its client's kill; then that is how it ends.
+    // The link survives this kill, so the client is killed to end it.
     client.kill()?;
     client.wait()?;
     place.wait_empty()?;
     Ok(took)
 }
 
-/// Starts a client with its link and its tree, and waits until all of it is there.
+/// Starts a client with its link and its tree, and waits until all of it exists.
 fn start(place: &Place<'_>, case: &Case, held: &Path) -> io::Result<Child> {
     let members = (case.size - 1).to_string();
     let server = place.ours([
@@ -214,14 +213,13 @@ fn start(place: &Place<'_>, case: &Case, held: &Path) -> io::Result<Child> {
     Ok(client)
 }
 
-/// A pipe with a name: we read, a whole tree holds the other end.
+/// A FIFO: we read, and a whole tree holds the other end.
 pub struct Fifo {
     path: PathBuf,
     reader: OwnedFd,
 }
 
 impl Fifo {
-    /// Makes it.
     pub fn make(path: PathBuf) -> io::Result<Self> {
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
         let reader = open(
@@ -232,12 +230,11 @@ impl Fifo {
         Ok(Self { path, reader })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits until nobody holds the other end any more.
+    /// Waits until no process holds the other end.
     pub fn wait_for_end(self) -> io::Result<()> {
         let mut fds = [PollFd::new(&self.reader, PollFlags::IN)];
         while !fds[0].revents().contains(PollFlags::HUP) {
@@ -250,7 +247,7 @@ impl Fifo {
         match File::from(self.reader).read(&mut byte)? {
             0 => Ok(()),
             _ => Err(io::Error::other(
-                "somebody wrote into the pipe that is only held",
+                "a process wrote into the pipe that is only held",
             )),
         }
     }

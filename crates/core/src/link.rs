@@ -9,11 +9,12 @@
 //! This file composes them for inputs and time, `link/lines.rs` for lines. `docs/design/link.md` has the picture.
 //!
 //! Invariants: each tracked client request gets exactly one answer, from the server or from us; at most one generation
-//! is up, and the next one is asked for only when the tree of the last one is empty; after the link's own end has begun
-//! nothing is started any more; the last output is always [`Output::Finish`].
+//! is up, and the next one is asked for only when the tree of the last one is empty; after the
+//! link has begun to end, no server is started; the last output is always [`Output::Finish`].
 
 mod attachment;
 mod closing;
+mod death;
 mod exchange;
 mod generation;
 mod io;
@@ -28,6 +29,7 @@ mod restarts;
 mod server_requests;
 mod session;
 mod state;
+mod swapping;
 #[cfg(test)]
 mod tests;
 mod up;
@@ -35,23 +37,26 @@ mod up;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::clock::Moment;
-use crate::event::{Cause, Lost, Renewing, Status, What};
-use crate::limits::Limits;
-use crate::message::frame::Scanner;
-use crate::message::inflight::Tracked;
-use crate::message::remembered::Remembered;
-use crate::policy::Policy;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Cause, Lost, RestartReason, Status, What};
+use mainstay_protocol::limits::Limits;
+use mainstay_protocol::message::frame::{Begun, Scanner};
+use mainstay_protocol::message::inflight::Tracked;
+use mainstay_protocol::message::remembered::Remembered;
+use mainstay_protocol::policy::Policy;
+use mainstay_protocol::traffic::Traffic;
+
 use crate::record::{Phase, Record};
 
 use attachment::Attachment;
 use exchange::{Exchange, Happened};
-use generation::{Generation, Opening};
+use generation::Generation;
 pub use io::{About, Exited, Holders, Input, Output, Reason, Route};
 pub use session::MidLine;
 use state::{Because, Life, Settling, earliest};
+use up::{Opening, Up};
 
-/// The machine.
+/// One client with one server.
 #[derive(Debug)]
 pub struct Link<'a> {
     exchange: Exchange<'a>,
@@ -60,7 +65,7 @@ pub struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// A link over this record, which may be a killed keeper's.
+    /// A link over this record. The record may be a killed keeper's.
     pub fn new(
         about: About,
         limits: Limits,
@@ -75,7 +80,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Begins, or goes on where a killed keeper stopped.
+    /// Begins, or continues where a killed keeper stopped.
     pub fn begin(&mut self, now: Moment, lost: Option<Lost>) {
         let ex = &mut self.exchange;
         if let Some(lost) = lost {
@@ -87,10 +92,10 @@ impl<'a> Link<'a> {
             }
         }
         match ex.session().phase() {
-            // What is kept for a first generation wants one.
+            // Messages that are kept for a first generation need one.
             Phase::Fresh if ex.policy().lazy && ex.requests().is_empty() => self.generation.rest(),
             Phase::Fresh | Phase::Serving => self.generation.spawn(None, ex),
-            // The killed keeper was on its way down, and its guard has finished the descent.
+            // The killed keeper had begun the end, and its guard has killed the rest of the tree.
             Phase::Stopping | Phase::Finished => self.generation.close_after_keeper(now, ex),
         }
     }
@@ -98,7 +103,7 @@ impl<'a> Link<'a> {
     /// Takes one input.
     pub fn handle(&mut self, now: Moment, input: Input) {
         if self.generation.is_finished() {
-            // The last output is out: whatever else is told changes nothing.
+            // The last output has been drained: no further input changes anything.
             return;
         }
         let Self {
@@ -117,7 +122,9 @@ impl<'a> Link<'a> {
             Input::StdoutClosed { tree_empty } => generation.stdout_closed(now, tree_empty, at, ex),
             Input::TreeEmpty { ended, left } => generation.tree_empty(now, ended, left, at, ex),
             Input::ClientEof => {
-                generation.explained();
+                if let Some(closing) = generation.closing() {
+                    closing.explained();
+                }
                 at.stop(now, Cause::ClientEof, generation, ex);
             }
             Input::Stop(cause) => at.stop(now, cause, generation, ex),
@@ -139,20 +146,27 @@ impl<'a> Link<'a> {
     fn started(&mut self, now: Moment) {
         match self.generation.started(now, &mut self.exchange) {
             Some(Opening::Nothing) => self.resume(now),
-            Some(Opening::Asked) => self.generation.busy_or_idle(now, &self.exchange),
+            Some(Opening::Asked) => self.busy_or_idle(now),
             None => {}
         }
     }
 
-    /// The server knows what its predecessor knew: on with the client's traffic.
+    /// The server knows what its predecessor knew: the client's traffic continues.
     fn resume(&mut self, now: Moment) {
         self.generation.serve(now, &mut self.exchange);
         self.release_held(now);
         self.exchange.check_lists();
-        self.generation.busy_or_idle(now, &self.exchange);
+        self.busy_or_idle(now);
     }
 
-    /// Messages that waited within us are routed as if they came now.
+    /// Tells the server's health whether the server has work.
+    fn busy_or_idle(&mut self, now: Moment) {
+        if let Some(up) = self.generation.up() {
+            up.busy_or_idle(now, &self.exchange);
+        }
+    }
+
+    /// Routes the messages that waited within us, as if they came now.
     fn release_held(&mut self, now: Moment) {
         for line in self.exchange.release_held() {
             let mut scanner = Scanner::new();
@@ -164,7 +178,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Does what the server's lines meant for its life.
+    /// Applies what the server's lines meant for its life.
     fn heed(&mut self, now: Moment) {
         while let Some(happened) = self.exchange.next_happened() {
             let Self {
@@ -175,14 +189,15 @@ impl<'a> Link<'a> {
             match happened {
                 Happened::OpeningReplayed { unanswered: 0 } => self.resume(now),
                 Happened::OpeningReplayed { unanswered } => generation.replaying(now, unanswered),
-                Happened::OpeningRefused => generation.renew(now, Renewing::Opening, at, ex),
+                Happened::OpeningRefused => generation.renew(now, RestartReason::Opening, at, ex),
                 Happened::ReplayAnswered => {
-                    if generation.replay_answered() {
+                    if generation.up().is_some_and(Up::replay_answered) {
                         self.resume(now);
                     }
                 }
                 Happened::RecordConfirmed => {
-                    if generation.awaits_last_answers() {
+                    let closing = generation.closing();
+                    if closing.is_some_and(|closing| closing.awaits_last_answers()) {
                         self.release_held(now);
                     } else {
                         self.resume(now);
@@ -191,23 +206,27 @@ impl<'a> Link<'a> {
                 Happened::RecordRefused => {
                     let what =
                         "it refuses the opening that an earlier session's record has answered";
-                    if generation.up_since().is_some() {
-                        // One refusal may be a moment's trouble. The client has its answer, so it is the next one's turn, as
-                        // after any opening of ours that is refused; what waits goes there.
+                    if generation.up().is_some() {
+                        // One refusal may be a short problem. The client has its answer, so the next generation gets a
+                        // try, as after any other refused opening of ours. Messages that wait go there.
                         ex.owed().tell_differs(what.into());
-                        generation.renew(now, Renewing::Opening, at, ex);
+                        generation.renew(now, RestartReason::Opening, at, ex);
                     } else {
                         self.end_differing(now, what.into());
                     }
                 }
                 Happened::Differs(what) => self.end_differing(now, what),
-                Happened::ProbeAnswered(n) => generation.probe_answered(now, n),
+                Happened::ProbeAnswered(n) => {
+                    if let Some(up) = generation.up() {
+                        up.probe_answered(now, n);
+                    }
+                }
                 Happened::Fit => at.fit(),
             }
         }
     }
 
-    /// The server cannot go on with the session: it ends, and requests that come still are told why.
+    /// The server cannot continue the session. The session ends, and later requests are answered with the reason.
     fn end_differing(&mut self, now: Moment, what: String) {
         let ex = &mut self.exchange;
         ex.owed().tell_differs(what.clone());
@@ -216,10 +235,12 @@ impl<'a> Link<'a> {
         ex.owed().settle(&Settling::All(because.clone()));
         self.attachment
             .stop(now, Cause::Differs, &mut self.generation, ex);
-        self.generation.set_differing(because);
+        if let Some(closing) = self.generation.closing() {
+            closing.set_because(because);
+        }
     }
 
-    /// The next thing to do.
+    /// The next output.
     #[expect(
         clippy::should_implement_trait,
         reason = "it is drained like one, but outputs come and go"
@@ -228,12 +249,12 @@ impl<'a> Link<'a> {
         self.exchange.outbox().next()
     }
 
-    /// Whether there is something to do.
+    /// Whether there is an output to perform.
     pub fn has_output(&self) -> bool {
         self.exchange.has_output()
     }
 
-    /// When to be woken if nothing happens, and why.
+    /// When to wake the link if no input comes, and why.
     pub fn wake_at(&self) -> Option<(Moment, Reason)> {
         if self.generation.is_finished() {
             return None;
@@ -243,9 +264,14 @@ impl<'a> Link<'a> {
         earliest([linger, self.generation.wake_at(away, &self.exchange)])
     }
 
-    /// The generation that is up, or was last.
+    /// The generation that is up, or the last one.
     pub fn generation(&self) -> u32 {
         self.exchange.session().generation()
+    }
+
+    /// What was answered since this keeper began.
+    pub fn traffic(&self) -> &Traffic {
+        self.exchange.requests().traffic()
     }
 
     /// Client requests without an answer.
@@ -253,18 +279,18 @@ impl<'a> Link<'a> {
         self.exchange.in_flight()
     }
 
-    /// All client requests without an answer, the oldest first: id, sort, and when it came.
+    /// All client requests without an answer, the oldest first: id, kind, and when the request came.
     pub fn waiting(&self) -> impl Iterator<Item = (&[u8], Tracked, Moment)> {
         let all = self.exchange.requests().iter();
         all.map(|(id, entry)| (id, entry.method, entry.opened))
     }
 
-    /// Lends what an earlier session of this configuration saw.
+    /// Gives the link what an earlier session of this configuration saw.
     pub fn recall(&mut self, remembered: Remembered) {
-        self.exchange.cache_mut().recall(remembered);
+        self.exchange.recall(remembered);
     }
 
-    /// What was learned is written down.
+    /// The cache has been written.
     pub fn remembered_written(&mut self) {
         self.exchange.cache_mut().remembered_written();
     }
@@ -274,14 +300,14 @@ impl<'a> Link<'a> {
         self.exchange.cache().remembered()
     }
 
-    /// Whether no server serves, and the next generation comes when its time has come.
+    /// Whether no server runs and the next generation is due at a later time.
     pub fn awaits_generation(&self) -> bool {
         matches!(self.generation.life(), Life::Waiting { .. })
     }
 
-    /// Whether a tree is on its way down.
+    /// Whether a tree is being ended.
     pub fn descending(&self) -> bool {
-        self.generation.ladder().is_some()
+        self.generation.life().ladder().is_some()
     }
 
     /// True if a server that ended like this was ended by a signal of ours.
@@ -289,7 +315,7 @@ impl<'a> Link<'a> {
         self.generation.sent(status)
     }
 
-    /// Whether a long line is on its way and an answer of ours must wait or end it.
+    /// Whether a long line is half forwarded, so that an answer of ours must wait or end it.
     pub fn mid_line(&mut self) -> MidLine<'_> {
         self.exchange.mid_line()
     }
@@ -297,10 +323,11 @@ impl<'a> Link<'a> {
     /// The state in one word, for views.
     pub fn word(&self) -> &'static str {
         let opened = self.exchange.session().opened();
-        self.generation.word(self.attachment.away(), opened)
+        let away = self.attachment.away();
+        self.generation.life().word(away, opened)
     }
 
-    /// How long the server is kept from now on, if it comes to that.
+    /// How long the server is kept from now on if its client goes away.
     pub fn set_linger(&mut self, ms: u64) {
         self.attachment.set_linger(ms);
     }
@@ -310,51 +337,54 @@ impl<'a> Link<'a> {
         self.attachment.away()
     }
 
-    /// Whether an EOF is waited for that would say that the client wants the end.
+    /// Whether the link waits for an EOF that would mean that the client wants the end.
     pub fn doubted(&self) -> bool {
         self.attachment.doubted()
     }
 
-    /// Whether a newcomer may be taken in now: with the server that is kept, or (`false`) with the next generation.
+    /// Whether a newcomer can be attached now: to the kept server, or (`false`) to the next generation.
     pub fn judged(&self) -> Option<bool> {
         self.attachment.judged()
     }
 
-    /// Whether the modern era is spoken.
+    /// Whether client and server speak the modern era.
     pub fn modern(&self) -> bool {
         self.exchange.session().modern()
     }
 
-    /// How the server that is kept would answer a `server/discover`, as far as that is known without asking it: asked
-    /// now, it would take the question for the session's.
+    /// How the kept server would answer `server/discover`, if that is known without asking it. The question is not
+    /// sent, because the server would count it as part of the session.
     pub fn discovered(&self, id: &[u8]) -> Option<Vec<u8>> {
         self.exchange.discovered(id)
     }
 
-    /// A dead server has not read these lines: whatever they ask, the next generation can be asked it for the first time.
+    /// A dead server has not read these lines. The next generation is the first one that can read them.
     pub fn unread(&mut self, lines: &[u8]) {
         self.exchange.unread(lines);
     }
 
-    /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they
-    /// were new, so they are not answered now. To be told before [`begin`](Self::begin).
-    /// `within_a_line`: they begin with the rest of a line whose beginning is gone.
-    pub fn never_sent(&mut self, lines: &[u8], within_a_line: bool) {
+    /// Lines that a killed keeper had read, and may have noted, but had not forwarded. They are routed as new lines, so
+    /// their requests are not answered now. Call this before [`begin`](Self::begin). `within_a_line`: the first bytes
+    /// are the rest of a line whose beginning is lost.
+    pub fn never_sent(&mut self, lines: &[u8], within_a_line: Option<Begun>) {
+        if let Some(begun) = within_a_line {
+            self.exchange.long_lines().await_rest(begun);
+        }
         self.exchange.owed().never_sent(lines, within_a_line);
     }
 
-    /// The server's line that is routed next ends at this byte of what goes on to the client.
+    /// The next line from the server ends at this byte of the stream to the client.
     #[inline]
     pub fn line_ends_at(&mut self, end: u64) {
         self.exchange.owed().line_ends_at(end);
     }
 
-    /// What goes on to the client has been written up to this byte: what it answered is closed for good.
+    /// The client has been sent everything up to this byte: the requests answered in it are closed.
     pub fn delivered_to(&mut self, end: u64) {
         self.exchange.owed().delivered_to(end);
     }
 
-    /// Our lines up to this one, counted from 1, have been written to the client: what they answered is closed.
+    /// The client has been sent our lines up to this one, counted from 1: the requests answered in them are closed.
     pub fn written_to(&mut self, line: u64) {
         self.exchange.owed().written_to(line);
     }

@@ -7,9 +7,10 @@
 pub const LAYOUT: u32 = 2;
 
 pub mod inbox;
-pub mod keepsakes;
+pub(crate) mod long_ids;
+pub mod replay_log;
 
-use crate::message::inflight::Slot;
+use mainstay_protocol::message::inflight::Slot;
 
 /// How far a link has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,9 +19,9 @@ pub enum Phase {
     Fresh,
     /// A server is or should be up.
     Serving,
-    /// The ladder has begun: whoever takes over only finishes it.
+    /// The stop ladder has begun: a successor only finishes it.
     Stopping,
-    /// All is done: the keeper's end is not a loss.
+    /// Everything is done: the keeper's end is not a loss.
     Finished,
 }
 
@@ -53,7 +54,7 @@ pub struct Head {
 pub enum Attached {
     /// A client's, which has opened or will.
     Yes,
-    /// Nobody's: the server is kept for whoever comes back.
+    /// No client's: the server is kept for a client that may come back.
     No,
     /// Those of a client that came back, and has not opened again yet.
     Again,
@@ -113,10 +114,10 @@ pub struct Record<'a> {
     pub opening: &'a mut [u8],
     /// Requests in flight.
     pub slots: &'a mut [Slot],
-    /// How far the keepsakes reach.
-    pub board: &'a keepsakes::Board,
+    /// How far the replay log is written.
+    pub board: &'a replay_log::Board,
     /// What the next generation must be told.
-    pub keepsakes: &'a mut [u8],
+    pub replay_log: &'a mut [u8],
 }
 
 #[cfg(test)]

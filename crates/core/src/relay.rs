@@ -1,8 +1,8 @@
 //! The relay: carries the bytes of one client and one server, line by line, and settles what a dead server leaves behind.
 //!
-//! The shell around it owns descriptors and processes. It calls [`Relay::turn`] while bytes can move, tells what happened by
-//! [`Relay::handle`], does what [`Relay::next`] asks for, and sleeps until [`Relay::wake_at`]. The design is on the page
-//! `docs/design/relay.md`.
+//! The shell around it owns descriptors and processes. It calls [`Relay::turn`] while bytes can move, reports what
+//! happened with [`Relay::handle`], does what [`Relay::next`] asks for, and sleeps until [`Relay::wake_at`]. The design
+//! is on the page `docs/design/relay.md`.
 //!
 //! Invariants: our own lines are written only between two lines of a peer; an output is performed before the next line is shown to the
 //! link; what is noted in the record is true for a successor at every kill point; after [`Output::Finish`] there is no output.
@@ -18,15 +18,17 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Lost, What};
+use mainstay_protocol::frames::Side;
+use mainstay_protocol::limits::{self, Limits};
+use mainstay_protocol::message::frame::Begun;
+use mainstay_protocol::message::remembered::Remembered;
+use mainstay_protocol::policy::Policy;
+
 pub use shell::{Read, Shell, Sight, Wrote};
 
-use crate::clock::Moment;
-use crate::event::{Lost, What};
-use crate::frames::Side;
-use crate::limits::{self, Limits};
 use crate::link::{self, About, Holders, Input, Link};
-use crate::message::remembered::Remembered;
-use crate::policy::Policy;
 use crate::record::Record;
 use crate::record::inbox::Inbox;
 use crate::server::stop::Step;
@@ -41,29 +43,29 @@ pub enum Output {
     Say(String),
     /// A step of the stop ladder.
     Stop(Step),
-    /// Look how much processor time the tree has used; answer with [`Input::Measured`].
+    /// Measure the processor time of the tree; answer with [`Input::Measured`].
     Measure,
-    /// Let go of the client's pipes.
+    /// Release the client's pipes.
     DropClient,
-    /// Let go of the client's pipes, and let a client that comes back find us.
+    /// Release the client's pipes, and let a client that comes back find this link.
     Linger,
-    /// Be found no more.
+    /// Let no client find this link.
     LingerOver,
-    /// Write this down.
+    /// Write this event.
     Tell(What),
     /// The client's lines have ended; answer with [`Input::ClientEof`], or with a stop if the client itself is gone.
     ClientEnded,
     /// The client reads no more; the link knows it. Close the pipe.
     ClientDeaf,
-    /// Close the server's stdin: all that it is to get is written, or no process reads it.
+    /// Close the server's stdin: everything for it is written, or no process reads it.
     CloseServerStdin,
-    /// The server reads no more. If its process has ended tell that by [`Relay::server_ended`], else stop it.
+    /// The server reads no more. If its process has ended, report that with [`Relay::server_ended`], else stop it.
     ServerDeaf,
     /// The server's stdout has ended and all of it is routed; answer with [`Input::StdoutClosed`].
     ServerStdoutEnded,
-    /// All that the ended server wrote has been passed on, or it took too long; answer with [`Input::Exited`].
+    /// Everything that the ended server wrote has been forwarded, or it took too long; answer with [`Input::Exited`].
     ExitDue,
-    /// All is done: leave with this code once [`Relay::is_done`].
+    /// Everything is done: exit with this code once [`Relay::is_done`].
     Finish(u8),
 }
 
@@ -74,7 +76,7 @@ struct ClientEnds {
     reads: bool,
     /// We write to it.
     writes: bool,
-    /// Its pipes are let go once all is written.
+    /// The pipes are released once everything is written.
     releasing: bool,
     /// Until when a server may leave the client's last bytes unread.
     unread_until: Option<Moment>,
@@ -129,7 +131,7 @@ impl Ours {
         self.to_client.is_empty() && !self.newline
     }
 
-    /// Nothing that waits for the client is wanted any more.
+    /// Drops everything that waits for the client.
     fn void_for_client(&mut self) {
         self.written += self.to_client.iter().filter(|&&byte| byte == b'\n').count() as u64;
         self.to_client.clear();
@@ -151,7 +153,7 @@ impl Ours {
     }
 }
 
-/// The machine.
+/// One client, one server, and the bytes between them.
 #[derive(Debug)]
 pub struct Relay<'a> {
     link: Link<'a>,
@@ -215,6 +217,11 @@ impl<'a> Relay<'a> {
         relay
     }
 
+    /// What the client has sent and no keeper has routed, and what is known of its first line if the beginning of that is gone.
+    pub fn unrouted(&self) -> (&[u8], Option<Begun>) {
+        self.up.fresh()
+    }
+
     /// Begins, or goes on where a killed keeper stopped.
     pub fn begin(&mut self, now: Moment, lost: Option<Lost>, shell: &mut impl Shell) {
         if lost.is_some() {
@@ -246,7 +253,7 @@ impl<'a> Relay<'a> {
                 if let Some(server) = &mut self.server {
                     server.exit = Exit::Told;
                 }
-                if exited.holders == Holders::Nobody {
+                if exited.holders == Holders::None {
                     self.settle_bytes_of_the_dead(now, shell);
                 }
             }
@@ -526,7 +533,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// What the server has not read, and no process can read any more, is taken back.
+    /// Takes back the lines that the server has not read and that no process can read now.
     fn take_unread(&mut self, shell: &mut impl Shell) {
         let Some(rest) = shell.take_unread() else {
             return;

@@ -14,9 +14,9 @@
 
 use alloc::string::String;
 
-use crate::clock::Moment;
-use crate::event::{Origin, Relation, Signal};
-use crate::limits::INSIST_MS;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Origin, Relation, Signal};
+use mainstay_protocol::limits::INSIST_MS;
 
 /// What is to be done about a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +105,8 @@ const MANAGERS: [&str; 4] = ["systemd", "systemd-logind", "elogind", "elogind-da
 
 #[cfg(test)]
 mod tests {
+    //! guards: A signal of the client is obeyed at once; one of a stranger only the second time.
+
     use super::*;
     use Meaning::{End, Ignore, MaybeEnd};
 

@@ -1,16 +1,15 @@
-//! Verdicts: what ended, by whom, how sure that is, and by which rule.
+//! Verdicts: what ended, what ended it, how sure that is, and by which rule.
 //!
-//! The facts are the events of one link, in their order. One rule decides, and it names the facts that it rests on;
-//! where no fact names anybody, nobody is named. Nothing here looks at a process: what was not written down when it
-//! happened is not known.
+//! The facts are the events of one link, in their order. One rule decides, and it names the facts that it rests on. It
+//! names a process only if a fact names it. This module looks at no process: what was not written when it happened is
+//! not known.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use mainstay_protocol::event::{Exit, Lingering, Lost, Relation, Seen, Status, Suspect, What};
 use serde::Serialize;
-
-use crate::event::{Exit, Lingering, Lost, Relation, Seen, Status, Suspect, What};
 
 mod case;
 mod exit;
@@ -20,7 +19,7 @@ mod traced;
 use case::Case;
 pub use rule::Rule;
 
-/// Deaths of shim and client that are not further apart have one cause.
+/// Deaths of shim and client that are at most this far apart have one cause.
 const TOGETHER_MS: u64 = 1_000;
 
 /// One event of a link.
@@ -40,7 +39,7 @@ pub enum Sure {
     Certain,
     /// The facts fit nothing else well.
     Probable,
-    /// Nobody saw who it was.
+    /// The sender was not seen.
     Unknown,
 }
 
@@ -54,7 +53,7 @@ impl fmt::Display for Sure {
     }
 }
 
-/// Who did it.
+/// What ended the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -62,13 +61,13 @@ pub enum By {
     Client(Option<Seen>),
     /// This process, which sent a signal.
     Process {
-        /// Its pid.
+        /// The pid of the sender.
         pid: i32,
-        /// The short name of what it ran when it was looked at, a moment after the signal; of a traced signal, when it sent it.
+        /// The short name of the sender's program: just after the signal, or when it sent a traced signal.
         comm: Option<String>,
-        /// Its user.
+        /// The user of the sender.
         uid: u32,
-        /// What it is to the client.
+        /// How the sender is related to the client.
         relation: Option<Relation>,
     },
     /// The terminal: a key, or its end.
@@ -81,16 +80,16 @@ pub enum By {
     Server,
     /// The user, by a command of ours.
     User,
-    /// We, by a rule that the user chose or left as it is.
+    /// Mainstay, by a rule that the user chose or left at its default.
     Mainstay,
-    /// Nobody knows.
-    Nobody,
+    /// No process is known to have ended it.
+    NoneKnown,
 }
 
-/// What was found out about one death.
+/// The result about one death.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Who did it.
+    /// What ended it.
     pub by: By,
     /// How sure that is.
     pub sure: Sure,
@@ -98,10 +97,10 @@ pub struct Verdict {
     pub rule: Rule,
     /// The signal, if one began it.
     pub signal: Option<i32>,
-    /// The facts that it rests on, by their place in the list, in order.
+    /// The facts that it rests on, as ascending positions in the list.
     #[serde(skip)]
     pub evidence: Vec<usize>,
-    /// Who was there and could have done it, where nobody was seen doing it.
+    /// Processes that ran at that time and could have done it, if the sender was not seen.
     pub suspects: Vec<Suspect>,
 }
 
@@ -110,16 +109,16 @@ pub struct Verdict {
 pub enum Death<'a> {
     /// A server ended.
     Exit(&'a Exit),
-    /// One could not be started.
+    /// A server could not be started.
     CannotStart,
     /// The keeper was killed.
     KeeperLost(&'a Lost),
-    /// An attempt on the shim, which the server has survived.
+    /// The shim was signalled or killed, and the server was kept.
     Survived(&'a Lingering),
 }
 
 impl<'a> Death<'a> {
-    /// The death that an event tells, if it is one.
+    /// The death that an event reports, if it is one.
     pub fn of(what: &'a What) -> Option<Self> {
         if let What::Exit(exit) = what {
             Some(Self::Exit(exit))
@@ -148,19 +147,19 @@ pub fn judge(facts: &[Fact<'_>], death: usize) -> Option<Verdict> {
     let told = Death::of(facts.get(death)?.what)?;
     let case = Case::around(facts, death);
     Some(match told {
-        Death::Exit(exit) => case.exit(exit),
-        Death::CannotStart => case.verdict(By::Nobody, Sure::Certain, Rule::CannotStart),
-        Death::KeeperLost(lost) => case.keeper_lost(lost),
-        Death::Survived(lingering) => case.survived(lingering),
+        Death::Exit(exit) => exit::exit(&case, exit),
+        Death::CannotStart => case.verdict(By::NoneKnown, Sure::Certain, Rule::CannotStart),
+        Death::KeeperLost(lost) => exit::keeper_lost(&case, lost),
+        Death::Survived(lingering) => shim::survived(case, lingering),
     })
 }
 
-/// Whether a process that ended so was sent a signal: it is no exit, and no fault of its own.
-pub fn sent_by_somebody(status: Status) -> bool {
+/// Whether a signal of another process ended it: neither an exit code nor a fault of its own.
+pub fn sent_by_another_process(status: Status) -> bool {
     matches!(status, Status::Signal { number, .. } if !fault(number))
 }
 
-/// Whether a signal is a process's own fault: nobody sends it to end another.
+/// Whether a signal reports a fault of the process itself; other processes do not send it to end one.
 fn fault(number: i32) -> bool {
     // ILL, TRAP, ABRT, BUS, FPE, SEGV, PIPE, XCPU, XFSZ, SYS
     matches!(number, 4..=8 | 11 | 13 | 24 | 25 | 31)

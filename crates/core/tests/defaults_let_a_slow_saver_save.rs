@@ -1,14 +1,15 @@
-//! With the default limits, a server that needs 1.5 s to save its state after EOF has them, however the descent begins: no signal
-//! comes before. Whoever got SIGTERM has as long until the kill.
+//! With the default limits, a server that needs 1.5 s to save its state after EOF has that time, however the stop
+//! begins: no signal comes before. After SIGTERM it has as long until SIGKILL.
+//! guards: With the default limits, a server has 1.5 s to save its state before the first signal.
 
-use mainstay_core::clock::Moment;
-use mainstay_core::event::Cause;
-use mainstay_core::limits::Limits;
 use mainstay_core::server::stop::{Ladder, Standing, Step};
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::Cause;
+use mainstay_protocol::limits::Limits;
 
 const SAVES_MS: u64 = 1_500;
 
-/// The steps of a descent in which nobody ends and what is owed is answered at once, each with its time.
+/// The steps, with their times, of a stop in which no process ends and every owed answer comes at once.
 fn descent(standing: Standing) -> Vec<(u64, Step)> {
     let at = |ms| Moment(0).after_ms(ms);
     let limits = Limits::default();

@@ -1,7 +1,7 @@
-//! The library: leases and servers for a host program.
+//! The library for host programs: leases, and servers in them.
 //!
-//! Leases are files, so they are opened and closed in the host's own process; a server is started by the mainstay binary.
-//! Nothing here makes a thread or waits in a `Drop`.
+//! Leases are files, so they are opened and closed in the host's own process. Servers are started by the mainstay binary.
+//! This module starts no thread, and no `Drop` waits.
 
 mod server;
 
@@ -9,18 +9,17 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mainstay_core::event::Seen;
-use mainstay_core::ids::LinkId;
-use mainstay_core::lease::{Over, Term};
+use mainstay_keeper::lease::close::end;
+use mainstay_keeper::lease::{self, Closed, LeaseDirectory, Wish};
+use mainstay_protocol::event::Seen;
+use mainstay_protocol::ids::LinkId;
+use mainstay_protocol::lease::{Over, Term};
+use mainstay_report::Report;
+use mainstay_store::paths::Paths;
 
 pub use server::{Server, ServerCommand};
 
-use crate::lease::close::end;
-use crate::lease::{self, Closed, Place, Wish};
-use crate::paths::Paths;
-use crate::report::Report;
-
-/// How a lease is opened.
+/// The options of a lease.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseOptions {
     ttl: Option<Duration>,
@@ -28,19 +27,19 @@ pub struct LeaseOptions {
 }
 
 impl LeaseOptions {
-    /// Bound to this process, and to nothing else.
+    /// A lease that ends with this process.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Bound to a time, too: it is over if it is not renewed for this long. Time that the machine sleeps does not count.
+    /// The lease also ends if it is not renewed for this long. Time in which the machine sleeps does not count.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Where the mainstay binary is; else `MAINSTAY_BIN` or `PATH` says so.
+    /// The path of the mainstay binary. Without it, `MAINSTAY_BIN` and then `PATH` are used.
     #[must_use]
     pub fn mainstay(mut self, path: impl Into<PathBuf>) -> Self {
         self.mainstay = Some(path.into());
@@ -48,27 +47,27 @@ impl LeaseOptions {
     }
 }
 
-/// A named scope that owns servers. It belongs to this process: if the process ends, however it ends, the lease is over, and
-/// its servers are ended without anybody's help.
+/// A named scope that owns servers. It belongs to this process: when the process ends, for whatever reason, the lease ends, and
+/// mainstay ends its servers.
 ///
-/// Dropping a lease marks it as over and waits for nothing: its servers are ended behind your back, in their own time. To know
-/// that nothing is left, use [`Lease::close`].
+/// Dropping a lease marks it as over and does not wait: its servers end in the background. To be sure that no process is left,
+/// use [`Lease::close`].
 #[derive(Debug)]
 pub struct Lease {
     name: String,
-    /// A later lease of the same name is another one.
+    /// Distinguishes this lease from a later one with the same name.
     id: LinkId,
     paths: Paths,
     mainstay: Option<PathBuf>,
-    /// Nothing is left to do at the drop.
+    /// `close` was called, so `drop` has nothing to do.
     closed: bool,
 }
 
 impl Lease {
-    /// Opens a lease. One that this process has open under the same name is renewed, and both values mean the same lease; one
-    /// of another owner is an error.
+    /// Opens a lease. If this process already has a lease with this name, that lease is renewed, and both values mean the same
+    /// lease. If another owner has one, that is an error.
     ///
-    /// A name has letters, digits, `.`, `_` and `-`, 64 of them at most.
+    /// A name has at most 64 characters: letters, digits, `.`, `_` and `-`.
     pub fn open(name: impl Into<String>, options: &LeaseOptions) -> Result<Self, HostError> {
         server::reap();
         let (name, paths) = (name.into(), Paths::find()?);
@@ -87,25 +86,25 @@ impl Lease {
         })
     }
 
-    /// Its name: for `mainstay run --lease NAME`, or `MAINSTAY_LEASE` in the environment of whoever starts servers for you.
+    /// The name, for `mainstay run --lease NAME` or for the variable `MAINSTAY_LEASE` of a program that starts servers for you.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Gives it its time again, or another one. Fails if it is over.
+    /// Starts the time of the lease again, with a new duration if one is given. Fails if the lease is over.
     pub fn renew(&self, ttl: Option<Duration>) -> Result<(), HostError> {
         lease::renew(&self.paths, &self.name, ttl.map(milliseconds))?;
         Ok(())
     }
 
-    /// Starts a server in it. It returns as soon as the mainstay binary runs: whether the server itself can be started is told
-    /// on its stdout, as a JSON-RPC error to the first request, and by the exit code.
+    /// Starts a server in the lease. Returns as soon as the mainstay binary runs. If the server itself cannot be started, the
+    /// first request gets a JSON-RPC error, and the exit code says so.
     pub fn start(&self, command: &ServerCommand) -> Result<Server, HostError> {
         server::start(&self.paths, &self.name, self.mainstay.as_ref(), command)
     }
 
-    /// Ends every server of the lease with everything that it started, waits until nothing is left, and says what was ended.
-    /// It is no error if the lease is over already.
+    /// Ends all servers of the lease with everything that they started, waits until no process is left, and returns what was
+    /// ended. It is not an error if the lease is over already.
     pub fn close(mut self) -> Result<Closed, HostError> {
         self.closed = true;
         if self.place().is_none() {
@@ -118,10 +117,12 @@ impl Lease {
     }
 
     /// Its directory, unless it is gone or another lease has its name by now.
-    fn place(&self) -> Option<(Place, Option<Term>)> {
-        let place = Place::find(&self.paths, &self.name).ok().flatten()?;
+    fn place(&self) -> Option<(LeaseDirectory, Option<Term>)> {
+        let place = LeaseDirectory::find(&self.paths, &self.name)
+            .ok()
+            .flatten()?;
         let term = place.term();
-        // One that is damaged is closed by its name.
+        // A damaged lease has no readable id, so its name decides.
         let ours = term.as_ref().is_none_or(|term| term.id == self.id);
         ours.then_some((place, term))
     }
@@ -132,7 +133,7 @@ impl Drop for Lease {
         if self.closed {
             return;
         }
-        // Marking is one small file; whatever fails here is made good by the end of this process.
+        // This only writes one small file. If it fails, the lease ends with this process.
         if let Some((place, term)) = self.place() {
             let by = me().ok();
             if end(&self.paths, &place, term.as_ref(), &Over::Closed { by }).is_ok() {
@@ -143,7 +144,7 @@ impl Drop for Lease {
     }
 }
 
-/// Why something of this library failed: what was wrong, and what to do.
+/// An error of this library, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostError {
     problem: String,
@@ -158,7 +159,7 @@ impl HostError {
         }
     }
 
-    /// What to do about it, if that is known.
+    /// What to do about it.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

@@ -1,20 +1,26 @@
-//! Arguments → command → exit code.
+//! The binary: parses the arguments, runs the command, and returns its exit code.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-use mainstay::cli::Cli;
-use mainstay::exit::Exit;
-use mainstay::report::talk;
-use mainstay::view::printer;
+use mainstay::cli::{Cli, mistaken, version};
+use mainstay_report::printer;
 
 fn main() -> ExitCode {
     mainstay_os::signals::ignore_file_size();
     mainstay_os::orphans::as_usual();
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if version::is_asked_as_json(&words) {
+        return match version::print_json() {
+            Ok(exit) => exit.into(),
+            Err(report) => report.exit().into(),
+        };
+    }
     let cli = match Cli::read() {
         Ok(cli) => cli,
-        Err(error) => return unparsed(&error),
+        Err(error) => return mistaken::unparsed(&error).into(),
     };
+    printer::choose_colour(cli.color.into());
     let is_run = cli.verb.is_run();
     let exit = match cli.verb.perform() {
         Ok(exit) => exit,
@@ -24,17 +30,4 @@ fn main() -> ExitCode {
         }
     };
     if is_run { exit.in_run() } else { exit }.into()
-}
-
-/// Help and version are data; anything else is a mistake in the arguments.
-fn unparsed(error: &clap::Error) -> ExitCode {
-    let text = error.to_string();
-    if error.use_stderr() {
-        talk(&text);
-        return Exit::Usage.into();
-    }
-    match printer::print_text(&text) {
-        Ok(()) => Exit::Ok.into(),
-        Err(report) => report.exit().into(),
-    }
 }

@@ -1,39 +1,43 @@
-//! The reference pages, rendered from the tables that the program itself uses. Only in tests.
+//! Writes the reference pages from the tables that the program itself uses. Only in tests.
 //!
 //! `MAINSTAY_BLESS=1 cargo test -p mainstay reference` writes them; without it the test compares.
 
-#![expect(
-    clippy::format_push_string,
-    reason = "a page is pushed together; nobody waits for it"
-)]
+#![expect(clippy::format_push_string, reason = "a page is built once, in a test")]
 
 use std::fs;
 use std::path::PathBuf;
 
 use clap::{Arg, Command, CommandFactory};
-use mainstay_core::limits::{self, Limit, TABLE};
-use mainstay_core::policy::Retry;
-use mainstay_core::serve::limits as serve;
-use mainstay_core::tier::Tier;
+use mainstay_http_core::serve::limits as serve;
+use mainstay_protocol::limits::{self, Limit, TABLE};
+use mainstay_protocol::time;
 use serde_json::Value;
 
-mod fields;
+mod config;
 mod fixed;
+mod packaging;
 mod views;
 
+use mainstay_report::exit;
+use mainstay_report::states::STATES;
+use mainstay_store::config::{file, quantity};
+
 use crate::cli::Cli;
-use crate::config::{file, quantity};
-use crate::{exit, samples};
-use fields::FIELDS;
 use fixed::fixed;
+use mainstay_report::happening::Happening;
+use mainstay_report::samples;
 
 const HEAD: &str = "<!-- Generated: `MAINSTAY_BLESS=1 cargo test -p mainstay reference`. -->\n\n";
 
 #[test]
-fn options_page() {
+fn reference_page_of_options_is_up_to_date() {
     let mut page = String::from("# Commands and options\n");
     let mut cli = Cli::command();
     cli.build();
+    page += "\n## Every command\n\n| option | what it does |\n|---|---|\n";
+    for arg in cli.get_arguments().filter(|arg| arg.is_global_set()) {
+        page += &option_row(arg);
+    }
     for verb in cli.get_subcommands() {
         if verb.is_hide_set() || verb.get_name() == "help" {
             continue;
@@ -84,7 +88,7 @@ fn verb_section(verb: &Command, before: &str) -> String {
     let mut section = format!("\n## mainstay {before}{}\n\n{about}.\n", verb.get_name());
     let args: Vec<&Arg> = verb
         .get_arguments()
-        .filter(|arg| arg.get_id() != "help" && !arg.is_hide_set())
+        .filter(|arg| arg.get_id() != "help" && !arg.is_hide_set() && !arg.is_global_set())
         .filter(|arg| {
             !arg.get_help_heading()
                 .is_some_and(|head| head.starts_with("Limits"))
@@ -94,13 +98,17 @@ fn verb_section(verb: &Command, before: &str) -> String {
         section += "\n| option | what it does |\n|---|---|\n";
     }
     for arg in args {
-        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-        section += &format!("| `{}` | {help} |\n", written(arg));
+        section += &option_row(arg);
     }
     if let Some(examples) = verb.get_after_help() {
         section += &format!("\n```\n{examples}\n```\n");
     }
     section
+}
+
+fn option_row(arg: &Arg) -> String {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    format!("| `{}` | {help} |\n", written(arg))
 }
 
 fn written(arg: &Arg) -> String {
@@ -118,9 +126,9 @@ fn written(arg: &Arg) -> String {
 }
 
 #[test]
-fn exit_codes_page() {
+fn reference_page_of_exit_codes_is_up_to_date() {
     let mut page = String::from(
-        "# Exit codes\n\n`run` is transparent: it ends as the server ended. The other commands use the low codes.\n\n\
+        "# Exit codes\n\n`run` exits as the server did. The other commands use the low codes.\n\n\
          | code | commands | meaning |\n|---|---|---|\n",
     );
     for row in &exit::TABLE {
@@ -130,228 +138,56 @@ fn exit_codes_page() {
 }
 
 #[test]
-fn config_page() {
-    let mut page = String::from(
-        "# Config file\n\n`~/.config/mainstay/config.toml`; it need not exist. `XDG_*` variables are not read: clients pass six \
-         variables only, and everybody must see the same file.\n\nWhat counts: option, then `[server.NAME]`, then \
-         `[defaults]`, then what is built in. An unknown key or a wrong unit is an error that names the line; for `run` it is a warning if it stands in `[serve]`, in `[events]` or in the table of another server.\n\n\
-         ```toml\n[defaults]\ngrace_eof = \"3s\"\n\n[server.playwright]\ncommand = \"npx\"          # so that `mainstay run --name \
-         playwright` is enough\nargs = [\"-y\", \"@playwright/mcp\"]\nenv = { DEBUG = \"pw:mcp\" }\ncwd = \"~/work\"\n\
-         require_tier = \"cgroup\"\n```\n\n| key | where | value | built in | what it is |\n|---|---|---|---|---|\n",
-    );
-    let form = |unit| match unit {
-        limits::Unit::Time => "time (`1500ms`, `2s`, `5m`, `1h`)",
-        limits::Unit::Size => "size (`8192`, `8KiB`, `16MiB`)",
-        limits::Unit::Count => "number",
-    };
-    for limit in &TABLE {
-        page += &format!(
-            "| `{}` | both | {} | {} | {} |\n",
-            file::key(limit),
-            form(limit.unit),
-            quantity::show(limit.unit, limit.default),
-            limit.help
-        );
-    }
-    let words: Vec<&str> = Tier::ALL.iter().map(|tier| tier.word()).collect();
-    let tiers = words.join(", ");
-    let ways = Retry::ALL.map(Retry::word).join(", ");
-    for (key, place, form, default, help) in [
-        (
-            "tier",
-            "both",
-            tiers.as_str(),
-            "the strongest",
-            "Hold the tree this way",
-        ),
-        (
-            "require_tier",
-            "both",
-            tiers.as_str(),
-            "none",
-            "Do not start the server at all unless its tree is held at least this strongly",
-        ),
-        (
-            "retry",
-            "both",
-            ways.as_str(),
-            Retry::default().word(),
-            "What is sent again if the server dies in the middle: nothing, what is safe by the protocol, or also calls of tools annotated as read-only or idempotent",
-        ),
-        (
-            "lazy",
-            "both",
-            "true or false",
-            "false",
-            "Do not start the server before it is needed",
-        ),
-        (
-            "advertise_list_changed",
-            "both",
-            "true or false",
-            "false",
-            "Tell the client of changed lists after a restart, also where the server did not say that it would",
-        ),
-        (
-            "watch",
-            "both",
-            "list of paths, relative to the server's directory, or `~/…`",
-            "none",
-            "Restart the server between two requests when one of these files or directories changes",
-        ),
-        (
-            "record",
-            "both",
-            "true or false",
-            "true",
-            "Remember how the server opens, and use what is remembered",
-        ),
-        (
-            "record_file",
-            "both",
-            "absolute path, or `~/…`",
-            "none",
-            "Write every frame of each session to the end of this file, secrets hidden",
-        ),
-        (
-            "record_secrets",
-            "both",
-            "true or false",
-            "false",
-            "Do not hide secrets there",
-        ),
-        ("command", "server", "text", "", "The server command"),
-        ("args", "server", "list of texts", "", "Its arguments"),
-        (
-            "env",
-            "server",
-            "table of texts",
-            "",
-            "Variables added to its environment",
-        ),
-        (
-            "cwd",
-            "server",
-            "absolute path, or `~/…`",
-            "the client's",
-            "The directory it runs in",
-        ),
-        (
-            "url",
-            "server",
-            "text",
-            "",
-            "The URL of a streamable-HTTP server, instead of a command",
-        ),
-        (
-            "headers",
-            "server",
-            "table of texts",
-            "",
-            "Headers that are sent to that URL; they are never logged",
-        ),
-        (
-            "header_env",
-            "server",
-            "table of texts",
-            "",
-            "The same, with the name of a variable as each value: `Authorization = \"MY_TOKEN\"`",
-        ),
-        (
-            "share",
-            "server",
-            "true or false",
-            "false",
-            "Let all sessions of `serve` have one server, also those up to protocol 2025-11-25; it cannot ask its clients anything",
-        ),
-    ] {
-        assert!(file::COMMON.contains(&key) || file::SERVER.contains(&key));
-        page += &format!("| `{key}` | {place} | {form} | {default} | {help} |\n");
-    }
-    page += "\n## `[events]`\n\nFor all servers together, since they share the [event files](events.md); kept by whoever writes the first event of a day. As long as the \
-             config file has a mistake, nothing is removed.\n\n| key | value | built in | what it is |\n|---|---|---|---|\n";
-    for limit in &limits::EVENTS {
-        page += &format!(
-            "| `{}` | {} | {} | {} |\n",
-            file::key(limit),
-            form(limit.unit),
-            quantity::show(limit.unit, limit.default),
-            limit.help
-        );
-    }
-    page += "\n## `[serve]`\n\nFor `mainstay serve`; options count before these. Its limits are on the page of [options](options.md#limits-of-serve).\n\n\
-             | key | value | built in | what it is |\n|---|---|---|---|\n";
-    for (key, form, default, help) in [
-        (
-            "listen",
-            "address with port",
-            "127.0.0.1:8808",
-            "Where to listen",
-        ),
-        (
-            "token_file",
-            "path, or `~/…`",
-            "none",
-            "The file with the token that clients must bear",
-        ),
-        (
-            "allow_host",
-            "list of texts",
-            "none",
-            "Names that clients may call us by, beside localhost",
-        ),
-        (
-            "allow_origin",
-            "list of texts",
-            "none",
-            "Web sites whose pages may call us",
-        ),
-        (
-            "allow_user",
-            "list of ids or texts",
-            "none",
-            "Users of this machine who may use us without a token, beside you and root; `any` for everybody",
-        ),
-    ] {
-        assert!(file::SERVE.contains(&key));
-        page += &format!("| `{key}` | {form} | {default} | {help} |\n");
-    }
-    page += "\n## Tiers, weakest first\n\n";
-    for tier in Tier::ALL {
-        page += &format!("- `{tier}`: {}\n", tier.promise());
-    }
-    compare("config.md", &page);
+fn reference_page_of_the_config_file_is_up_to_date() {
+    compare("config.md", &config::page());
 }
 
 #[test]
-fn events_page() {
+fn schema_of_the_config_file_is_up_to_date() {
+    let schema = serde_json::to_string_pretty(&config::schema()).unwrap();
+    compare_text("config.schema.json", &format!("{schema}\n"));
+}
+
+#[test]
+fn reference_page_of_events_is_up_to_date() {
     let mut page = String::from(
         "# Events\n\n`~/.local/state/mainstay/events/YYYY-MM-DD.jsonl` (UTC), one event per line, at most 64 KiB; a day that \
-         grows beyond 16 MiB goes on in `YYYY-MM-DD.1.jsonl`. Fields are only ever added: ignore what you do not know. A torn \
+         grows beyond 16 MiB goes on in `YYYY-MM-DD.1.jsonl`. Fields are only ever added: ignore fields that you do not know. Some kinds had another name in earlier versions: every command reads both names and prints the current one. An incomplete \
          line is normal after a power cut. A line that would be too long is cut inside its fields and then has a field \
          `cut` with its whole length.\n\nEvery event has `v` (format version, 1), `at` (RFC 3339, UTC), `id` (the link), `server` (its name) and \
          `event` (the kind).\n",
     );
-    let samples = samples::all();
-    assert_eq!(samples.len(), FIELDS.len());
-    for (what, (title, fields)) in samples.into_iter().zip(FIELDS) {
-        let (word, meaning) = title.split_once(": ").unwrap();
-        assert_eq!(word, what.word());
+    let (samples, kinds) = (samples::all(), views::events());
+    assert_eq!(samples.len(), kinds.len(), "samples / kinds of events");
+    for what in samples {
+        let word = what.name();
+        let kind = kinds.iter().find(|kind| kind.word == word).unwrap();
         let event = samples::event(what);
+        let shown = Happening::of(&event, time::utc).word;
         let line = serde_json::to_string(&event).unwrap();
         let Value::Object(written) = serde_json::to_value(&event).unwrap() else {
             panic!("an event is an object")
         };
-        page +=
-            &format!("\n## {word}\n\nMeaning: {meaning}.\n\n| field | what it is |\n|---|---|\n");
-        for (field, help) in *fields {
-            assert!(written.contains_key(*field), "{word} has no field {field}");
-            page += &format!("| `{field}` | {help} |\n");
+        assert_eq!(written["event"], word);
+        let old = kind.old.as_ref().map_or_else(String::new, |old| {
+            format!(" Earlier versions wrote `{old}`.")
+        });
+        page += &format!(
+            "\n## {word}\n\n{}{old} `mainstay events` calls it \"{shown}\".\n\n| field | what it is |\n|---|---|\n",
+            kind.meaning
+        );
+        for field in &kind.fields {
+            let name = &field.name;
+            assert!(
+                field.seldom || written.contains_key(name),
+                "{word} has no field {name}"
+            );
+            page += &format!("| `{name}` | {} |\n", field.about);
         }
         for field in written.keys() {
             let common = ["v", "at", "id", "server", "event"].contains(&field.as_str());
-            let told = fields.iter().any(|(name, _)| name == field);
-            assert!(common || told, "{word}.{field} is not told");
+            let documented = kind.fields.iter().any(|known| known.name == *field);
+            assert!(common || documented, "{word}.{field} is not documented");
         }
         page += &format!("\n```json\n{line}\n```\n");
     }
@@ -359,7 +195,44 @@ fn events_page() {
 }
 
 #[test]
-fn json_page() {
+fn reference_page_of_states_is_up_to_date() {
+    let mut page = String::from(
+        "# States\n\nThe states of a server in `mainstay ps`, in the order of its life. In JSON it is the field `state`; a newer mainstay may have more.\n\n\
+         | state | meaning |\n|---|---|\n",
+    );
+    for state in STATES {
+        page += &format!("| `{}` | {} |\n", state.word, state.meaning);
+    }
+    compare("states.md", &page);
+}
+
+/// The words are in two functions of `core`; `ps` adds two.
+#[test]
+fn every_state_of_a_link_is_listed() {
+    let mut words = vec!["dead".to_owned(), "elsewhere".to_owned()];
+    for file in ["state.rs", "up.rs"] {
+        let path = format!("../core/src/link/{file}");
+        let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
+        let source = fs::read_to_string(source).unwrap();
+        let (_, function) = source.split_once("    pub fn word(").unwrap();
+        let (function, _) = function.split_once("\n    }\n").unwrap();
+        words.extend(function.split('"').skip(1).step_by(2).map(Into::into));
+    }
+    assert!(words.len() > 10, "{words:?}");
+    for state in STATES {
+        assert!(
+            words.iter().any(|word| word == state.word),
+            "{}",
+            state.word
+        );
+    }
+    for word in words {
+        assert!(STATES.iter().any(|state| state.word == word), "{word}");
+    }
+}
+
+#[test]
+fn reference_page_of_json_is_up_to_date() {
     compare("json.md", &views::page());
 }
 
@@ -368,13 +241,16 @@ fn size(bytes: u64) -> String {
 }
 
 fn compare(name: &str, page: &str) {
+    compare_text(name, &format!("{HEAD}{page}"));
+}
+
+fn compare_text(name: &str, page: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs/reference")
         .join(name);
-    let page = format!("{HEAD}{page}");
     if std::env::var_os("MAINSTAY_BLESS").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, &page).unwrap();
+        fs::write(&path, page).unwrap();
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(

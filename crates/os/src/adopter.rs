@@ -1,10 +1,10 @@
-//! Who adopts our orphans, and does it reap?
+//! Finds out whether the process that adopts our orphans reaps them.
 //!
-//! A detached guard becomes the child of the nearest subreaper or of PID 1. If that process never waits, every session
-//! leaves a zombie. There is no call that asks; these are the facts that can be seen from outside.
+//! A detached guard becomes the child of the nearest subreaper or of PID 1. If that process never waits, every
+//! session leaves a zombie. No system call tells whether it waits; this module uses what can be seen from outside.
 
 use crate::census::{self, Stat};
-use crate::{clock, made_up};
+use crate::{clock, procfs};
 
 /// Whether an adopter reaps, and how we know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Verdict {
     pub why: String,
 }
 
-/// Who adopts orphans where no nearer subreaper does.
+/// The process that adopts orphans where no nearer subreaper does.
 pub const INIT: i32 = 1;
 
 const REAPERS: [&str; 18] = [
@@ -41,13 +41,13 @@ const REAPERS: [&str; 18] = [
 const NON_REAPERS: [&str; 8] = [
     "node", "bun", "deno", "python", "python3", "sleep", "tail", "java",
 ];
-/// Zombies that are as old as this have been waiting for longer than any reaper takes.
+/// Zombies of this age have been waiting for longer than any reaper takes.
 const OLD_ZOMBIE_MS: u64 = 300_000;
 const MANY_ZOMBIES: usize = 8;
 const CHILDREN_SEEN: usize = 16;
 
-/// The process that would adopt an orphan of this process: the nearest living ancestor that is a subreaper cannot be
-/// read from outside, so the caller says who did adopt one.
+/// Judges the process that adopts orphans of this process. Which ancestor is the nearest subreaper cannot be read
+/// from outside, so the caller says which process did adopt one.
 pub fn judge(adopter: i32) -> Verdict {
     let Ok(stat) = census::stat(adopter) else {
         return Verdict {
@@ -55,12 +55,12 @@ pub fn judge(adopter: i32) -> Verdict {
             why: format!("the adopter (pid {adopter}) cannot be seen"),
         };
     };
-    let status = made_up::text(format!("/proc/{adopter}/status")).unwrap_or_default();
-    weigh(&stat, &status, || old_zombies(adopter))
+    let status = procfs::text(format!("/proc/{adopter}/status")).unwrap_or_default();
+    weigh_evidence(&stat, &status, || old_zombies(adopter))
 }
 
-/// How many of those that it has adopted are old zombies. Many starts ask, so only the first ones, who are the oldest,
-/// are looked at: an adopter that never reaps has its zombies there.
+/// How many of its adopted children are old zombies. Every start asks, so only the first children are checked. They
+/// are the oldest: an adopter that never reaps has its zombies there.
 fn old_zombies(adopter: i32) -> usize {
     let adopted = census::adopted(adopter).unwrap_or_default();
     count_of_first(&adopted, |&pid| {
@@ -68,7 +68,8 @@ fn old_zombies(adopter: i32) -> usize {
     })
 }
 
-/// How many of the first are such, as far as that can still make them many: each look costs a start some time.
+/// Counts matches among the first entries, and stops once the count can no longer reach [`MANY_ZOMBIES`], because
+/// each check costs start-up time.
 fn count_of_first<T>(all: &[T], mut such: impl FnMut(&T) -> bool) -> usize {
     let first = &all[..all.len().min(CHILDREN_SEEN)];
     let mut count = 0;
@@ -81,61 +82,61 @@ fn count_of_first<T>(all: &[T], mut such: impl FnMut(&T) -> bool) -> usize {
     count
 }
 
-/// Since its start; how long it has been dead cannot be seen.
+/// Time since its start; how long it has been dead cannot be seen.
 fn age_ms(stat: &Stat) -> u64 {
     clock::since_boot_ms().saturating_sub(clock::ticks_ms(stat.start))
 }
 
-/// Old zombies are counted only where nothing else has decided.
-fn weigh(adopter: &Stat, status: &str, old_zombies: impl FnOnce() -> usize) -> Verdict {
+/// Weighs the evidence in order. Old zombies are counted only if nothing else has decided.
+fn weigh_evidence(adopter: &Stat, status: &str, old_zombies: impl FnOnce() -> usize) -> Verdict {
     let Stat { pid, comm, .. } = adopter;
-    let says = |reaps: bool, why: String| Verdict { reaps, why };
-    let caught = |field: &str| {
+    let verdict_of = |reaps: bool, why: String| Verdict { reaps, why };
+    let has_sigchld = |field: &str| {
         status
             .lines()
             .find_map(|line| line.strip_prefix(field))
             .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
             .is_some_and(|mask| mask & (1 << (libc::SIGCHLD - 1)) != 0)
     };
-    if caught("SigIgn:") {
-        return says(
+    if has_sigchld("SigIgn:") {
+        return verdict_of(
             true,
             format!("pid {pid} ({comm}) ignores SIGCHLD, the kernel reaps for it"),
         );
     }
     if REAPERS.contains(&comm.as_str()) {
-        return says(true, format!("pid {pid} is {comm}"));
+        return verdict_of(true, format!("pid {pid} is {comm}"));
     }
     let base = comm
         .split(|c: char| c.is_ascii_digit() || c == '.')
         .next()
         .unwrap_or(comm);
     if NON_REAPERS.contains(&comm.as_str()) || NON_REAPERS.contains(&base) {
-        return says(
+        return verdict_of(
             false,
             format!("pid {pid} is {comm}, which does not reap orphans"),
         );
     }
     let zombies = old_zombies();
     if zombies >= MANY_ZOMBIES {
-        return says(
+        return verdict_of(
             false,
             format!("pid {pid} ({comm}) has {zombies} old zombies"),
         );
     }
     if adopter.waited_ticks > 0 || adopter.waited_faults > 0 {
-        return says(
+        return verdict_of(
             true,
             format!("pid {pid} ({comm}) has waited for children before"),
         );
     }
     // A blocked SIGCHLD says nothing: every process blocks it for a moment while it starts another.
-    if caught("SigCgt:") {
-        return says(true, format!("pid {pid} ({comm}) listens to SIGCHLD"));
+    if has_sigchld("SigCgt:") {
+        return verdict_of(true, format!("pid {pid} ({comm}) handles SIGCHLD"));
     }
-    says(
+    verdict_of(
         false,
-        format!("pid {pid} ({comm}) has never waited for a child and does not listen to SIGCHLD"),
+        format!("pid {pid} ({comm}) has never waited for a child and does not handle SIGCHLD"),
     )
 }
 
@@ -160,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_looked_at_in_vain() {
-        // (which of the children are old zombies, whether they are many, how many were looked at)
+    fn zombie_count_stops_when_the_answer_is_known() {
+        // (which of the children are old zombies, whether they are many, how many were checked)
         let table: [(&[bool], bool, usize); 6] = [
             (&[], false, 0),
             (&[true; 7], false, 0),
@@ -202,7 +203,7 @@ mod tests {
             (adopter("my-init", 0), none, 0, false),
         ];
         for (stat, status, zombies, reaps) in table {
-            let verdict = weigh(&stat, status, || zombies);
+            let verdict = weigh_evidence(&stat, status, || zombies);
             assert_eq!(
                 verdict.reaps, reaps,
                 "{} {zombies}: {}",

@@ -1,21 +1,21 @@
-//! Touching files as another user: what root does in a user's home must be what that user could do.
+//! Access to files as another user: root must do in a user's home only what that user could do.
 //!
-//! Only the file-system identity changes, for one call, and with it root's rights over files go. Only while this process
-//! has one thread.
+//! Only the file-system user and group ids change, for one call; root's rights over files are gone meanwhile. Only
+//! while this process has one thread.
 
 use std::io;
 
-/// A user, as files know it.
+/// A user and group for file access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Its uid.
+    /// User id.
     pub uid: u32,
-    /// Its gid.
+    /// Group id.
     pub gid: u32,
 }
 
 impl User {
-    /// Who we are.
+    /// The user that this process runs as.
     pub fn me() -> Self {
         Self {
             uid: rustix::process::geteuid().as_raw(),
@@ -23,7 +23,7 @@ impl User {
         }
     }
 
-    /// Does something with files as this user.
+    /// Runs `touch` with the file access of this user.
     pub fn with<T>(self, touch: impl FnOnce() -> T) -> T {
         let me = Self::me();
         if self == me {
@@ -36,7 +36,7 @@ impl User {
     }
 }
 
-/// Gives up all further groups: they would be rights that the assumed user does not have.
+/// Gives up all supplementary groups, because they would be rights that the assumed user does not have.
 pub fn drop_groups() -> io::Result<()> {
     // SAFETY: an empty list needs no memory.
     if unsafe { libc::setgroups(0, std::ptr::null()) } != 0 {
@@ -46,7 +46,7 @@ pub fn drop_groups() -> io::Result<()> {
 }
 
 fn set(user: User) {
-    // SAFETY: plain integers. Root is never refused; somebody else stays who it is, which is less than was asked for.
+    // SAFETY: plain integers. Root is never refused. Another user keeps its ids, which is less than was asked for.
     unsafe {
         libc::setfsgid(user.gid);
         libc::setfsuid(user.uid);
@@ -59,7 +59,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
-    /// As root: a file belongs to the assumed user, and root's own files are closed to it.
+    /// As root: a new file belongs to the assumed user, and root's own files cannot be written.
     #[test]
     fn files_are_made_and_refused_as_for_that_user() {
         let me = User::me();

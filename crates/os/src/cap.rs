@@ -1,66 +1,56 @@
-//! The memory cap of a tree: the kernel's own, where its leaf has the memory controller.
+//! The memory cap of a tree, enforced by the kernel if the tree's leaf has the memory controller.
 //!
-//! A leaf has that controller only if every cgroup above it hands it down. A user manager does so for its scopes.
-//! Below our own cgroup it can be had only where the kernel lets us: not while processes (we, the client) live in the
-//! very cgroup that would hand it down, the root excepted. So a refusal is normal, is said in words, and leaves the
-//! caller with [`Tree::memory_above`].
+//! A leaf has that controller only if every cgroup above it delegates it. A user manager does so for its scopes.
+//! Below our own cgroup the kernel allows it only while no process (we, the client) is in the cgroup that would
+//! delegate it; the root is an exception. So a refusal is normal. It returns the reason, and the caller uses
+//! [`Tree::memory_above`] instead.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::measure::keyed;
 use crate::tier::cgroup;
+use crate::tier::refusal::Refusal;
 use crate::tree::Tree;
 
-/// The cgroups above a leaf that may have to hand the controller down: the nest, and our own.
+/// How many cgroups above a leaf may have to delegate the controller: our directory, and our own cgroup.
 const ABOVE_MAX: usize = 2;
 
-impl Tree {
-    /// Has the kernel hold the tree to so many bytes: beyond them it kills the whole leaf, nobody alone. Says why it
-    /// does not.
-    pub fn limit_memory(&self, bytes: u64) -> Result<(), String> {
-        limit(self.leaf().ok_or(NO_LEAF)?, bytes)
-    }
-
-    /// How many members the kernel has killed for lack of memory, by the leaf's own count; to be read before the
-    /// leaf is removed with the last member. None without a leaf that counts.
-    pub fn oom_kills(&self) -> Option<u64> {
-        keyed(&self.leaf()?.join("memory.events"), "oom_kill")
-    }
+/// Sets `memory.max` of the tree's leaf. Beyond it the kernel kills the whole leaf, never a single process of it.
+/// Returns the reason if the cap cannot be set.
+pub fn limit_memory(tree: &Tree, bytes: u64) -> Result<(), Refusal> {
+    limit(tree.leaf().ok_or(Refusal::NoLeaf)?, bytes)
 }
 
-/// Why a tree without a leaf has no cap.
-pub const NO_LEAF: &str = "the tree is in no cgroup of its own";
-
-/// Whether a leaf has the memory controller or would get it if it were asked for; nothing is changed.
-pub fn possible(leaf: &Path) -> Result<(), String> {
+/// Whether a leaf has the memory controller or could get it. Changes nothing.
+pub fn possible(leaf: &Path) -> Result<(), Refusal> {
     if leaf.join("memory.max").exists() {
         return Ok(());
     }
-    givers(leaf).map(drop)
+    delegating(leaf).map(drop)
 }
 
-/// The same of scopes that a manager will make in this slice, which it may have to make first.
-pub(crate) fn possible_in(slice: &Path) -> Result<(), String> {
+/// The same for scopes that a manager will make in this slice. The slice itself may not exist yet.
+pub(crate) fn possible_in(slice: &Path) -> Result<(), Refusal> {
     let there = slice.ancestors().find(|dir| dir.is_dir());
     let dir = there.unwrap_or(slice);
     if names_memory(&dir.join("cgroup.controllers")) {
         Ok(())
     } else {
-        Err(absent(dir))
+        Err(no_controller(dir))
     }
 }
 
-fn limit(leaf: &Path, bytes: u64) -> Result<(), String> {
+fn limit(leaf: &Path, bytes: u64) -> Result<(), Refusal> {
     if !leaf.join("memory.max").exists() {
-        for giver in givers(leaf)? {
-            let file = giver.join("cgroup.subtree_control");
+        for dir in delegating(leaf)? {
+            let file = dir.join("cgroup.subtree_control");
             cgroup::write(&file, "+memory").map_err(|error| refusal(&file, &error))?;
         }
     }
-    // First whoever must not be killed alone, and the way out into swap: then the cap is what it says from its
-    // first moment. Old kernels have no group, machines without swap no swap.max.
+    // `memory.oom.group` and `memory.swap.max` first, so that the cap is exact from its first moment: the kernel
+    // kills the whole leaf and does not swap instead. Old kernels have no `memory.oom.group`, machines without swap
+    // no `memory.swap.max`.
     for (name, value) in [("memory.oom.group", "1"), ("memory.swap.max", "0")] {
         let file = leaf.join(name);
         match cgroup::write(&file, value) {
@@ -74,32 +64,29 @@ fn limit(leaf: &Path, bytes: u64) -> Result<(), String> {
     cgroup::write(&file, &bytes.to_string()).map_err(|error| refusal(&file, &error))
 }
 
-/// The cgroups that would have to hand the controller down to a leaf, topmost first; or why they cannot.
-fn givers(leaf: &Path) -> Result<Vec<&Path>, String> {
-    // A manager's slices are the manager's: we ask for no more than our own one's consent.
+/// The cgroups that would have to delegate the controller to a leaf, topmost first; or why they cannot.
+fn delegating(leaf: &Path) -> Result<Vec<&Path>, Refusal> {
+    // The slices belong to the manager, so only the scope's own slice is considered.
     let above = if leaf.extension().is_some_and(|kind| kind == "scope") {
         1
     } else {
         ABOVE_MAX
     };
-    let mut givers = Vec::new();
+    let mut delegating = Vec::new();
     for dir in leaf.ancestors().skip(1).take(above) {
-        givers.insert(0, dir);
+        delegating.insert(0, dir);
         if !names_memory(&dir.join("cgroup.controllers")) {
             continue;
         }
-        // The kernel's rule, asked for in advance: who has processes of its own hands nothing down. The root may.
+        // The kernel's rule, checked in advance: a cgroup with processes of its own delegates nothing. The root may.
         let root = !dir.join("cgroup.type").exists();
         let crowded = !root && !cgroup::procs(dir).is_empty();
         if crowded && !names_memory(&dir.join("cgroup.subtree_control")) {
-            return Err(format!(
-                "{} cannot hand the memory controller down while processes live in it",
-                dir.display()
-            ));
+            return Err(Refusal::Crowded(dir.to_owned()));
         }
-        return Ok(givers);
+        return Ok(delegating);
     }
-    Err(absent(givers.first().copied().unwrap_or(leaf)))
+    Err(no_controller(delegating.first().copied().unwrap_or(leaf)))
 }
 
 fn names_memory(file: &Path) -> bool {
@@ -107,29 +94,32 @@ fn names_memory(file: &Path) -> bool {
         .is_ok_and(|text| text.split_ascii_whitespace().any(|word| word == "memory"))
 }
 
-fn absent(dir: &Path) -> String {
+fn no_controller(dir: &Path) -> Refusal {
     let ours = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     if on_version_1(&ours) {
-        return "the memory controller is in cgroup version 1 on this machine".into();
+        return Refusal::MemoryOnVersion1;
     }
-    format!("{} has no memory controller to hand down", dir.display())
+    Refusal::NoMemoryController(dir.to_owned())
 }
 
-/// Whether `/proc/self/cgroup` shows memory in a hierarchy of the first version.
+/// Whether `/proc/self/cgroup` shows memory in a hierarchy of cgroup version 1.
 fn on_version_1(text: &str) -> bool {
     text.lines()
         .filter_map(|line| line.split(':').nth(1))
         .any(|controllers| controllers.split(',').any(|word| word == "memory"))
 }
 
-fn refusal(file: &Path, error: &io::Error) -> String {
+fn refusal(file: &Path, error: &io::Error) -> Refusal {
     let why = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "not writable for us".into(),
         Some(libc::EROFS) => "read-only".into(),
         Some(libc::EBUSY) => "processes live in that cgroup".into(),
         Some(_) | None => error.to_string(),
     };
-    format!("no memory cap: {} ({why})", file.display())
+    Refusal::Cap {
+        file: file.to_owned(),
+        why,
+    }
 }
 
 #[cfg(test)]
@@ -137,8 +127,8 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// Plain files with the kernel's names: which are read and written, and in which order of tiers, not what the kernel
-    /// does then.
+    /// Plain files with the kernel's names. They show which files are read and written, and in which order, but not
+    /// what the kernel does then.
     struct Mock(PathBuf);
 
     impl Mock {
@@ -198,9 +188,9 @@ mod tests {
         );
         assert_eq!(possible(&mock.leaf()), Ok(()));
         assert_eq!(mock.read("cgroup.subtree_control"), "", "only a question");
-        // No kernel is behind it, so no memory.max appears.
+        // There is no kernel behind the files, so no `memory.max` appears.
         let why = limit(&mock.leaf(), 1).unwrap_err();
-        assert!(why.contains("memory.max"), "{why}");
+        assert!(why.to_string().contains("memory.max"), "{why}");
         assert_eq!(mock.read("cgroup.subtree_control"), "+memory");
         assert_eq!(mock.read("mainstay/cgroup.subtree_control"), "+memory");
     }
@@ -217,7 +207,7 @@ mod tests {
             ],
         );
         let why = possible(&mock.leaf()).unwrap_err();
-        assert!(why.ends_with("while processes live in it"), "{why}");
+        assert!(matches!(why, Refusal::Crowded(_)), "{why}");
         assert_eq!(limit(&mock.leaf(), 1), Err(why));
         assert_eq!(mock.read("cgroup.subtree_control"), "");
     }
@@ -232,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_of_the_first_version_is_told_apart() {
+    fn memory_controller_of_cgroup_v1_is_recognised() {
         assert!(on_version_1("4:memory:/x\n0::/\n"));
         assert!(on_version_1("4:cpu,memory:/x\n"));
         assert!(!on_version_1("0::/memory\n"));

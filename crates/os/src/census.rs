@@ -1,38 +1,38 @@
-//! Reading the process table: in stages, so that the cheap question is asked first.
+//! Reads the process table. The cheap question is asked first.
 //!
-//! A process that vanishes while we look is an expected result, not an error. Nothing here signals anybody.
+//! A process that vanishes while we look is an expected result, not an error. Nothing here sends a signal.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
 use std::str::FromStr;
 
-use mainstay_core::ids::Identity;
+use mainstay_protocol::ids::Identity;
+use memchr::memmem::Finder;
 
-use crate::made_up;
+use crate::procfs::{self, ProcPath};
 
-/// What `/proc/PID/stat` says.
+/// The content of `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// The process.
+    /// The process id.
     pub pid: i32,
-    /// Its short name.
+    /// The short name.
     pub comm: String,
     /// `R`, `S`, `D`, `Z`, `T`, …
     pub state: u8,
-    /// Its parent now.
+    /// The parent's pid.
     pub ppid: i32,
-    /// Its process group.
+    /// The process group.
     pub pgrp: i32,
-    /// Its session.
+    /// The session.
     pub session: i32,
     /// CPU ticks, user and system.
     pub cpu_ticks: u64,
     /// CPU ticks of the children it has waited for.
     pub waited_ticks: u64,
-    /// Page faults of the children it has waited for: above 0 once it has reaped anybody.
+    /// Page faults of the children it has waited for: above 0 once it has reaped a child.
     pub waited_faults: u64,
     /// Start time in ticks since boot.
     pub start: u64,
@@ -41,7 +41,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether it has ended and only waits to be reaped.
+    /// Whether it has ended and waits to be reaped.
     pub fn dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
@@ -55,7 +55,7 @@ impl Stat {
     }
 
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
-        // The name is in parentheses and may itself hold any byte, so the last one counts.
+        // The name is in parentheses and may itself contain any byte, so the last parenthesis counts.
         let open = text.iter().position(|&b| b == b'(')?;
         let close = text.iter().rposition(|&b| b == b')')?;
         let pid = std::str::from_utf8(text.get(..open)?)
@@ -84,7 +84,7 @@ impl Stat {
     }
 }
 
-/// Fields that are looked at: from field 3 to field 24.
+/// Fields that are read: from field 3 to field 24.
 const FIELDS: usize = 22;
 
 /// A field by its number in proc(5); `fields[0]` is field 3.
@@ -92,20 +92,20 @@ fn at<T: FromStr>(fields: &[&str], number: usize) -> Option<T> {
     fields.get(number - 3)?.parse().ok()
 }
 
-/// One process.
+/// Reads one process.
 pub fn stat(pid: i32) -> io::Result<Stat> {
     let mut buffer = [0u8; STAT_BYTES];
     let len = read_stat(pid, &mut buffer)?;
     Stat::parse(&buffer[..len]).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// What tells one owner of a pid from the next.
+/// What distinguishes one process from the next with the same pid.
 pub(crate) struct Brief {
     pub dead: bool,
     pub start: u64,
 }
 
-/// The same, and nothing else: no memory is allocated. Shim and guard share the pages of one heap for as long as neither
+/// Reads only that and allocates no memory, because shim and guard share the pages of one heap as long as neither
 /// writes to it.
 pub(crate) fn brief(pid: i32) -> io::Result<Brief> {
     fn of(text: &[u8]) -> Option<Brief> {
@@ -126,19 +126,15 @@ pub(crate) fn brief(pid: i32) -> io::Result<Brief> {
 const STAT_BYTES: usize = 1024;
 
 fn read_stat(pid: i32, buffer: &mut [u8; STAT_BYTES]) -> io::Result<usize> {
-    let mut name = [0u8; 32];
-    let room = name.len();
-    let mut rest = &mut name[..];
-    write!(rest, "/proc/{pid}/stat")?;
-    let len = room - rest.len();
-    let mut file = File::open(OsStr::from_bytes(&name[..len]))?;
+    let mut file = ProcPath::of(pid, "stat").open()?;
     let mut len = 0;
-    // The newline is the end: one read brings it all, and another one only to hear so would cost as much as the open.
+    // The line ends with a newline. One read brings it all; a second read just to see the end would cost as much as
+    // the open.
     while len < buffer.len() && !buffer[..len].ends_with(b"\n") {
         match file.read(&mut buffer[len..]) {
             Ok(0) => break,
             Ok(n) => len += n,
-            // A process that ends under our hands answers ESRCH.
+            // A process that ends while we read answers ESRCH.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
                 return Err(io::ErrorKind::NotFound.into());
             }
@@ -150,10 +146,32 @@ fn read_stat(pid: i32, buffer: &mut [u8; STAT_BYTES]) -> io::Result<usize> {
 
 /// Every process that we can see, zombies included.
 pub fn all() -> io::Result<Vec<Stat>> {
-    Ok(pids()?
-        .into_iter()
-        .filter_map(|pid| stat(pid).ok())
-        .collect())
+    Ok(read(&pids()?))
+}
+
+/// These processes and all their descendants, as far as they exist, each once. The kernel's own lists lead there, so the rest of the table is not
+/// read; if the kernel has none, or if these are many among few, the whole table is cheaper.
+pub fn below(roots: &[i32]) -> io::Result<Vec<Stat>> {
+    /// Following the lists of one process costs as much as reading this many others.
+    const OTHERS: usize = 8;
+    let pids = pids()?;
+    let listed = Path::new("/proc/thread-self/children").exists();
+    if !listed || pids.len() < OTHERS * roots.len() {
+        return Ok(read(&pids));
+    }
+    let mut known: HashSet<i32> = HashSet::new();
+    let mut queue: Vec<i32> = roots.to_vec();
+    while let Some(pid) = queue.pop() {
+        if known.insert(pid) {
+            queue.extend(children(pid).unwrap_or_default());
+        }
+    }
+    Ok(read(&known.into_iter().collect::<Vec<_>>()))
+}
+
+fn read(pids: &[i32]) -> Vec<Stat> {
+    let stats = pids.iter().filter_map(|&pid| stat(pid).ok());
+    stats.collect()
 }
 
 /// Every pid that we can see.
@@ -171,7 +189,7 @@ pub fn pids() -> io::Result<Vec<i32>> {
     Ok(pids)
 }
 
-/// The children of a process now, by the kernel's own list (all threads), else by a walk of the table.
+/// The children of a process now, by the kernel's own list (all threads), or else by a walk of the table.
 pub fn children(pid: i32) -> io::Result<Vec<i32>> {
     let mut found = Vec::new();
     let mut listed = false;
@@ -193,9 +211,9 @@ pub fn adopted(pid: i32) -> io::Result<Vec<i32>> {
     listed_children(Path::new(&format!("/proc/{pid}/task/{pid}"))).or_else(|_| walked_children(pid))
 }
 
-/// By the kernel's own list, for one thread; not every kernel has it.
+/// The kernel's own list for one thread; not every kernel has it.
 pub(crate) fn listed_children(task: &Path) -> io::Result<Vec<i32>> {
-    let text = made_up::text(task.join("children"))?;
+    let text = procfs::text(task.join("children"))?;
     let pids = text.split_ascii_whitespace();
     Ok(pids.filter_map(|pid| pid.parse().ok()).collect())
 }
@@ -205,8 +223,8 @@ fn walked_children(pid: i32) -> io::Result<Vec<i32>> {
     Ok(below.map(|stat| stat.pid).collect())
 }
 
-/// All descendants of a process, nearest first, itself not included. One snapshot: whoever forks meanwhile is seen
-/// by the next.
+/// All descendants of a process, nearest first, itself not included. One snapshot: it may miss a process that is
+/// forked meanwhile.
 pub fn descendants(pid: i32) -> Vec<Stat> {
     let mut found: Vec<Stat> = Vec::new();
     let mut queue = children(pid).unwrap_or_default();
@@ -221,11 +239,12 @@ pub fn descendants(pid: i32) -> Vec<Stat> {
     found
 }
 
-/// The parent of a process, its parent, and so on, as far as they can be seen; the process itself may be gone by now.
+/// The parent of a process, that one's parent, and so on, as far as we can see. The process itself may be gone by
+/// now.
 pub fn ancestors(of: &Stat) -> Vec<Identity> {
     let mut found = Vec::new();
     let mut next = of.ppid;
-    // A chain that grows while we climb is cut: nobody has that many launchers.
+    // A chain that grows while we climb is cut: a real chain of launchers is much shorter.
     while next > 0 && found.len() < 64 {
         let Ok(stat) = stat(next) else { break };
         found.push(stat.who());
@@ -241,9 +260,48 @@ pub fn variable(pid: i32, name: &str) -> Option<String> {
 
 /// The same, or why it cannot be read.
 pub(crate) fn read_variable(pid: i32, name: &str) -> io::Result<Option<String>> {
-    let environ = made_up::bytes(format!("/proc/{pid}/environ"))?;
+    let environ = procfs::bytes(format!("/proc/{pid}/environ"))?;
     Ok(value_in(&environ, name))
 }
+
+/// Reads one variable of many processes, with one buffer for all of them.
+pub(crate) struct Variables {
+    name: &'static str,
+    finder: Finder<'static>,
+    buffer: Vec<u8>,
+}
+
+impl Variables {
+    pub(crate) fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            finder: Finder::new(name),
+            buffer: vec![0; ENVIRON_BYTES],
+        }
+    }
+
+    /// The value in a process's environment; an error if it cannot be read.
+    pub(crate) fn of(&mut self, pid: i32) -> io::Result<Option<String>> {
+        let mut file = ProcPath::of(pid, "environ").open()?;
+        let mut len = 0;
+        loop {
+            len += file.read(&mut self.buffer[len..])?;
+            // The kernel fills the buffer as long as there is more, so no second read has to look for the end.
+            if len < self.buffer.len() {
+                break;
+            }
+            self.buffer.resize(len * 2, 0);
+        }
+        let environ = &self.buffer[..len];
+        if self.finder.find(environ).is_none() {
+            return Ok(None);
+        }
+        Ok(value_in(environ, self.name))
+    }
+}
+
+/// Enough for nearly every environment.
+const ENVIRON_BYTES: usize = 32 * 1024;
 
 /// The value of exactly this variable.
 fn value_in(environ: &[u8], name: &str) -> Option<String> {
@@ -253,9 +311,14 @@ fn value_in(environ: &[u8], name: &str) -> Option<String> {
     })
 }
 
+/// A process's working directory, if we may read it.
+pub fn directory(pid: i32) -> Option<std::path::PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
+}
+
 /// A process's arguments.
 pub fn cmdline(pid: i32) -> Vec<String> {
-    let bytes = made_up::bytes(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let bytes = procfs::bytes(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     bytes
         .split(|&b| b == 0)
         .filter(|part| !part.is_empty())
@@ -263,7 +326,7 @@ pub fn cmdline(pid: i32) -> Vec<String> {
         .collect()
 }
 
-/// Whether a process is a fork of its parent that has not run a program of its own yet.
+/// Whether a process is a fork of its parent that has not executed a program yet.
 pub fn forked_only(pid: i32) -> bool {
     const PF_FORKNOEXEC: u64 = 0x40;
     crate::ended::field(pid, 9).is_some_and(|flags| flags & PF_FORKNOEXEC != 0)
@@ -271,7 +334,7 @@ pub fn forked_only(pid: i32) -> bool {
 
 /// The process that a thread belongs to; a process's own pid is its first thread's.
 pub fn process_of(thread: i32) -> Option<i32> {
-    let text = made_up::text(format!("/proc/{thread}/status")).ok()?;
+    let text = procfs::text(format!("/proc/{thread}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok()
 }
@@ -284,9 +347,9 @@ pub fn uid(pid: i32) -> Option<u32> {
         .map(|meta| meta.uid())
 }
 
-/// The user that a process runs as; who owns its entry in the table is another one, if it does not let itself be looked at.
+/// The user that a process runs as. If the process hides itself, its entry in the table belongs to another user.
 pub fn real_uid(pid: i32) -> Option<u32> {
-    let text = made_up::text(format!("/proc/{pid}/status")).ok()?;
+    let text = procfs::text(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
@@ -302,7 +365,7 @@ pub struct Memory {
 
 /// Reads a process's memory figures.
 pub fn memory(pid: i32) -> Memory {
-    let text = made_up::text(format!("/proc/{pid}/status")).unwrap_or_default();
+    let text = procfs::text(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
         text.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
@@ -335,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_is_no_process() {
+    fn torn_stat_line_is_rejected() {
         for line in [&b""[..], b"42", b"42 (x", b"42 (x) S", b"42 (x) S 1 2 3"] {
             assert_eq!(Stat::parse(line), None);
         }
@@ -353,6 +416,33 @@ mod tests {
         ] {
             assert_eq!(value_in(environ, "TAG").as_deref(), value);
         }
+    }
+
+    #[test]
+    fn below_finds_descendants_with_and_without_the_lists() {
+        let _lock = crate::child_lock::without_children();
+        let me = std::process::id() as i32;
+        #[expect(clippy::disallowed_methods, reason = "processes to look at")]
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sleep 1000 & echo $!; read line; kill $!"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = io::BufReader::new(shell.stdout.take().unwrap());
+        io::BufRead::read_line(&mut { stdout }, &mut line).unwrap();
+        let sleep: i32 = line.trim().parse().unwrap();
+        // So many roots that reading the whole table is cheaper.
+        for roots in [vec![me], vec![me; 100_000]] {
+            let found: Vec<i32> = below(&roots).unwrap().iter().map(|one| one.pid).collect();
+            for pid in [me, shell.id() as i32, sleep] {
+                let times = found.iter().filter(|&&one| one == pid).count();
+                assert_eq!(times, 1, "{pid} in {found:?}");
+            }
+        }
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The few words that shim, guard and keeper say to each other, over packet sockets that no child inherits.
+//! The messages between shim, guard and keeper, over packet sockets that no child inherits.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use mainstay_core::ids::Identity;
+use mainstay_protocol::ids::Identity;
 use rustix::cmsg_space;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -15,41 +15,42 @@ use rustix::net::{
 use crate::sender::LOOK_BYTES;
 use crate::signals::Received;
 
-/// One word.
+/// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// To the shim: this pair looks after you from now on.
+    /// To the shim: this guard and this keeper work for you from now on.
     Here {
         /// The guard.
         guard: Identity,
         /// The keeper.
         keeper: Identity,
     },
-    /// To the shim: all is done, leave with this code.
+    /// To the shim: the work is done, exit with this code.
     Finished {
         /// The exit code.
         code: u8,
     },
-    /// To the shim: no keeper can be kept alive, and nobody of the tree is left.
+    /// To the shim: no keeper stays alive, and no process of the tree is left.
     GaveUp,
     /// To the keeper: the shim got this signal.
     Signalled(Received),
-    /// To a shim that was signalled: nothing more is to be learned from your staying.
+    /// To a shim that was signalled: exit, the keeper knows all that it can learn.
     Leave,
-    /// To a shim that was signalled, once for each such signal: the client did not ask, so stay.
+    /// To a shim that was signalled, once for each such signal: the client did not send it, so stay.
     Stay,
-    /// To the guard: let go of the client's pipes.
+    /// To the guard: release the client's pipes.
     Release,
     /// To the guard: this process is the client now.
     Client(Identity),
-    /// To the keeper: the client seems to be gone; do you make progress?
+    /// To the keeper: the client seems to be gone. Do you make progress?
     Ask,
-    /// To the guard: the keeper does.
+    /// To the guard: yes, the keeper makes progress.
     Answer,
-    /// To the guard: a client has come back. With it come its stdin, stdout and stderr and the channel to its shim.
+    /// To the guard: a client has come back. With the message come its stdin, stdout and stderr and the channel to
+    /// its shim.
     Attach,
-    /// To the guard: the server was spawned, or could not be; whatever has time may begin. With it come the descriptors
-    /// that hold the link's lock.
+    /// To the guard: the server was spawned, or could not be. Work that was put off for the start may begin. With the
+    /// message come the descriptors that hold the link's lock.
     Spawned,
 }
 
@@ -65,19 +66,19 @@ impl Channel {
         Ok((Self(a), Self(b)))
     }
 
-    /// An end that another process has sent us; whether it blocks was its maker's choice, and it does not.
+    /// An end that another process has sent us. Its maker has made it non-blocking.
     pub fn of(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// Says a word. A peer that is gone or does not listen is not an error here: its death is seen elsewhere.
+    /// Sends a message. A peer that is gone or does not read is no error here: its death is noticed elsewhere.
     pub fn say(&self, word: Word) {
         let bytes = encode(word);
-        // Best effort by contract; NOSIGNAL because a dead peer must not end us.
+        // Best effort by contract. NOSIGNAL, because a dead peer must not end us.
         send(&self.0, &bytes, SendFlags::NOSIGNAL).ok();
     }
 
-    /// Says a word and passes copies of descriptors on with it, [`LENT_MAX`] at most.
+    /// Sends a message and copies of at most [`LENT_MAX`] descriptors.
     pub fn say_with(&self, word: Word, lent: &[BorrowedFd<'_>]) {
         let bytes = encode(word);
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(LENT_MAX))];
@@ -85,7 +86,7 @@ impl Channel {
         if lent.is_empty() || !control.push(SendAncillaryMessage::ScmRights(lent)) {
             return self.say(word);
         }
-        // Best effort, as for a bare word.
+        // Best effort, as for a message alone.
         sendmsg(
             &self.0,
             &[IoSlice::new(&bytes)],
@@ -95,7 +96,7 @@ impl Channel {
         .ok();
     }
 
-    /// Hears a word; descriptors that came with it are added to `lent`.
+    /// Receives a message and appends the descriptors that came with it to `lent`.
     pub fn hear_with(&self, lent: &mut Vec<OwnedFd>) -> Heard {
         let mut bytes = [0u8; PACKET];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(LENT_MAX))];
@@ -115,11 +116,11 @@ impl Channel {
         heard(got, &bytes)
     }
 
-    /// Passes a signal on, and behind it what [`crate::sender::look`] saw of its sender.
+    /// Passes a signal on, followed by what [`crate::sender::look`] saw of its sender.
     pub fn say_signalled(&self, received: Received, seen: &[u8]) {
         let bytes = encode(Word::Signalled(received));
         let parts = [IoSlice::new(&bytes), IoSlice::new(seen)];
-        // Best effort, as for a bare word.
+        // Best effort, as for a message alone.
         sendmsg(
             &self.0,
             &parts,
@@ -129,7 +130,7 @@ impl Channel {
         .ok();
     }
 
-    /// Hears a word; `behind` is what came behind it.
+    /// Receives a message; `behind` gets the bytes that followed it.
     pub fn hear_behind(&self, behind: &mut Vec<u8>) -> Heard {
         let mut bytes = [0u8; PACKET + LOOK_BYTES];
         let got = recv(&self.0, &mut bytes, RecvFlags::empty()).map(|(len, _)| len);
@@ -141,7 +142,7 @@ impl Channel {
             .map_or(Heard::Nothing, |word| heard(got, word))
     }
 
-    /// Hears a word; what came behind it is not wanted.
+    /// Receives a message and drops the bytes that followed it.
     pub fn hear(&self) -> Heard {
         let mut bytes = [0u8; PACKET];
         let got = recv(&self.0, &mut bytes, RecvFlags::empty()).map(|(_, len)| len);
@@ -166,19 +167,19 @@ impl std::os::fd::AsRawFd for Channel {
     }
 }
 
-/// What was heard.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A word.
+    /// A message.
     Word(Word),
-    /// Nothing now.
+    /// No message has arrived yet.
     Nothing,
-    /// Nobody is on the other end.
+    /// The other end is closed.
     Closed,
 }
 
 const PACKET: usize = 32;
-/// The most descriptors that come with one word.
+/// The most descriptors that come with one message.
 pub const LENT_MAX: usize = 4;
 
 fn heard(got: rustix::io::Result<usize>, bytes: &[u8; PACKET]) -> Heard {
@@ -277,8 +278,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_arrives_as_it_was_said() {
-        let _apart = crate::apart::childless();
+    fn every_message_arrives_unchanged() {
+        let _lock = crate::child_lock::without_children();
         let (a, b) = Channel::pair().unwrap();
         let words = [
             Word::Here {
@@ -322,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_come_with_their_word() {
-        let _apart = crate::apart::childless();
+    fn descriptors_arrive_with_their_message() {
+        let _lock = crate::child_lock::without_children();
         let (a, b) = Channel::pair().unwrap();
         let (read, write) = rustix::pipe::pipe().unwrap();
         a.say_with(Word::Spawned, &[read.as_fd(), write.as_fd()]);
@@ -340,8 +341,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_comes_behind_the_signal() {
-        let _apart = crate::apart::childless();
+    fn look_at_the_sender_follows_the_signal() {
+        let _lock = crate::child_lock::without_children();
         let (a, b) = Channel::pair().unwrap();
         let received = Received {
             number: 15,
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_packet_is_nothing() {
+    fn foreign_packet_is_ignored() {
         assert_eq!(decode(b"hello"), None);
         assert_eq!(decode(&[99; PACKET]), None);
     }

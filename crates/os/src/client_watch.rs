@@ -1,24 +1,24 @@
-//! What a guard knows of the client, and what it does about a keeper that does not act on the client's end.
+//! The guard's watch over the client, and over a keeper that does not act on the client's end.
 //!
-//! Whether the client is really gone is the keeper's decision: a launcher leaves early, and a killed shim may be followed by
-//! the next. So the guard only asks a keeper that is still there some time after the client's end. A keeper that
-//! answers goes on; one that was stopped is continued, because then it can end the server politely; one that does not answer
-//! is killed, and its successor decides.
+//! The keeper decides whether the client is really gone: a launcher exits early, and a killed shim may be followed by
+//! the next. So the guard only asks a keeper that still runs some time after the client's end. If the keeper answers,
+//! it goes on. If it was stopped, the guard continues it, because then it can end the server politely. If it does not
+//! answer, the guard kills it, and the next keeper decides.
 //!
-//! It wakes for a reason only: while the client is there, nothing is due. It allocates nothing.
+//! While the client lives, the guard needs no wake-up. This module allocates nothing.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use mainstay_core::clock::Moment;
-use mainstay_core::ids::Identity;
-use mainstay_core::limits::CLIENT_GONE_ASK_MS;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::ids::Identity;
+use mainstay_protocol::limits::CLIENT_GONE_ASK_MS;
 
 use crate::holder::hung_up;
 use crate::identity::Handle;
 use crate::role;
 
-/// A guard's view of the client while one keeper lives.
+/// The guard's view of the client during the life of one keeper.
 pub(crate) struct ClientWatch {
     /// The process that the keeper has named as the client.
     client: Option<Handle>,
@@ -28,20 +28,20 @@ pub(crate) struct ClientWatch {
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// The client has not ended, as far as can be seen.
+    /// As far as we can see, the client lives.
     Present,
-    /// It has ended; the keeper is asked then, if it is still there.
+    /// The client has ended. At `ask_at` the keeper is asked, if it still runs.
     Gone { ask_at: Moment },
-    /// The keeper was asked, and has until then to answer.
+    /// The keeper was asked and must answer before `until`.
     Asked { until: Moment },
 }
 
-/// What is to be done with the keeper.
+/// What the guard does to the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// Continue it and ask it.
     Ask,
-    /// Kill it: it does not answer.
+    /// Kill it, because it does not answer.
     Kill,
 }
 
@@ -55,7 +55,7 @@ impl ClientWatch {
         }
     }
 
-    /// The keeper names its client.
+    /// The keeper has named its client.
     pub fn is(&mut self, who: Identity, now: Moment) {
         self.stage = Stage::Present;
         self.client = match Handle::open(who) {
@@ -64,13 +64,13 @@ impl ClientWatch {
                 if error.kind() == io::ErrorKind::NotFound {
                     self.gone(now);
                 }
-                // Else it cannot be watched: the pipe must do.
+                // Otherwise the process cannot be watched; the hang-up of the pipe must do.
                 None
             }
         };
     }
 
-    /// Its pipes are those of a client that came back.
+    /// The standard descriptors are now those of a client that came back.
     pub fn attached(&mut self) {
         self.stage = Stage::Present;
     }
@@ -82,7 +82,8 @@ impl ClientWatch {
         }
     }
 
-    /// What to wait for beside the keeper. Once the client has ended, both would stay ready.
+    /// The descriptors to wait for besides the keeper's. None once the client has ended, because both would stay
+    /// ready.
     pub fn fds(&self) -> [Option<BorrowedFd<'_>>; 2] {
         match self.stage {
             Stage::Present => [
@@ -93,7 +94,7 @@ impl ClientWatch {
         }
     }
 
-    /// When something is due.
+    /// When the next call of `look` is needed.
     pub fn due(&self) -> Option<Moment> {
         match self.stage {
             Stage::Present => None,
@@ -101,7 +102,7 @@ impl ClientWatch {
         }
     }
 
-    /// Looks at the client and at the clock.
+    /// Checks the client and the clock.
     pub fn look(&mut self, now: Moment) -> Option<Act> {
         match self.stage {
             Stage::Present => {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_there_makes_nothing_due() {
+    fn living_client_needs_no_wake_up() {
         let mut watch = ClientWatch::new(700);
         watch.is(crate::identity::me().unwrap(), at(0));
         assert_eq!(watch.due(), None);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn another_client_is_no_dead_one() {
+    fn new_client_replaces_the_dead_one() {
         let mut watch = gone();
         watch.is(crate::identity::me().unwrap(), at(5));
         assert_eq!(watch.due(), None);

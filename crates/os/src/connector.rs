@@ -1,13 +1,14 @@
-//! The kernel's word that a process has begun to run another program, or has ended: the netlink proc connector.
+//! Messages from the kernel that a process has executed another program, or has ended: the netlink proc connector.
 //!
-//! It is a wake-up, never the truth: messages are lost when nobody reads them in time (that is told, and then a look at
-//! the whole table is due), and it is not to be had everywhere: not in another network, user or pid namespace, and on
-//! older kernels for root only. It tells pids of the machine, which is why the kernel serves the first pid namespace only.
+//! It is a wake-up, never the truth. Messages are lost if they are not read in time; that is reported, and then the
+//! caller reads the whole table. It is not available everywhere: not in another network, user or pid namespace, and
+//! on older kernels for root only. It reports pids of the machine, which is why the kernel serves only the initial
+//! pid namespace.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use mainstay_core::event::Status;
+use mainstay_protocol::event::Status;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::tree::status_of;
@@ -22,12 +23,12 @@ const EXIT: u32 = 0x8000_0000;
 const HEAD: usize = 16 + 20;
 /// `what`, `cpu` and the time in front of each event.
 const FACTS: usize = 16;
-/// As much as an unprivileged process may ask for on most machines; more is taken where it is given.
+/// As much as an unprivileged process may ask for on most machines; root gets more.
 const BUFFER_BYTES: libc::c_int = 1024 * 1024;
 
-/// What the kernel told.
+/// What the kernel reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ProcessEvent {
     /// This process runs another program now.
     Exec(i32),
     /// This process has ended.
@@ -37,7 +38,7 @@ pub enum Told {
         /// How.
         status: Status,
     },
-    /// Messages were lost: only a look at the whole table helps.
+    /// Messages were lost: only reading the whole table helps.
     Overrun,
 }
 
@@ -48,7 +49,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Begins to listen; the error says why it is not to be had.
+    /// Starts to listen; the error says why that is impossible.
     pub fn open() -> io::Result<Self> {
         let protocol = std::num::NonZeroU32::new(libc::NETLINK_CONNECTOR as u32)
             .map(rustix::net::Protocol::from_raw);
@@ -61,7 +62,7 @@ impl Connector {
         bind(&socket)?;
         enlarge(&socket);
         let connector = Self { socket };
-        // Newer kernels (6.6) take the kinds that are wanted and spare us the rest; older ones do not answer that at all.
+        // Newer kernels (6.6) accept the wanted kinds and send no others; older ones do not answer that at all.
         for request in [&[LISTEN, EXEC | EXIT][..], &[LISTEN]] {
             connector.ask(request)?;
             if let Some(result) = connector.answer()? {
@@ -72,14 +73,14 @@ impl Connector {
         Err(io::Error::from_raw_os_error(libc::ECONNREFUSED))
     }
 
-    /// Everything that was told since the last call.
-    pub fn read(&self, into: &mut Vec<Told>) -> io::Result<()> {
+    /// All messages since the last call.
+    pub fn read(&self, into: &mut Vec<ProcessEvent>) -> io::Result<()> {
         let mut bytes = [0u8; 4096];
         loop {
             match rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
                 Ok((_, len)) => into.extend(parse(&bytes[..len.min(4096)])),
                 Err(rustix::io::Errno::AGAIN) => return Ok(()),
-                Err(rustix::io::Errno::NOBUFS) => into.push(Told::Overrun),
+                Err(rustix::io::Errno::NOBUFS) => into.push(ProcessEvent::Overrun),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -151,7 +152,7 @@ fn bind(socket: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Room for a burst of messages: root may go beyond the machine's limit, others get what the limit gives.
+/// A buffer for a burst of messages. Root may go beyond the machine's limit; other users get the limit.
 fn enlarge(socket: &OwnedFd) {
     let bytes = BUFFER_BYTES;
     for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
@@ -168,18 +169,18 @@ fn enlarge(socket: &OwnedFd) {
     }
 }
 
-/// The event in one message, if it is one of ours; what a thread does that is not its process's first is nobody's start
-/// or end.
-fn parse(message: &[u8]) -> Option<Told> {
+/// The event in one message, if it is one that we want. Events of a thread that is not its process's first are
+/// neither a start nor an end of a process.
+fn parse(message: &[u8]) -> Option<ProcessEvent> {
     if word(message, 16)? != PROC {
         return None;
     }
     let event = message.get(HEAD..)?;
     let (thread, process) = (word(event, FACTS)? as i32, word(event, FACTS + 4)? as i32);
     match word(event, 0)? {
-        // A thread that runs another program becomes its process's first and only one.
-        EXEC => Some(Told::Exec(process)),
-        EXIT if thread == process => Some(Told::Exit {
+        // A thread that executes another program becomes its process's first and only one.
+        EXEC => Some(ProcessEvent::Exec(process)),
+        EXIT if thread == process => Some(ProcessEvent::Exit {
             pid: process,
             status: status_of(word(event, FACTS + 8)? as i32),
         }),
@@ -208,15 +209,15 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_and_torn_ones_are_not() {
+    fn messages_are_parsed_and_torn_ones_are_not() {
         let exec = message(EXEC, &[8, 7]);
-        assert_eq!(parse(&exec), Some(Told::Exec(7)));
+        assert_eq!(parse(&exec), Some(ProcessEvent::Exec(7)));
         let exit = message(EXIT, &[7, 7, 15, 17]);
         let status = Status::Signal {
             number: 15,
             core: false,
         };
-        assert_eq!(parse(&exit), Some(Told::Exit { pid: 7, status }));
+        assert_eq!(parse(&exit), Some(ProcessEvent::Exit { pid: 7, status }));
         assert_eq!(parse(&message(EXIT, &[8, 7, 0, 17])), None, "a thread");
         assert_eq!(parse(&message(1, &[8, 7])), None, "a fork");
         for len in 0..exit.len() - 4 {
@@ -224,11 +225,11 @@ mod tests {
         }
     }
 
-    /// Where the kernel serves us, a program that runs and ends is told; where it does not, it says so at once.
+    /// If the kernel serves us, a program that runs and ends is reported; if not, opening fails at once.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a process that runs and ends")]
-    fn a_program_that_runs_and_ends_is_told_or_we_are_refused() {
-        let _apart = crate::apart::starting();
+    fn program_that_runs_and_ends_is_reported_or_open_is_refused() {
+        let _lock = crate::child_lock::with_children();
         let connector = match Connector::open() {
             Ok(connector) => connector,
             Err(error) => {
@@ -244,11 +245,14 @@ mod tests {
         let pid = child.id() as i32;
         let mut told = Vec::new();
         connector.read(&mut told).unwrap();
-        if told.contains(&Told::Overrun) {
+        if told.contains(&ProcessEvent::Overrun) {
             return;
         }
         let status = Status::Code(7);
-        assert!(told.contains(&Told::Exec(pid)), "{told:?}");
-        assert!(told.contains(&Told::Exit { pid, status }), "{told:?}");
+        assert!(told.contains(&ProcessEvent::Exec(pid)), "{told:?}");
+        assert!(
+            told.contains(&ProcessEvent::Exit { pid, status }),
+            "{told:?}"
+        );
     }
 }

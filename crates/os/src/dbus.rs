@@ -1,8 +1,8 @@
-//! As much of D-Bus as it takes to ask a systemd user manager for a unit: one connection, calls in order, signals
+//! The part of D-Bus that is needed to ask a systemd user manager for a unit: one connection, calls in order, signals
 //! kept while waiting for an answer.
 //!
-//! It knows the wire format and nothing of units. Everything is bounded by a deadline, and a peer of another user is
-//! refused. Only little-endian messages are written; both are read.
+//! It knows the wire format and nothing about units. Everything is bounded by a deadline, and a peer of another user
+//! is refused. It writes little-endian messages only, and reads both byte orders.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 
-use mainstay_core::clock::Moment;
+use mainstay_protocol::clock::Moment;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::clock;
@@ -39,7 +39,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Reads what `DBUS_SESSION_BUS_ADDRESS` holds: the first unix address in it.
+    /// Reads the value of `DBUS_SESSION_BUS_ADDRESS`: the first unix address in it.
     pub fn parse(text: &str) -> Option<Self> {
         text.split(';').find_map(|address| {
             let pairs = address.strip_prefix("unix:")?;
@@ -65,18 +65,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// Why a call had no answer that we could use.
+/// Why a call had no usable answer.
 #[derive(Debug)]
 pub enum Error {
     /// The connection failed or the time was up.
     Io(io::Error),
-    /// The peer does not speak as it should.
+    /// The peer violates the protocol.
     Protocol(&'static str),
     /// The peer answered with an error.
     Refused {
-        /// Its name: `org.freedesktop.systemd1.UnitExists`.
+        /// The error's name, like `org.freedesktop.systemd1.UnitExists`.
         name: String,
-        /// Its text.
+        /// The error's text.
         text: String,
     },
 }
@@ -101,16 +101,16 @@ impl From<io::Error> for Error {
     }
 }
 
-/// A signal that came.
+/// A signal from the peer.
 #[derive(Clone, Debug)]
 pub struct Notice {
-    /// Its member name: `JobRemoved`.
+    /// The member name, like `JobRemoved`.
     pub member: String,
     /// Its arguments.
     pub body: Body,
 }
 
-/// What to call.
+/// The method to call.
 #[derive(Clone, Copy, Debug)]
 pub struct Method<'a> {
     /// The bus name; unused on a direct connection.
@@ -133,12 +133,12 @@ pub struct Connection {
     known: bool,
     notices: VecDeque<Notice>,
     input: Vec<u8>,
-    /// Everything must be done by then.
+    /// Everything must be done before this time.
     pub deadline: Moment,
 }
 
 impl Connection {
-    /// Connects and greets as ourselves; whether the peer knows us is seen at the first answer.
+    /// Connects and authenticates as ourselves. Whether the peer accepts us shows at the first answer.
     pub fn open(address: &Address, deadline: Moment) -> Result<Self, Error> {
         let socket = match address {
             Address::Direct(path) | Address::Bus(path) => UnixStream::connect(path)?,
@@ -164,8 +164,8 @@ impl Connection {
             uid.push('3');
             uid.push(char::from(digit));
         }
-        // The greeting and all that follows go out at once, and its answer is read with the first other one: a peer
-        // that refuses to know us never reads on.
+        // The greeting and all that follows are sent at once, and its answer is read with the first other one. A peer
+        // that does not accept us never reads on.
         connection.send(format!("\0AUTH EXTERNAL {uid}\r\nBEGIN\r\n").as_bytes())?;
         if connection.bus {
             connection.call(
@@ -201,7 +201,7 @@ impl Connection {
         Ok(self.serial)
     }
 
-    /// Waits for the answer to one call. Answers to others that come before are lost, so ask in order.
+    /// Waits for the answer to one call. Answers to other calls that come before are lost, so ask in order.
     pub fn answer(&mut self, serial: u32) -> Result<Body, Error> {
         loop {
             match self.message()? {
@@ -222,7 +222,7 @@ impl Connection {
         }
     }
 
-    /// Waits for a signal, one that came meanwhile included.
+    /// Waits for a signal; one that came meanwhile counts.
     pub fn notice(&mut self) -> Result<Notice, Error> {
         loop {
             if let Some(notice) = self.notices.pop_front() {
@@ -237,7 +237,7 @@ impl Connection {
     fn message(&mut self) -> Result<wire::Message, Error> {
         if !self.known {
             if !self.read_line()?.starts_with("OK ") {
-                return Err(Error::Protocol("it refused to know us"));
+                return Err(Error::Protocol("it refused our authentication"));
             }
             self.known = true;
         }
@@ -264,7 +264,7 @@ impl Connection {
                 return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
             }
             if self.input.len() > 1024 {
-                return Err(Error::Protocol("it spoke no D-Bus"));
+                return Err(Error::Protocol("it does not speak D-Bus"));
             }
             self.fill()?;
         }
@@ -294,7 +294,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the socket if that is all that is wrong.
+    /// Waits for the socket if the error only says that it is not ready.
     fn retry(&self, error: io::Error, until: PollFlags) -> Result<(), Error> {
         if error.kind() == io::ErrorKind::Interrupted {
             return Ok(());
@@ -314,7 +314,7 @@ impl Connection {
     }
 }
 
-/// A peer must be of our own user, or root, and in our own pid namespace: the pids that we tell must mean the same to
+/// A peer must be of our own user, or root, and in our own pid namespace: the pids that we send must mean the same to
 /// it.
 fn check(peer: &libc::ucred, me: u32) -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;
@@ -328,7 +328,7 @@ fn check(peer: &libc::ucred, me: u32) -> Result<(), Error> {
     };
     let theirs = namespace(&peer.pid.to_string());
     if peer.pid == 0 || (theirs.is_some() && theirs != namespace("self")) {
-        return Err(Error::Protocol("it lives in another pid namespace"));
+        return Err(Error::Protocol("it runs in another pid namespace"));
     }
     Ok(())
 }
@@ -357,7 +357,7 @@ fn peer(socket: &UnixStream) -> io::Result<libc::ucred> {
     }
 }
 
-/// Undoes the `%2f` of addresses.
+/// Decodes the `%2f` of addresses.
 fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut plain = Vec::with_capacity(text.len());

@@ -1,7 +1,8 @@
-//! Questions to the kernel about one socket: netlink `SOCK_DIAG`.
+//! Asks the kernel about one socket: netlink `SOCK_DIAG`.
 //!
-//! The kernel answers while the question is being sent, so nobody ever waits here. Only it (and who administers the whole
-//! network namespace) can write into such a socket; an answer is still taken only if it bears the question's number.
+//! The kernel answers while the question is being sent, so reading never blocks. Only the kernel, and a process that
+//! administers the whole network namespace, can write into such a socket. Still, an answer is used only if it carries
+//! the question's number.
 
 use std::cell::Cell;
 use std::io;
@@ -11,12 +12,12 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// `struct nlmsghdr`.
+/// The size of `struct nlmsghdr`.
 const HEAD: usize = 16;
 /// Longer than any answer about one socket.
 const ANSWER_BYTES: usize = 4_096;
 
-/// A way to ask.
+/// An open netlink socket.
 #[derive(Debug)]
 pub(crate) struct Diag {
     socket: OwnedFd,
@@ -39,7 +40,8 @@ impl Diag {
         })
     }
 
-    /// What the kernel says to a question (without netlink's header, both); `None` if there is no such socket.
+    /// Sends a question and returns the kernel's answer, both without netlink's header; `None` if there is no such
+    /// socket.
     pub(crate) fn ask(&self, question: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let number = self.asked.get().wrapping_add(1);
         self.asked.set(number);
@@ -53,24 +55,24 @@ impl Diag {
         rustix::net::send(&self.socket, &message, SendFlags::empty())?;
         let mut bytes = [0u8; ANSWER_BYTES];
         loop {
-            let heard = match rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
+            let answer = match rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
                 Ok((_, len)) => parse(bytes.get(..len).unwrap_or_default(), number),
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            match heard {
-                Heard::Body(body) => return Ok(Some(body.to_vec())),
-                Heard::Error(libc::ENOENT) => return Ok(None),
-                Heard::Error(error) => return Err(io::Error::from_raw_os_error(error)),
-                Heard::Broken => return Err(io::ErrorKind::InvalidData.into()),
-                Heard::Stale => {}
+            match answer {
+                Answer::Body(body) => return Ok(Some(body.to_vec())),
+                Answer::Error(libc::ENOENT) => return Ok(None),
+                Answer::Error(error) => return Err(io::Error::from_raw_os_error(error)),
+                Answer::Broken => return Err(io::ErrorKind::InvalidData.into()),
+                Answer::Stale => {}
             }
         }
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Heard<'a> {
+enum Answer<'a> {
     Body(&'a [u8]),
     Error(i32),
     /// The answer to an earlier question.
@@ -78,32 +80,32 @@ enum Heard<'a> {
     Broken,
 }
 
-fn parse(bytes: &[u8], number: u32) -> Heard<'_> {
-    let head = (word(bytes, 0), half(bytes, 4), word(bytes, 8));
+fn parse(bytes: &[u8], number: u32) -> Answer<'_> {
+    let head = (u32_at(bytes, 0), u16_at(bytes, 4), u32_at(bytes, 8));
     let (Some(len), Some(kind), Some(answers)) = head else {
-        return Heard::Broken;
+        return Answer::Broken;
     };
     let Some(body) = bytes.get(HEAD..len as usize) else {
-        return Heard::Broken;
+        return Answer::Broken;
     };
     if answers != number {
-        return Heard::Stale;
+        return Answer::Stale;
     }
-    match (i32::from(kind), word(body, 0)) {
-        (libc::NLMSG_ERROR, Some(error)) => Heard::Error((error as i32).wrapping_neg()),
-        _ if kind == SOCK_DIAG_BY_FAMILY => Heard::Body(body),
-        _ => Heard::Broken,
+    match (i32::from(kind), u32_at(body, 0)) {
+        (libc::NLMSG_ERROR, Some(error)) => Answer::Error((error as i32).wrapping_neg()),
+        _ if kind == SOCK_DIAG_BY_FAMILY => Answer::Body(body),
+        _ => Answer::Broken,
     }
 }
 
-/// The number at this place.
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+/// The `u32` at this offset.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     bytes.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// The short number at this place.
-pub(crate) fn half(bytes: &[u8], at: usize) -> Option<u16> {
+/// The `u16` at this offset.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     let bytes = bytes.get(at..at.checked_add(2)?)?;
     bytes.try_into().ok().map(u16::from_ne_bytes)
 }
@@ -123,25 +125,25 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_and_torn_stale_and_strange_ones_are_not() {
+    fn answers_are_parsed_and_torn_or_stale_ones_are_not() {
         let whole = message(SOCK_DIAG_BY_FAMILY, 7, b"body");
-        assert_eq!(parse(&whole, 7), Heard::Body(b"body"));
-        assert_eq!(parse(&whole, 8), Heard::Stale);
+        assert_eq!(parse(&whole, 7), Answer::Body(b"body"));
+        assert_eq!(parse(&whole, 8), Answer::Stale);
         for len in 0..whole.len() {
-            assert_eq!(parse(&whole[..len], 7), Heard::Broken, "{len}");
+            assert_eq!(parse(&whole[..len], 7), Answer::Broken, "{len}");
         }
         let error = message(libc::NLMSG_ERROR as u16, 7, &(-libc::ENOENT).to_ne_bytes());
-        assert_eq!(parse(&error, 7), Heard::Error(libc::ENOENT));
+        assert_eq!(parse(&error, 7), Answer::Error(libc::ENOENT));
         let torn = message(libc::NLMSG_ERROR as u16, 7, &[1]);
-        assert_eq!(parse(&torn, 7), Heard::Broken);
+        assert_eq!(parse(&torn, 7), Answer::Broken);
         let least = message(libc::NLMSG_ERROR as u16, 7, &i32::MIN.to_ne_bytes());
-        assert_eq!(parse(&least, 7), Heard::Error(i32::MIN));
+        assert_eq!(parse(&least, 7), Answer::Error(i32::MIN));
         let done = message(libc::NLMSG_DONE as u16, 7, &[0; 4]);
-        assert_eq!(parse(&done, 7), Heard::Broken);
+        assert_eq!(parse(&done, 7), Answer::Broken);
         for len in [0, 15, u32::MAX] {
             let mut lies = whole.clone();
             lies[..4].copy_from_slice(&len.to_ne_bytes());
-            assert_eq!(parse(&lies, 7), Heard::Broken, "{len}");
+            assert_eq!(parse(&lies, 7), Answer::Broken, "{len}");
         }
     }
 }

@@ -1,33 +1,33 @@
 //! How a process ended that is not our child.
 //!
-//! Two sources, asked in turn: the kernel's answer about a pidfd, which is there once the process has been reaped
-//! (Linux 6.15), and its entry in the process table while it waits for that. A kernel or a process that tells neither
-//! is no error: the status is unknown then.
+//! There are two sources. The kernel answers about a pidfd once the process has been reaped (Linux 6.15). Until then
+//! the zombie's entry in the process table has the status. If neither source answers, that is no error: the status is
+//! unknown.
 
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use mainstay_core::event::Status;
-use mainstay_core::ids::Identity;
-use mainstay_core::limits;
+use mainstay_protocol::event::Status;
+use mainstay_protocol::ids::Identity;
+use mainstay_protocol::limits;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::tree::status_of;
 use crate::{census, identity};
 
-/// In the flags of `/proc/PID/stat`: it is on its way out.
+/// In the flags of `/proc/PID/stat`: the process is exiting.
 const PF_EXITING: u64 = 0x4;
 
-/// How exactly this process ended, if anybody tells; the pidfd must be its own.
+/// The exit status of this process, if the kernel tells; the pidfd must belong to it.
 pub fn status(pidfd: &OwnedFd, who: Identity) -> Option<Status> {
-    // It may be reaped between the two questions, so the first is asked again.
+    // The process may be reaped between the two questions, so the first is asked again.
     by_pidfd(pidfd)
         .or_else(|| by_entry(who))
         .or_else(|| by_pidfd(pidfd))
 }
 
-/// Whether it has ended; a process that is on its way out is waited for, for a moment.
+/// Whether it has ended. If it is exiting, this waits for a moment.
 pub fn ended(pidfd: &OwnedFd, who: Identity) -> bool {
     let wait = if leaving(who) { limits::EXITING_MS } else { 0 };
     let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
@@ -55,7 +55,8 @@ fn info(pidfd: &OwnedFd) -> Option<libc::pidfd_info> {
     }
 }
 
-/// A zombie's entry ends in its status; to others than its owner the kernel shows 0 there, which would be a lie.
+/// A zombie's entry ends with its status. To users other than its owner the kernel shows 0 there, which would be
+/// wrong.
 fn by_entry(who: Identity) -> Option<Status> {
     let mine = census::uid(who.pid)? == rustix::process::geteuid().as_raw();
     let stat = census::stat(who.pid).ok()?;
@@ -63,7 +64,7 @@ fn by_entry(who: Identity) -> Option<Status> {
         return None;
     }
     let status = field(who.pid, 52)?;
-    // The entry may have gone to somebody else while it was read.
+    // Another process may have got the pid while the entry was read.
     (identity::of(who.pid).ok()? == who).then(|| status_of(status as i32))
 }
 
@@ -84,11 +85,11 @@ mod tests {
     use super::*;
     use crate::identity::Handle;
 
-    /// Seen while it is a zombie, and seen after it was reaped where the kernel can.
+    /// The status is known while the child is a zombie, and after it was reaped if the kernel can tell.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "processes that end")]
-    fn before_and_after_it_is_reaped() {
-        let _apart = crate::apart::starting();
+    fn status_is_known_before_and_after_reaping() {
+        let _lock = crate::child_lock::with_children();
         for (script, status) in [
             ("read line; exit 7", Status::Code(7)),
             ("read line; exit 0", Status::Code(0)),
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_living_have_no_status() {
+    fn living_process_has_no_status() {
         let me = identity::me().unwrap();
         let fd = Handle::open(me).unwrap().into_fd();
         assert_eq!(status(&fd, me), None);

@@ -1,30 +1,30 @@
-//! Who holds the other end of our stdin?
+//! Finds the process that holds the other end of our stdin.
 //!
-//! When the process that started us is gone and no EOF came, somebody holds the client's end: the real client behind a
-//! launcher (`sh -c`, npx) that has done its part, or a sibling into which the descriptor leaked. The real client is
-//! older than the launcher it started; a sibling is younger than the client that leaked to it.
+//! When the process that started us is gone and no EOF came, another process holds the client's end. Either it is the
+//! real client behind a launcher (`sh -c`, npx) that has exited, or a sibling into which the descriptor leaked. The
+//! real client is older than the launcher it started; a sibling is younger than the client that leaked to it.
 //!
-//! A client may have made itself unreadable, as whoever handles keys does. Whether it holds the end cannot be seen then: it
-//! is taken for the client, and its end or an EOF decides.
+//! A client may have made itself unreadable, as programs that handle keys do. Then we cannot see whether it holds the
+//! end. It is taken for the client, and its end or an EOF decides.
 
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
-use mainstay_core::event::Seen;
-use mainstay_core::ids::Identity;
+use mainstay_protocol::event::Seen;
+use mainstay_protocol::ids::Identity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 
 use crate::adopter;
 use crate::census::{self, Stat};
-use crate::diag::{Diag, half, word};
+use crate::diag::{Diag, u16_at, u32_at};
 
-/// The process that is the client now that `dead` is gone: the youngest holder of the other end that is an ancestor of
-/// ours from the beginning, or plainly older than the dead one (start times have a grain of 10 ms); else the nearest
-/// ancestor, if it may be one.
-pub fn heir(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option<Seen> {
+/// The process that is the client now that `dead` is gone. It is the youngest holder of the other end that is one of
+/// our original ancestors, or plainly older than the dead process (start times have a resolution of 10 ms). If there
+/// is none: the nearest ancestor, if it may be a client.
+pub fn next_holder(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option<Seen> {
     let wanted = other_end(stdin)?;
     let mine = rustix::process::getuid().as_raw();
     census::pids()
@@ -43,8 +43,9 @@ pub fn heir(stdin: &impl AsFd, dead: Identity, ancestors: &[Identity]) -> Option
         })
 }
 
-/// The nearest ancestor that lives, if it is of our own user and does not let itself be looked at. Nobody above it: those
-/// started clients, they are none. A manager of sessions is no client either, though some cannot be read.
+/// The nearest living ancestor, if it belongs to our user and we may not see its descriptors. No ancestor above it:
+/// those started clients and are not clients themselves. A session manager is no client either, though some of them
+/// cannot be read.
 fn unreadable(dead: Identity, ancestors: &[Identity], wanted: &Wanted, mine: u32) -> Option<Stat> {
     let nearest = ancestors
         .iter()
@@ -57,9 +58,9 @@ fn unreadable(dead: Identity, ancestors: &[Identity], wanted: &Wanted, mine: u32
     (unknown && may_be_client(&nearest, mine)).then_some(nearest)
 }
 
-/// The place of the first of these that lives and holds the other end of our stdin. If the end is held and none of them is seen
-/// to hold it: the first whose descriptors cannot be seen. If nothing can be said about the end: the first of all. None once
-/// the end is closed, whoever else may live.
+/// The index of the first candidate that lives and holds the other end of our stdin. If the end is held but no
+/// candidate is seen to hold it: the first candidate whose descriptors cannot be seen. If nothing is known about the
+/// end: the first candidate, if it lives. None once the end is closed, whichever candidates live.
 pub fn nearest(stdin: &impl AsFd, candidates: &[Identity]) -> Option<usize> {
     let living = |who: &Identity| {
         let stat = census::stat(who.pid).ok();
@@ -89,7 +90,7 @@ pub fn nearest(stdin: &impl AsFd, candidates: &[Identity]) -> Option<usize> {
     hidden
 }
 
-/// Whether a process that does not let itself be looked at may be the client.
+/// Whether a process whose descriptors we may not see may be the client.
 fn may_be_client(stat: &Stat, mine: u32) -> bool {
     let manager = stat.pid == adopter::INIT || stat.comm == "systemd";
     !manager && census::real_uid(stat.pid) == Some(mine)
@@ -102,12 +103,12 @@ pub(crate) fn other_end(stdin: &impl AsFd) -> Option<Wanted> {
     }
 }
 
-/// The other end of a descriptor.
+/// The state of the other end of a descriptor.
 enum End {
     Held(Wanted),
-    /// That of a socket which no process holds any more.
+    /// The other end of a socket, and no process holds it.
     Closed,
-    /// A terminal, a file or a device has none; of a socket the kernel may not tell.
+    /// Terminals, files and devices have no other end; for a socket the kernel may not tell.
     Untold,
 }
 
@@ -166,7 +167,7 @@ pub(crate) fn holds(pid: i32, wanted: &Wanted) -> Holds {
     let mut found = Holds::No;
     for entry in fds.flatten() {
         match fs::read_link(entry.path()) {
-            // The mode of the link tells how the descriptor was opened.
+            // The mode of the link says how the descriptor was opened.
             Ok(link)
                 if link.as_os_str() == name.as_str()
                     && (!writer
@@ -182,8 +183,13 @@ pub(crate) fn holds(pid: i32, wanted: &Wanted) -> Holds {
     found
 }
 
-/// The inode of the socket at the other end of a Unix socket pair; `None` if nobody has it any more.
+/// The inode of the socket at the other end of a Unix socket pair; `None` if that end is closed.
 pub(crate) fn peer(inode: u32) -> io::Result<Option<u32>> {
+    peer_by(&Diag::open()?, inode)
+}
+
+/// The same with a netlink socket that is open already.
+pub(crate) fn peer_by(diag: &Diag, inode: u32) -> io::Result<Option<u32>> {
     const UDIAG_SHOW_PEER: u32 = 4;
     const UNIX_DIAG_PEER: u16 = 2;
     // struct unix_diag_req: family, protocol, states, inode, show, cookie.
@@ -192,17 +198,17 @@ pub(crate) fn peer(inode: u32) -> io::Result<Option<u32>> {
     question.extend_from_slice(&inode.to_ne_bytes());
     question.extend_from_slice(&UDIAG_SHOW_PEER.to_ne_bytes());
     question.extend_from_slice(&[0xff; 8]);
-    let Some(answer) = Diag::open()?.ask(&question)? else {
+    let Some(answer) = diag.ask(&question)? else {
         return Ok(None);
     };
     // struct unix_diag_msg is 16 bytes; attributes follow, each with length and type.
     let mut at = 16;
-    while let (Some(size), Some(kind)) = (half(&answer, at), half(&answer, at + 2)) {
+    while let (Some(size), Some(kind)) = (u16_at(&answer, at), u16_at(&answer, at + 2)) {
         if size < 4 || at + usize::from(size) > answer.len() {
             break;
         }
         if kind == UNIX_DIAG_PEER {
-            return Ok(word(&answer, at + 4).filter(|&inode| inode != 0));
+            return Ok(u32_at(&answer, at + 4).filter(|&inode| inode != 0));
         }
         at += usize::from(size).next_multiple_of(4);
     }
@@ -223,30 +229,33 @@ mod tests {
     }
 
     #[test]
-    fn an_older_holder_of_a_pipe_is_the_heir() {
-        let _apart = crate::apart::childless();
+    fn older_holder_of_a_pipe_is_the_client() {
+        let _lock = crate::child_lock::without_children();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let me = crate::identity::me().unwrap();
         assert_eq!(
-            heir(&reader, me_as_if_started_by_a_launcher(), &[])
+            next_holder(&reader, me_as_if_started_by_a_launcher(), &[])
                 .unwrap()
                 .who,
             me
         );
-        // Not older than the dead: a leak, unless it is known to stand above us.
+        // Not older than the dead process: a leak, unless it is a known ancestor of ours.
         let twin = Identity {
             pid: i32::MAX,
             start: me.start,
         };
-        assert_eq!(heir(&reader, twin, &[]), None);
-        assert_eq!(heir(&reader, twin, &[me]).unwrap().who, me);
+        assert_eq!(next_holder(&reader, twin, &[]), None);
+        assert_eq!(next_holder(&reader, twin, &[me]).unwrap().who, me);
         drop(writer);
-        assert_eq!(heir(&reader, me_as_if_started_by_a_launcher(), &[]), None);
+        assert_eq!(
+            next_holder(&reader, me_as_if_started_by_a_launcher(), &[]),
+            None
+        );
     }
 
     #[test]
     fn the_nearest_holder_is_found() {
-        let _apart = crate::apart::childless();
+        let _lock = crate::child_lock::without_children();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let me = crate::identity::me().unwrap();
         let other = me_as_if_started_by_a_launcher();
@@ -258,31 +267,34 @@ mod tests {
         assert_eq!(nearest(&ours, &[other, me]), Some(1));
         drop(theirs);
         assert_eq!(nearest(&ours, &[other, me]), None);
-        // Of these no other end can be found: then it is the process that started us, or none.
+        // These have no other end: the answer is the process that started us, or none.
         let null = fs::File::open("/dev/null").unwrap();
         assert_eq!(nearest(&null, &[me, other]), Some(0));
         assert_eq!(nearest(&null, &[other, me]), None);
     }
 
     #[test]
-    fn the_same_for_a_socket() {
-        let _apart = crate::apart::childless();
+    fn older_holder_of_a_socket_is_the_client() {
+        let _lock = crate::child_lock::without_children();
         let (ours, theirs) = UnixStream::pair().unwrap();
         let me = crate::identity::me().unwrap();
         assert_eq!(
-            heir(&ours, me_as_if_started_by_a_launcher(), &[])
+            next_holder(&ours, me_as_if_started_by_a_launcher(), &[])
                 .unwrap()
                 .who,
             me
         );
         assert!(theirs.as_raw_fd() > 0);
         drop(theirs);
-        assert_eq!(heir(&ours, me_as_if_started_by_a_launcher(), &[]), None);
+        assert_eq!(
+            next_holder(&ours, me_as_if_started_by_a_launcher(), &[]),
+            None
+        );
     }
 
     #[test]
     fn a_pipe_without_a_writer_has_hung_up() {
-        let _apart = crate::apart::childless();
+        let _lock = crate::child_lock::without_children();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&writer, b"unread").unwrap();
         assert!(!hung_up(reader.as_fd()));

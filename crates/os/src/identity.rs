@@ -1,16 +1,16 @@
-//! Who a process is, proven against pid reuse.
+//! A process by pid and start time, so that a reused pid is never mistaken for it.
 
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
-use mainstay_core::ids::{Identity, Realm};
+use mainstay_protocol::ids::{Identity, Realm};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, test_kill_process};
 
-use crate::{census, made_up};
+use crate::{census, procfs};
 
 /// This process.
 pub fn me() -> io::Result<Identity> {
@@ -23,8 +23,8 @@ pub fn of(pid: i32) -> io::Result<Identity> {
     Ok(Identity { pid, start })
 }
 
-/// Whether exactly this process is there and not a zombie. Unsure means that it is: a table that hides others, or a
-/// descriptor that could not be had, says nothing about them.
+/// Whether exactly this process exists and is no zombie. Unsure means alive: a `/proc` that hides other users'
+/// processes, or a lack of descriptors, proves no death.
 pub fn alive(who: Identity) -> bool {
     match census::brief(who.pid) {
         Ok(found) => found.start == who.start && !found.dead,
@@ -32,16 +32,17 @@ pub fn alive(who: Identity) -> bool {
     }
 }
 
-/// Whether the kernel knows any process of that number. It needs neither a descriptor nor a right to be told so.
+/// Whether the kernel knows any process with that number. This needs neither a descriptor nor a permission.
 fn there(pid: i32) -> bool {
     let pid = (pid > 0).then(|| Pid::from_raw(pid)).flatten();
     pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
-/// Why `/proc` is of no use here, if it shows another pid namespace than ours: then each number in it is somebody else's.
+/// The reason why `/proc` cannot be used, if it shows another pid namespace than ours. Then each number in it means
+/// another process.
 pub fn misnamed() -> Option<String> {
     let mine = rustix::process::getpid().as_raw_nonzero().get();
-    // Unreadable is another trouble, which whoever needs it tells.
+    // If it cannot be read, the operation that needs it reports that.
     let shown = fs::read_link("/proc/self").ok()?;
     let shown = shown.to_string_lossy();
     (shown != mine.to_string()).then(|| {
@@ -51,16 +52,16 @@ pub fn misnamed() -> Option<String> {
     })
 }
 
-/// What to do about it.
+/// What the user can do about it.
 pub const MISNAMED_HINT: &str =
     "give the namespace a /proc of its own (unshare --mount-proc, bwrap --proc /proc)";
 
-/// Inode of the first time namespace, where start times are what they are (the kernel's `PROC_TIME_INIT_INO`).
+/// Inode of the initial time namespace, in which start times are not shifted (the kernel's `PROC_TIME_INIT_INO`).
 const FIRST_TIMENS: u64 = 0xEFFF_FFFA;
 
-/// Where identities that we read have their meaning.
+/// The boot and the namespaces in which our identities are valid.
 pub fn realm() -> io::Result<Realm> {
-    let boot = made_up::text("/proc/sys/kernel/random/boot_id")?;
+    let boot = procfs::text("/proc/sys/kernel/random/boot_id")?;
     let pidns = fs::metadata("/proc/self/ns/pid")?.ino();
     let timens = match fs::metadata("/proc/self/ns/time") {
         Ok(meta) => Some(meta.ino()).filter(|&inode| inode != FIRST_TIMENS),
@@ -75,33 +76,33 @@ pub fn realm() -> io::Result<Realm> {
     })
 }
 
-/// A handle on one process that no reuse of its pid can fool.
+/// A pidfd of one process, checked against its start time, so that a reused pid cannot mislead us.
 #[derive(Debug)]
 pub struct Handle {
-    /// Who it is.
+    /// The process that this is a handle on.
     pub who: Identity,
     fd: OwnedFd,
 }
 
 impl Handle {
-    /// Opens a handle; fails with `NotFound` if that process is gone or its pid belongs to another one by now, and only
-    /// then.
+    /// Opens a handle. Fails with `NotFound` if and only if that process is gone, also if its pid belongs to another
+    /// one by now.
     pub fn open(who: Identity) -> io::Result<Self> {
         let pid = Pid::from_raw(who.pid).ok_or(io::ErrorKind::InvalidInput)?;
         let fd = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => fd,
-            // Nobody's number, or by now that of another process's thread.
+            // No process has the number, or it is now a thread of another process.
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => {
                 return Err(io::ErrorKind::NotFound.into());
             }
             Err(error) => return Err(error.into()),
         };
         let handle = Self { who, fd };
-        // The start time is read after the pidfd is held: from here on the pid cannot be reused unnoticed.
+        // The start time is read after the pidfd is open: from here on the pid cannot be reused unnoticed.
         match of(who.pid) {
             Ok(found) if found == who => Ok(handle),
             Ok(_) => Err(io::ErrorKind::NotFound.into()),
-            // The table hides whoever it is.
+            // `/proc` hides the process from us.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !handle.ended() => {
                 Err(io::ErrorKind::PermissionDenied.into())
             }
@@ -114,7 +115,7 @@ impl Handle {
         Ok(pidfd_send_signal(&self.fd, signal)?)
     }
 
-    /// Whether it has ended (a zombie has).
+    /// Whether it has ended; a zombie has.
     pub fn ended(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         poll(
@@ -127,7 +128,7 @@ impl Handle {
         .is_ok_and(|n| n > 0)
     }
 
-    /// Waits for its end, but not longer than this; whether it has ended.
+    /// Waits at most this long for its end. Returns whether it has ended.
     pub fn wait_ended(&self, within_ms: u64) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         let within = Timespec {
@@ -137,7 +138,7 @@ impl Handle {
         poll(&mut fds, Some(&within)).is_ok_and(|n| n > 0)
     }
 
-    /// The descriptor; readable once the process has ended.
+    /// The pidfd; readable once the process has ended.
     pub fn into_fd(self) -> OwnedFd {
         self.fd
     }
@@ -151,6 +152,8 @@ impl AsFd for Handle {
 
 #[cfg(test)]
 mod tests {
+    //! guards: A process is its pid and its start time, so a process that reuses a pid is never signalled.
+
     use super::*;
 
     #[test]

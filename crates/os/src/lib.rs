@@ -1,47 +1,47 @@
-//! mainstay's hands: everything that touches the kernel, and nothing that decides.
+//! Everything that touches the kernel. Nothing here makes a decision of the product.
 //!
-//! Small blocking calls with typed results. This is the only crate with `unsafe`, each block with its reason. It
-//! knows processes, signals, descriptors and cgroups; it knows nothing of MCP.
+//! Small blocking calls with typed results. This is the only crate with `unsafe`; each block states why it is sound.
+//! The crate knows processes, signals, descriptors and cgroups. It does not know MCP.
 //!
-//! Invariants: a process is pid *and* start time; it is signalled through a pidfd after its start time was read
-//! again; a child never inherits a descriptor, signal mask, signal disposition or
-//! scheduling policy of ours.
+//! Invariants: a process is pid *and* start time. It is signalled through a pidfd, after its start time was read
+//! again. A child inherits none of our descriptors, and neither our signal mask, nor our signal dispositions, nor our
+//! scheduling policy.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!(
-    "mainstay is for Linux: it holds servers by pidfds, subreapers and cgroups, and for this system nothing is written yet"
-);
+compile_error!("mainstay runs on Linux only: it holds servers by pidfds, subreapers and cgroups");
 
+pub mod activation;
 pub mod adopter;
-#[cfg(test)]
-mod apart;
 pub mod assume;
 pub mod cap;
 pub mod census;
 pub mod channel;
 pub mod child;
+#[cfg(test)]
+mod child_lock;
 mod client_watch;
 pub mod clock;
 pub mod connector;
 pub mod dbus;
 pub mod descriptors;
 mod diag;
-pub mod door;
+pub mod end_tree;
 pub mod ended;
 pub mod guard;
 pub mod holder;
 pub mod identity;
-mod lend;
-mod made_up;
 mod mark;
 pub mod measure;
 pub mod memory;
 pub mod notice;
 pub mod orphans;
 pub mod owner;
+pub mod packet_socket;
+mod procfs;
 pub mod record;
 pub mod role;
 pub mod sender;
+pub mod setting;
 pub mod shim;
 pub mod signals;
 #[cfg(test)]
@@ -56,4 +56,6 @@ pub mod title;
 pub mod tracefs;
 pub mod tree;
 pub mod turn;
+mod vfork;
 pub mod watch_files;
+pub mod wires;

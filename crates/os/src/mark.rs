@@ -1,36 +1,54 @@
-//! The mark: a tree's tag as a number that an emptied environment does not lose.
+//! The mark: a tree's tag as a number that survives an emptied environment.
 //!
-//! A resource limit goes from parent to child over fork and exec, whatever becomes of the environment, the session and the
-//! parent. `RLIMIT_RTTIME` limits real-time processes only and is unlimited nearly everywhere: a number above 2^62
-//! (microseconds) limits nothing either. So it can hold the tag's number, and a member is known by one system call.
+//! A resource limit passes from parent to child over fork and exec, whatever happens to the environment, the session
+//! and the parent. `RLIMIT_RTTIME` limits real-time processes only and is unlimited nearly everywhere. A number above
+//! 2^62 (microseconds) has no effect either. So the limit can hold the tag's number, and one system call tells
+//! whether a process is a member.
 //!
-//! A mark names no owner by itself: it is only compared with the mark of a tag that is known from elsewhere. A client that has
-//! set this limit keeps what it has set, and its server has no mark. A member may remove its mark, as it may remove its tag.
+//! A mark alone names no owner. It is only compared with the mark of a tag that is known from elsewhere. A client
+//! that has set this limit keeps its value, and then its server has no mark. A member may remove its mark, just as it
+//! may remove its tag.
 
-use mainstay_core::ids::{Tag, is_mark};
+use mainstay_protocol::ids::{Tag, is_mark};
 
-/// Marks this process and all that it will make. Only system calls, for a fresh clone.
+/// Marks this process and all its future descendants. Only system calls, so a fresh clone may call it.
 ///
 /// # Safety
-/// None beyond that: it may be called at any time.
-pub(crate) unsafe fn put(mark: u64) {
+/// No further condition: it may be called at any time.
+pub(crate) unsafe fn set(mark: u64) {
     let mut limit = UNKNOWN;
     // SAFETY: the structure is ours, and valid for reading and writing.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) == 0 && is_free(limit) {
             limit.rlim_cur = mark;
-            // Refused: then there is no mark.
+            // If this is refused, the tree has no mark.
             libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit);
         }
     }
 }
 
-/// Whether a process bears the mark of this tag.
-pub(crate) fn is(pid: i32, tag: &Tag) -> bool {
+/// Whether a process carries the mark of this tag.
+pub(crate) fn is_on(pid: i32, tag: &Tag) -> bool {
     let mut limit = UNKNOWN;
     // SAFETY: as above; nothing is set.
     let read = unsafe { libc::prlimit(pid, libc::RLIMIT_RTTIME, std::ptr::null(), &raw mut limit) };
     read == 0 && limit.rlim_cur == tag.mark()
+}
+
+/// Whether a process may carry a mark: its limit is not unlimited, or we may not read it.
+pub(crate) fn may_be_on(pid: i32) -> bool {
+    let mut limit = UNKNOWN;
+    // SAFETY: as above; nothing is set.
+    let read = unsafe { libc::prlimit(pid, libc::RLIMIT_RTTIME, std::ptr::null(), &raw mut limit) };
+    read != 0 || limit.rlim_cur != libc::RLIM_INFINITY
+}
+
+/// Whether the trees of a client that was started as we were can have a mark.
+pub(crate) fn is_usual() -> bool {
+    let mut limit = UNKNOWN;
+    // SAFETY: the structure is ours, and valid for writing.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
+    read == 0 && is_free(limit)
 }
 
 const UNKNOWN: libc::rlimit = libc::rlimit {
@@ -38,7 +56,7 @@ const UNKNOWN: libc::rlimit = libc::rlimit {
     rlim_max: 0,
 };
 
-/// Whether the limit says nothing, or only who an outer tree belongs to.
+/// Whether the limit has no effect: it is unlimited, or it is the mark of an outer tree.
 fn is_free(limit: libc::rlimit) -> bool {
     let unlimited = libc::RLIM_INFINITY;
     limit.rlim_max == unlimited && (limit.rlim_cur == unlimited || is_mark(limit.rlim_cur))

@@ -1,10 +1,10 @@
-//! What a tree uses and has written: processor time, memory, bytes, and whether somebody debugs it.
+//! What a tree uses and has written: processor time, memory, bytes, and whether a debugger is attached.
 //!
-//! Where there is a leaf, the kernel has done the sum, members that are gone included. Elsewhere one walk over the
-//! members does it, and then a figure may also fall, with a member whose end we reaped ourselves: compare two readings,
-//! never subtract them blindly.
+//! If the tree has a leaf, the kernel has computed the sum, including members that are gone. Otherwise one walk over
+//! the members computes it. Then a figure may also fall, because a member ended that we reaped ourselves. So compare
+//! two readings, but never subtract one from the other unchecked.
 //!
-//! Nothing here decides how much is too much.
+//! It does not decide how much is too much.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,12 +12,12 @@ use std::path::Path;
 
 use crate::holder::{self, Holds};
 use crate::tree::Tree;
-use crate::{census, clock, made_up};
+use crate::{census, clock, procfs};
 
 impl Tree {
     /// Processor time of all members and of the children that they have waited for, in milliseconds.
     pub fn cpu_ms(&self) -> u64 {
-        // `cpu.stat` is in every cgroup2 but the oldest, also where the controller itself is elsewhere.
+        // `cpu.stat` is in every cgroup2 but the oldest, also if the cpu controller is not enabled there.
         let counted = self
             .leaf()
             .and_then(|leaf| keyed(&leaf.join("cpu.stat"), "usage_usec"));
@@ -32,11 +32,11 @@ impl Tree {
         clock::ticks_ms(ticks)
     }
 
-    /// Memory that the tree holds, in bytes: what would be free without it. Shared pages count once, caches that the
-    /// kernel may drop at will do not count.
+    /// Memory that the tree holds, in bytes: what would be free without it. Shared pages count once. Caches that the
+    /// kernel may drop at any time do not count.
     ///
-    /// Without a memory controller each member's pages are walked, which takes about 10 ms per GiB and stops that
-    /// member's own mappings meanwhile: to watch a limit, [`Tree::memory_above`] is the cheaper question.
+    /// Without a memory controller this walks each member's pages. That takes about 10 ms per GiB, and the member
+    /// cannot change its mappings meanwhile. To watch a limit, [`Tree::memory_above`] is cheaper.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_of_leaf().unwrap_or_else(|| {
             self.members()
@@ -46,8 +46,8 @@ impl Tree {
         })
     }
 
-    /// The same, only if it is above a limit; members' pages are walked only if their resident sum, which counts shared
-    /// pages again and again, is above it too.
+    /// The same, but only if it is above a limit. Members' pages are walked only if the sum of their resident sizes
+    /// is above the limit too; that sum counts shared pages once per process.
     pub fn memory_above(&self, limit_bytes: u64) -> Option<u64> {
         if self.memory_of_leaf().is_none() {
             let rough: u64 = self.members().iter().map(|stat| resident(stat.pid)).sum();
@@ -58,15 +58,22 @@ impl Tree {
         Some(self.memory_bytes()).filter(|&bytes| bytes > limit_bytes)
     }
 
-    /// Whether a debugger holds any member: then its silence means nothing.
+    /// How many members the kernel has killed for lack of memory, by the leaf's own count. Read it before the leaf is
+    /// removed with the last member. None without a leaf that counts.
+    pub fn oom_kills(&self) -> Option<u64> {
+        keyed(&self.leaf()?.join("memory.events"), "oom_kill")
+    }
+
+    /// Whether a debugger is attached to any member: then its silence means nothing.
     pub fn traced(&self) -> bool {
         self.members().iter().any(|stat| traced(stat.pid))
     }
 
-    /// What the members that can still write into the pipe behind this end have written so far, wherever to, in bytes.
-    /// None if the kernel does not tell.
+    /// How many bytes those members have written so far, to any file, that can still write into the pipe behind this
+    /// end. None if the kernel does not tell.
     pub fn written_by_writers(&self, pipe: &impl AsFd) -> Option<u64> {
-        // A kernel that does not count says zero of everybody; we have written ourselves.
+        // A kernel that does not count reports zero for every process. We ourselves have written, so zero for us
+        // means that it does not count.
         let counts = |&bytes: &u64| bytes > 0;
         written(std::process::id() as i32).ok().filter(counts)?;
         let wanted = holder::other_end(pipe)?;
@@ -87,15 +94,15 @@ impl Tree {
     }
 }
 
-/// How many processes the kernel has killed on this machine because memory ran out. A hint only, for trees without a
-/// leaf: whose processes they were is not said.
+/// How many processes the kernel has killed on this machine because memory ran out. Only a hint, for trees without a
+/// leaf: the kernel does not say which processes they were.
 pub fn oom_kills_of_the_machine() -> Option<u64> {
     keyed(Path::new("/proc/vmstat"), "oom_kill")
 }
 
 /// The number behind a word, in the kernel's files with one `word number` per line.
-pub(crate) fn keyed(file: &Path, word: &str) -> Option<u64> {
-    let text = made_up::text(file).ok()?;
+fn keyed(file: &Path, word: &str) -> Option<u64> {
+    let text = procfs::text(file).ok()?;
     text.lines()
         .find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))?
         .trim()
@@ -103,17 +110,17 @@ pub(crate) fn keyed(file: &Path, word: &str) -> Option<u64> {
         .ok()
 }
 
-/// What a cgroup with a memory controller holds, without the files that it read long ago.
+/// What a cgroup with a memory controller holds, without file pages that were not used for long.
 fn held_by(leaf: &Path) -> Option<u64> {
-    let text = made_up::text(leaf.join("memory.current")).ok()?;
+    let text = procfs::text(leaf.join("memory.current")).ok()?;
     let all: u64 = text.trim().parse().ok()?;
     let idle = keyed(&leaf.join("memory.stat"), "inactive_file").unwrap_or(0);
     Some(all.saturating_sub(idle))
 }
 
-/// The proportional set size with what of it is in swap; none if we may not look or the process is gone.
+/// The proportional set size, including its part in swap; none if we may not look or the process is gone.
 fn proportional(pid: i32) -> Option<u64> {
-    let text = made_up::text(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let text = procfs::text(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let kib = |word: &str| -> Option<u64> {
         text.lines()
             .find_map(|line| line.strip_prefix(word)?.strip_prefix(':'))?
@@ -130,16 +137,16 @@ fn resident(pid: i32) -> u64 {
     (memory.rss_kib + memory.swap_kib) * 1_024
 }
 
-/// What a process has written in its life, wherever to. What it was forked with does not count.
+/// How many bytes a process has written since its fork, to any file.
 fn written(pid: i32) -> io::Result<u64> {
-    let text = made_up::text(format!("/proc/{pid}/io"))?;
+    let text = procfs::text(format!("/proc/{pid}/io"))?;
     let mut lines = text.lines();
     let bytes = lines.find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok());
     bytes.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn traced(pid: i32) -> bool {
-    let text = made_up::text(format!("/proc/{pid}/status")).unwrap_or_default();
+    let text = procfs::text(format!("/proc/{pid}/status")).unwrap_or_default();
     text.lines()
         .find_map(|line| line.strip_prefix("TracerPid:"))
         .is_some_and(|tracer| tracer.trim() != "0")
@@ -152,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_not_taken_for_a_longer_one() {
+    fn key_is_not_mistaken_for_a_longer_one() {
         let dir = std::env::temp_dir().join(format!("mainstay-measure-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("memory.current"), "5000\n").unwrap();
@@ -185,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn we_hold_less_than_our_resident_pages() {
+    fn our_own_memory_is_read_and_no_debugger_is_seen() {
         let me = std::process::id() as i32;
         let proportional = proportional(me).unwrap();
         assert!(proportional > 0);

@@ -1,4 +1,4 @@
-//! Buffers of whole pages, and giving memory back that is not needed any more: a link is idle most of its life.
+//! Buffers of whole pages, and returning unused memory to the kernel, because a link is idle most of its life.
 
 use std::ffi::c_void;
 use std::{io, ptr, slice};
@@ -7,23 +7,23 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::thread::gettid;
 
 const PAGE: usize = 4096;
-/// How much of the stack below us is looked at.
+/// How much of the stack below the current frame is returned.
 const STACK_REACH: usize = 64 * PAGE;
 
-/// A buffer for the rest of this process's life. What was not touched yet costs nothing; and the kernel copies to and from
-/// whole pages faster than to where the heap happens to have room.
+/// A buffer that lives as long as the process. Pages that were never touched cost nothing, and the kernel copies to
+/// and from whole pages faster than to an arbitrary place in the heap.
 pub fn buffer(bytes: usize) -> io::Result<&'static mut [u8]> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing; it is zero, nobody else knows it, and
-    // it is never undone.
+    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing. It is zeroed, no other reference
+    // to it exists, and it is never unmapped.
     unsafe {
         let start = mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE)?;
         Ok(slice::from_raw_parts_mut(start.cast(), bytes))
     }
 }
 
-/// Gives back what is free in the heap, and what deeper calls have left on the stack: before a fork, so that it is not
-/// copied, and when a role has nothing else to do.
+/// Returns the free heap and the stack below the current frame: before a fork, so that it is not copied, and when a
+/// role has nothing else to do.
 pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it may be called at any time; it only gives back pages that hold nothing.
@@ -33,18 +33,18 @@ pub fn trim() {
     trim_stack();
 }
 
-/// Gives back what deeper calls have left on the stack.
+/// Returns the stack that deeper calls have used.
 #[inline(never)]
 pub fn trim_stack() {
-    // The stack of the first thread has nothing but free space below it, far beyond our reach; another one's may have.
+    // The first thread's stack has only free space below it, far more than we return. Another thread's stack may not.
     if gettid() != rustix::process::getpid() {
         return;
     }
     let here = 0u8;
-    // A whole page below this frame is left alone: more than the calls from here need.
+    // One whole page below this frame stays: more than the calls from here need.
     let end = ((&raw const here as usize) & !(PAGE - 1)) - PAGE;
-    // SAFETY: the range is below the frame of the innermost function but for the page left alone, so nothing in it is
-    // alive; pages that are given back read as zero when the stack grows into them again.
+    // SAFETY: the range is below the frame of the innermost function, except for the page that stays, so no live
+    // value is in it. Returned pages read as zero when the stack grows into them again.
     unsafe {
         libc::madvise(
             (end - STACK_REACH) as *mut _,
@@ -54,15 +54,15 @@ pub fn trim_stack() {
     };
 }
 
-/// Unmaps the pages of the program's own file that this process has touched so far: code and constants, most of which are
-/// needed only at a start. They stay in the kernel's page cache, so whatever is needed again costs a fault without I/O for each
-/// 64 KB. For a role that is about to wait for long.
+/// Unmaps the pages of the program's own file that this process has touched so far: code and constants, most of which
+/// only a start needs. They stay in the kernel's page cache, so using them again costs one fault without I/O per 64
+/// KB. For a role that is about to wait for a long time.
 pub fn unmap_code() {
     // SAFETY: the callback has the signature that is asked for, and nothing is passed to it.
     unsafe { libc::dl_iterate_phdr(Some(unmap_code_of), ptr::null_mut()) };
 }
 
-/// The first object is the program itself; the answer 1 ends the iteration there.
+/// The first object is the program itself; returning 1 ends the iteration there.
 unsafe extern "C" fn unmap_code_of(
     object: *mut libc::dl_phdr_info,
     _: usize,
@@ -80,19 +80,19 @@ unsafe extern "C" fn unmap_code_of(
         }
         let start = (base + header.p_vaddr) as usize & !(PAGE - 1);
         let end = ((base + header.p_vaddr + header.p_memsz) as usize).next_multiple_of(PAGE);
-        // SAFETY: a segment that cannot be written to has the bytes of the file, and nothing else: a page that is unmapped is
+        // SAFETY: a segment that cannot be written contains exactly the bytes of the file. A page that is unmapped is
         // read from there again, also the one with this very instruction.
         unsafe { libc::madvise(start as *mut _, end - start, libc::MADV_DONTNEED) };
     }
     1
 }
 
-/// Empties a buffer of our own: its whole pages are given back and read as zero, the rest stays as it is.
+/// Empties a buffer of our own. Its whole pages are returned and read as zero; the rest keeps its bytes.
 pub fn give_back(bytes: &mut [u8]) {
     release(bytes, libc::MADV_DONTNEED);
 }
 
-/// The same for a buffer in shared memory: for everybody who maps it.
+/// The same for a buffer in shared memory: the pages become zero for all processes that map it.
 pub fn give_back_shared(bytes: &mut [u8]) {
     release(bytes, libc::MADV_REMOVE);
 }
@@ -102,7 +102,7 @@ fn release(bytes: &mut [u8], advice: i32) {
     let first = (range.start as usize).next_multiple_of(PAGE);
     let end = range.end as usize & !(PAGE - 1);
     if first < end {
-        // SAFETY: whole pages within a buffer that is ours alone for now; any bytes are valid in it, zeros too.
+        // SAFETY: whole pages within a buffer that only we use now; any bytes are valid in it, also zeros.
         unsafe { libc::madvise(first as *mut _, end - first, advice) };
     }
 }
@@ -119,7 +119,10 @@ mod tests {
         buffer.fill(7);
         give_back(buffer);
         assert!(buffer.iter().all(|&b| b == 0));
-        assert!(super::buffer(usize::MAX / 2).is_err(), "too much is told");
+        assert!(
+            super::buffer(usize::MAX / 2).is_err(),
+            "too large is an error"
+        );
     }
 
     #[test]
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trimmed_stack_goes_on() {
+    fn deep_calls_work_after_a_trim() {
         fn deep(n: usize) -> usize {
             let room = std::hint::black_box([n; 512]);
             if n == 0 {

@@ -1,14 +1,14 @@
-//! A notice board: a signal whenever an entry of one directory comes, goes or changes its name.
+//! Sends this process a signal whenever an entry of one directory is created, removed or renamed.
 //!
-//! dnotify, not inotify: a user has 128 inotify instances for all programs together, and one link may not take one of
-//! them. It tells neither what has changed nor how often; whoever gets the signal looks. Where the kernel does not have
-//! it, opening fails, and looking now and then must do.
+//! It uses dnotify, not inotify: a user has 128 inotify instances for all programs together, and one link must not
+//! take one of them. The signal says neither what has changed nor how often; its receiver reads the directory. If the
+//! kernel does not have dnotify, opening fails, and the caller reads the directory now and then.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 
-/// The signal that tells of a change. It ends a process that does not block it.
+/// The signal that reports a change. It ends a process that does not block it.
 pub const SIGNAL: i32 = libc::SIGIO;
 
 const DN_CREATE: libc::c_uint = 0x4;
@@ -16,14 +16,14 @@ const DN_DELETE: libc::c_uint = 0x8;
 const DN_RENAME: libc::c_uint = 0x10;
 const DN_MULTISHOT: libc::c_uint = 0x8000_0000;
 
-/// A directory that is watched for this process, as long as this lives.
+/// A directory that this process watches as long as this value lives.
 #[derive(Debug)]
 pub struct Notice {
     _directory: OwnedFd,
 }
 
 impl Notice {
-    /// Watches a directory from now on. [`SIGNAL`] must be blocked before.
+    /// Watches a directory from now on. The caller must have blocked [`SIGNAL`].
     pub fn on(directory: OwnedFd) -> io::Result<Self> {
         let what = DN_CREATE | DN_DELETE | DN_RENAME | DN_MULTISHOT;
         // SAFETY: the descriptor is open, and the argument is a plain integer.
@@ -59,11 +59,12 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_goes_and_is_renamed_is_told() {
-        let _apart = crate::apart::starting();
+    fn created_removed_and_renamed_entries_raise_the_signal() {
+        let _lock = crate::child_lock::with_children();
         let place = std::env::temp_dir().join(format!("mainstay-notice-{}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
-        // The signal goes to the process and is blocked in this thread only; others of the test runner would die of it.
+        // The signal goes to the process and is blocked in this thread only. Another thread of the test runner would
+        // take it and end the process, so the test runs in a child.
         let pid = crate::role::start(|| {
             let signals = Signals::open(&[SIGNAL]).unwrap();
             let directory = File::open(&place).unwrap();

@@ -1,12 +1,12 @@
-//! Whose is the other end of a TCP connection on this machine?
+//! Finds the user at the other end of a TCP connection on this machine.
 //!
-//! The kernel is asked for the socket with our two addresses the other way round: one netlink question, or where that is
-//! not to be had (gVisor, a service without `AF_NETLINK`) a look through `/proc/net/tcp` and `tcp6`.
+//! It asks the kernel for the socket whose two addresses are ours swapped: one netlink question, or, if netlink is
+//! not available (gVisor, a service without `AF_NETLINK`), a search through `/proc/net/tcp` and `tcp6`.
 //!
-//! Invariants: an owner is told only of a socket that somebody has open, whose two addresses are exactly ours, and that
-//! was the other end of this connection when it was looked at. Of a socket that its process has closed the kernel says that
-//! it is root's, and of a user whom our user namespace does not know that it is `nobody`: both are told as unknown. Who may
-//! come in is not decided here.
+//! Invariants: an owner is returned only for a socket that a process has open, whose two addresses are exactly ours,
+//! and that was the other end of this connection when we looked. If its process has closed the socket, the kernel
+//! reports root. If our user namespace does not know the user, the kernel reports the overflow id (usually
+//! 65534). Both count as unknown. Which users are admitted is not decided here.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -16,24 +16,24 @@ use std::os::fd::AsFd;
 
 use rustix::net::SocketAddrAny;
 
-use crate::diag::{Diag, word};
+use crate::diag::{Diag, u32_at};
 
-/// What `/proc/sys/kernel/overflowuid` says on nearly every machine.
+/// The value of `/proc/sys/kernel/overflowuid` on nearly every machine.
 const OVERFLOW: u32 = 65_534;
 /// The whole range of user ids, as `/proc/self/uid_map` counts them.
-const EVERYBODY: u64 = u32::MAX as u64;
-/// `struct inet_diag_msg` without attributes.
+const ALL_UIDS: u64 = u32::MAX as u64;
+/// The size of `struct inet_diag_msg` without attributes.
 const ANSWER: usize = 72;
 
-/// States of a connection that was made: established, both waits for an end, and the three ways down. In any other one the
-/// socket with these addresses may belong to the next connection, or to nobody.
+/// TCP states of a connection that was made: `ESTABLISHED`, `FIN_WAIT1`, `FIN_WAIT2`, `CLOSE_WAIT`, `LAST_ACK`, `CLOSING`. In any
+/// other state the socket with these addresses may belong to the next connection, or to no process.
 const MADE: [u8; 6] = [1, 4, 5, 8, 9, 11];
 
-/// Why it is unknown whose a connection is.
+/// Why the owner of a connection is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// No process of this network namespace has the other end open.
-    Nobody,
+    Closed,
     /// The user has no id in our user namespace.
     Unmapped,
     /// The kernel answers neither of our questions.
@@ -43,36 +43,36 @@ pub enum Unknown {
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Nobody => "no process of this machine has its other end open",
+            Self::Closed => "no process of this machine has its other end open",
             Self::Unmapped => "its user has no id in our user namespace",
-            Self::Untold => "the kernel tells it neither by netlink nor in /proc/net/tcp",
+            Self::Untold => "the kernel reports it neither by netlink nor in /proc/net/tcp",
         })
     }
 }
 
-/// Finds out owners.
+/// Finds the owners of connections.
 #[derive(Debug)]
 pub struct Owners {
     diag: Option<Diag>,
-    /// The id that means "somebody whom this user namespace does not know".
+    /// The id that the kernel reports for users that this user namespace does not know.
     unmapped: Option<u32>,
 }
 
 impl Owners {
-    /// `listening` is a socket that listens: if the kernel does not know it when asked, it knows none.
+    /// `listening` is a socket that listens. If the kernel cannot find it by netlink, netlink is not used.
     pub fn open(listening: &impl AsFd) -> Self {
         let diag = Diag::open()
             .ok()
-            .filter(|diag| knows(diag, listening).is_some());
+            .filter(|diag| finds_listener(diag, listening).is_some());
         Self {
             diag,
             unmapped: unmapped(),
         }
     }
 
-    /// The user who opened the other end of this connection.
+    /// The user that opened the other end of this connection.
     pub fn of(&self, connection: &impl AsFd) -> Result<u32, Unknown> {
-        let ends = ends(connection).ok_or(Unknown::Nobody)?;
+        let ends = ends(connection).ok_or(Unknown::Closed)?;
         let found = match &self.diag {
             Some(diag) => diag
                 .ask(&question(&ends))
@@ -82,10 +82,11 @@ impl Owners {
         let found = found.map_err(|_| Unknown::Untold)?;
         let owner = found
             .and_then(|found| found.owner(&ends))
-            .ok_or(Unknown::Nobody)?;
-        // While our end is not reset nobody else can have these addresses. Once it is, the next process may.
+            .ok_or(Unknown::Closed)?;
+        // As long as our end is not reset, no other connection can have these addresses. After a reset the next
+        // process may.
         if self::ends(connection) != Some(ends) {
-            return Err(Unknown::Nobody);
+            return Err(Unknown::Closed);
         }
         match self.unmapped {
             Some(unmapped) if unmapped == owner => Err(Unknown::Unmapped),
@@ -94,7 +95,7 @@ impl Owners {
     }
 }
 
-/// The two addresses of the socket at the other end: its own one first.
+/// The two addresses of the socket at the other end, its own first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ends {
     near: SocketAddr,
@@ -108,31 +109,32 @@ fn ends(connection: &impl AsFd) -> Option<Ends> {
     })
 }
 
-/// IPv4 as IPv4, whichever kind of socket speaks it.
+/// IPv4 as IPv4, whichever kind of socket uses it.
 fn plain(address: SocketAddrAny) -> Option<SocketAddr> {
     let address = SocketAddr::try_from(address).ok()?;
     Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
-/// A socket as the kernel tells it.
+/// A socket as the kernel describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Found {
+struct ListedSocket {
     ends: Ends,
     state: u8,
     uid: u32,
     inode: u32,
 }
 
-impl Found {
-    /// Its owner, if it is the one that was asked for and somebody has it open: without an inode nobody has, and the id is
-    /// none. Where no connection is found, the kernel's answer is whoever listens there.
+impl ListedSocket {
+    /// The owner of the socket, if it is the one that was asked for and a process has it open. Without an inode no
+    /// process has, and the id is meaningless. If no connection is found, the kernel answers with the socket that
+    /// listens there.
     fn owner(&self, ends: &Ends) -> Option<u32> {
         (self.ends == *ends && self.inode != 0 && MADE.contains(&self.state)).then_some(self.uid)
     }
 }
 
-/// Whether the kernel knows a socket that listens.
-fn knows(diag: &Diag, listening: &impl AsFd) -> Option<Found> {
+/// Whether netlink finds a socket that listens.
+fn finds_listener(diag: &Diag, listening: &impl AsFd) -> Option<ListedSocket> {
     let near = plain(rustix::net::getsockname(listening).ok()?)?;
     let nowhere = match near.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -152,7 +154,7 @@ fn question(ends: &Ends) -> Vec<u8> {
     };
     let mut question = vec![family as u8, libc::IPPROTO_TCP as u8, 0, 0];
     question.extend_from_slice(&u32::MAX.to_ne_bytes());
-    // `struct inet_diag_sockid`: ports and addresses in the order of the network, any interface, no cookie.
+    // `struct inet_diag_sockid`: ports and addresses in network byte order, any interface, no cookie.
     question.extend_from_slice(&ends.near.port().to_be_bytes());
     question.extend_from_slice(&ends.far.port().to_be_bytes());
     for end in [ends.near, ends.far] {
@@ -170,7 +172,7 @@ fn question(ends: &Ends) -> Vec<u8> {
 }
 
 /// Reads a `struct inet_diag_msg`.
-fn read(answer: &[u8]) -> Option<Found> {
+fn read(answer: &[u8]) -> Option<ListedSocket> {
     let answer = answer.get(..ANSWER)?;
     let (family, state) = (i32::from(answer[0]), answer[1]);
     let ip = |at: usize| {
@@ -180,25 +182,25 @@ fn read(answer: &[u8]) -> Option<Found> {
                 let [a, b, c, d, ..] = bytes;
                 Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)))
             }
-            // A socket of this family may speak IPv4.
+            // An IPv6 socket may use IPv4.
             libc::AF_INET6 => Some(IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()),
             _ => None,
         }
     };
     let port = |at: usize| Some(u16::from_be_bytes(answer.get(at..at + 2)?.try_into().ok()?));
-    Some(Found {
+    Some(ListedSocket {
         ends: Ends {
             near: SocketAddr::new(ip(8)?, port(4)?),
             far: SocketAddr::new(ip(24)?, port(6)?),
         },
         state,
-        uid: word(answer, 64)?,
-        inode: word(answer, 68)?,
+        uid: u32_at(answer, 64)?,
+        inode: u32_at(answer, 68)?,
     })
 }
 
-/// The same from the kernel's tables. Sockets of the IPv6 kind that speak IPv4 are in the second one.
-fn listed(ends: &Ends) -> io::Result<Option<Found>> {
+/// The same from the kernel's tables. IPv6 sockets that use IPv4 are in the second one.
+fn listed(ends: &Ends) -> io::Result<Option<ListedSocket>> {
     let mut readable = Err(io::ErrorKind::NotFound.into());
     for path in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let mut file = match File::open(path) {
@@ -219,16 +221,16 @@ fn listed(ends: &Ends) -> io::Result<Option<Found>> {
 }
 
 /// Reads `sl local remote state queues timer retransmits uid timeout inode …`.
-fn row(line: &str) -> Option<Found> {
+fn row(line: &str) -> Option<ListedSocket> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let ends = Ends {
-        near: hexadecimal(words.next()?)?,
-        far: hexadecimal(words.next()?)?,
+        near: address_from_hex(words.next()?)?,
+        far: address_from_hex(words.next()?)?,
     };
     let state = u8::from_str_radix(words.next()?, 16).ok()?;
     let uid = words.nth(3)?.parse().ok()?;
     let inode = words.nth(1)?.parse().ok()?;
-    Some(Found {
+    Some(ListedSocket {
         ends,
         state,
         uid,
@@ -236,8 +238,8 @@ fn row(line: &str) -> Option<Found> {
     })
 }
 
-/// Reads `0100007F:2268`: each word of the address as it lies in memory.
-fn hexadecimal(text: &str) -> Option<SocketAddr> {
+/// Reads `0100007F:2268`: each 32-bit word of the address in host byte order.
+fn address_from_hex(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let word = |at: usize| {
         let digits = ip.get(at..at + 8)?;
@@ -257,10 +259,10 @@ fn hexadecimal(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
-/// The id that stands for unknown users. In a user namespace that knows everybody it is only that user.
+/// The id that stands for unknown users. In a user namespace that maps all users it is an ordinary user.
 fn unmapped() -> Option<u32> {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    if knows_everybody(&map) {
+    if maps_all_users(&map) {
         return None;
     }
     let told = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
@@ -270,12 +272,12 @@ fn unmapped() -> Option<u32> {
     )
 }
 
-fn knows_everybody(map: &str) -> bool {
+fn maps_all_users(map: &str) -> bool {
     let counts = map.lines().filter_map(|line| {
         let count = line.split_ascii_whitespace().nth(2)?;
         count.parse::<u64>().ok()
     });
-    counts.sum::<u64>() >= EVERYBODY
+    counts.sum::<u64>() >= ALL_UIDS
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The record in shared memory: shared by guard and keeper, gone with the last of them.
+//! The record: memory that guard and keeper share. It is gone with the last of them.
 //!
-//! It is a memfd, so that a keeper can lend it to a later shim. Where none can be had, because the limit on file sizes counts for a
-//! memfd or no descriptor is left, it is memory without a file: forks share it all the same, and it cannot be lent.
+//! It is a memfd, so that a keeper can pass it to a later shim. If none can be made, because the limit on file sizes
+//! applies to a memfd or no descriptor is left, it is shared memory without a file: forks share it as well, but it
+//! cannot be passed on.
 //!
 //! Sparse: only pages that were touched cost memory. The layout is fixed and every field is plain data, so that a
 //! keeper can map what its predecessor was writing when it was killed.
@@ -11,32 +12,32 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
-use mainstay_core::event::Status;
-use mainstay_core::ids::Identity;
-use mainstay_core::limits::{IN_FLIGHT_MAX, WHOLE_LINE_BYTES};
-use mainstay_core::message::inflight::Slot;
 use mainstay_core::record::inbox::{self, Inbox};
-use mainstay_core::record::{Head, Record, keepsakes};
+use mainstay_core::record::{Head, Record, replay_log};
+use mainstay_protocol::event::Status;
+use mainstay_protocol::ids::Identity;
+use mainstay_protocol::limits::{IN_FLIGHT_MAX, WHOLE_LINE_BYTES};
+use mainstay_protocol::message::inflight::Slot;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
 const PAGE: usize = 4096;
-/// The small parts share the first page: every link touches them.
+/// The small parts share the first page, because every link touches them.
 const SMALL: usize = PAGE / 4;
 const HEAD: usize = 0;
 const NOTES: usize = SMALL;
 const BOARD: usize = 2 * SMALL;
-const KEEPSAKES_BOARD: usize = 3 * SMALL;
+const REPLAY_LOG_BOARD: usize = 3 * SMALL;
 const OPENING: usize = PAGE;
 const INBOX: usize = OPENING + WHOLE_LINE_BYTES;
 const INBOX_BYTES: usize = 2 * WHOLE_LINE_BYTES;
-const KEEPSAKES: usize = INBOX + INBOX_BYTES;
+const REPLAY_LOG: usize = INBOX + INBOX_BYTES;
 /// Half of it can be used: some thousand subscriptions.
-const KEEPSAKES_BYTES: usize = 2 * 1024 * 1024;
-const SLOTS: usize = KEEPSAKES + KEEPSAKES_BYTES;
+const REPLAY_LOG_BYTES: usize = 2 * 1024 * 1024;
+const SLOTS: usize = REPLAY_LOG + REPLAY_LOG_BYTES;
 const TOTAL: usize = SLOTS + IN_FLIGHT_MAX * size_of::<Slot>();
 
-/// What guard and keeper tell each other beside the link's own memory.
+/// What guard and keeper tell each other, apart from the link's own memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Notes {
@@ -48,25 +49,26 @@ pub struct Notes {
     pub lost_ended: u32,
     /// Keepers that were lost so far.
     pub lost_count: u32,
-    /// Why the last keeper could not begin, by the kernel's number; 0 once one has begun.
+    /// The errno with which the last keeper could not begin; 0 once one has begun.
     unable: i32,
     /// 1 once a keeper has begun: it may have read from the client.
     begun: u32,
-    /// The process of ours that waits for the keeper's server, or 0: it is no member of the tree, and not counted with it.
+    /// The pid of our process that waits for the keeper's server, or 0. It is no member of the tree and is not
+    /// counted.
     pub witness: i32,
-    shim: Person,
-    client: Person,
+    shim: OptionalIdentity,
+    client: OptionalIdentity,
 }
 
-/// Somebody, or nobody: pid 0.
+/// An optional identity: pid 0 means none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Person {
+struct OptionalIdentity {
     pid: i32,
     start: u64,
 }
 
-impl Person {
+impl OptionalIdentity {
     fn who(self) -> Option<Identity> {
         let Self { pid, start } = self;
         (pid > 0).then_some(Identity { pid, start })
@@ -74,7 +76,7 @@ impl Person {
 }
 
 impl Notes {
-    /// Notes how a keeper ended.
+    /// Records how a keeper ended.
     pub fn lose(&mut self, who: i32, status: Option<Status>, ended: u32) {
         self.lost_pid = who;
         self.lost_ended = ended;
@@ -87,12 +89,12 @@ impl Notes {
         self.lost_count += 1;
     }
 
-    /// Notes that a keeper has begun.
+    /// Records that a keeper has begun.
     pub fn begin(&mut self) {
         (self.unable, self.begun) = (0, 1);
     }
 
-    /// Notes why a keeper could not begin.
+    /// Records why a keeper could not begin.
     pub fn set_unable(&mut self, errno: i32) {
         self.unable = errno;
     }
@@ -102,24 +104,24 @@ impl Notes {
         (self.begun == 0 && self.unable != 0).then_some(self.unable)
     }
 
-    /// Notes which keeper is about to be lost.
+    /// Records which keeper is about to be lost.
     pub fn set_lost_pid(&mut self, pid: i32) {
         self.lost_pid = pid;
     }
 
-    /// The keeper noted last.
+    /// The keeper that was recorded last.
     pub fn lost_pid(&self) -> i32 {
         self.lost_pid
     }
 
-    /// Notes who has taken the place of the first shim, and who its client is.
+    /// Records which shim has replaced the first one, and its client.
     pub fn reattach(&mut self, shim: Identity, client: Option<Identity>) {
-        let person = |Identity { pid, start }| Person { pid, start };
-        self.client = client.map(person).unwrap_or_default();
-        self.shim = person(shim);
+        let optional = |Identity { pid, start }| OptionalIdentity { pid, start };
+        self.client = client.map(optional).unwrap_or_default();
+        self.shim = optional(shim);
     }
 
-    /// Who has taken the place of the first shim, if somebody has, and its client.
+    /// The shim that has replaced the first one, if any, and its client.
     pub fn reattached(&self) -> Option<(Identity, Option<Identity>)> {
         Some((self.shim.who()?, self.client.who()))
     }
@@ -145,7 +147,7 @@ pub struct Region {
     file: Option<OwnedFd>,
 }
 
-/// The parts of a [`Region`], lent to one keeper.
+/// The parts of a [`Region`], for one keeper.
 pub struct Parts {
     /// The link's own memory.
     pub record: Record<'static>,
@@ -167,12 +169,12 @@ impl Region {
         Self::map(Some(fd))
     }
 
-    /// The file that a keeper lends, if there is one.
+    /// The file that a keeper can pass on, if there is one.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// The record of a link that others began, which its keeper has lent us.
+    /// The record of a running link, from a file that its keeper has sent us.
     pub fn lent(fd: OwnedFd) -> io::Result<Self> {
         if rustix::fs::fstat(&fd)?.st_size != TOTAL as i64 {
             return Err(io::ErrorKind::InvalidData.into());
@@ -180,10 +182,11 @@ impl Region {
         Self::map(Some(fd))
     }
 
-    /// How many bytes a record has: two programs with another number cannot share one.
+    /// The size of a record in bytes: two programs with different sizes cannot share one.
     pub const BYTES: usize = TOTAL;
 
-    /// Puts what was read from the client before there was a keeper into the inbox. Only before the first one is started.
+    /// Puts bytes into the inbox that were read from the client before there was a keeper. Only before the first
+    /// keeper is started.
     pub fn preload(&self, bytes: &[u8]) {
         // SAFETY: no other process knows this record yet.
         unsafe { self.inbox() }.preload(bytes);
@@ -206,14 +209,14 @@ impl Region {
         Ok(Self { base, file })
     }
 
-    /// Lends all parts. The mapping is never undone, so the borrow may live for ever.
+    /// Hands out all parts. The mapping is never unmapped, so the references are valid for ever.
     ///
     /// # Safety
     /// At most one process at a time may use the parts (the guard calls this only when no keeper lives), and at most
     /// once in that process's life.
     pub unsafe fn lend(&self) -> Parts {
-        // SAFETY: all ranges lie within the mapping, are disjoint and page-aligned; every type is plain data for which
-        // any bit pattern is valid; the caller promises that nobody else uses them.
+        // SAFETY: all ranges lie within the mapping, are disjoint and aligned. Every type is plain data for which any
+        // bit pattern is valid. The caller promises that no other process uses them.
         unsafe {
             Parts {
                 record: Record {
@@ -223,10 +226,10 @@ impl Region {
                         WHOLE_LINE_BYTES,
                     ),
                     slots: std::slice::from_raw_parts_mut(self.part::<Slot>(SLOTS), IN_FLIGHT_MAX),
-                    board: &*self.part::<keepsakes::Board>(KEEPSAKES_BOARD),
-                    keepsakes: std::slice::from_raw_parts_mut(
-                        self.part::<u8>(KEEPSAKES),
-                        KEEPSAKES_BYTES,
+                    board: &*self.part::<replay_log::Board>(REPLAY_LOG_BOARD),
+                    replay_log: std::slice::from_raw_parts_mut(
+                        self.part::<u8>(REPLAY_LOG),
+                        REPLAY_LOG_BYTES,
                     ),
                 },
                 notes: &mut *self.part::<Notes>(NOTES),
@@ -238,7 +241,8 @@ impl Region {
     /// # Safety
     /// At most one process at a time may use it.
     unsafe fn inbox(&self) -> Inbox<'static> {
-        // SAFETY: both lie within the mapping, are aligned and disjoint; any bit pattern is valid; the caller promises the rest.
+        // SAFETY: both lie within the mapping, are aligned and disjoint; any bit pattern is valid; the caller
+        // promises the rest.
         unsafe {
             Inbox::over(
                 &*self.part::<inbox::Board>(BOARD),
@@ -247,12 +251,12 @@ impl Region {
         }
     }
 
-    /// A part at a page-aligned offset.
+    /// A part at an aligned offset.
     fn part<T>(&self, offset: usize) -> *mut T {
         self.base.as_ptr().wrapping_add(offset).cast()
     }
 
-    /// A copy of the fixed part, for a guard that only looks.
+    /// A copy of the fixed part, for a guard that only reads.
     pub fn head(&self) -> Head {
         // SAFETY: within the mapping, aligned, any bit pattern is valid; a torn read is possible and harmless.
         unsafe { ptr::read_volatile(self.part::<Head>(HEAD)) }
@@ -264,7 +268,8 @@ impl Region {
         unsafe { ptr::read_volatile(self.part::<Notes>(NOTES)) }
     }
 
-    /// Notes that the keeper noted last was lost, and how many of its tree were ended. Only for whoever outlived it.
+    /// Records that the keeper recorded last was lost, and how many processes of its tree were ended. Only for a
+    /// process that outlived it.
     pub(crate) fn note_loss(&self, status: Option<Status>, ended: u32) {
         let mut notes = self.notes();
         notes.lose(notes.lost_pid(), status, ended);
@@ -285,7 +290,7 @@ mod tests {
     use mainstay_core::record::inbox::Marks;
 
     #[test]
-    fn what_one_keeper_wrote_the_next_one_reads() {
+    fn next_keeper_reads_what_the_last_one_wrote() {
         let region = Region::create().unwrap();
         // SAFETY: the only use in this test.
         let parts = unsafe { region.lend() };
@@ -316,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_is_in_the_inbox_of_the_first_keeper() {
+    fn first_keeper_finds_preloaded_bytes_in_its_inbox() {
         let region = Region::create().unwrap();
         region.preload(b"{}\n{\0");
         // SAFETY: the only use in this test.
@@ -327,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_record_is_the_same_and_another_file_is_none() {
+    fn passed_record_is_the_same_and_another_file_is_refused() {
         let region = Region::create().unwrap();
         let mut notes = region.notes();
         assert_eq!(notes.reattached(), None);
@@ -341,8 +346,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_without_a_file_is_shared_and_given_back_as_well() {
-        let _apart = crate::apart::starting();
+    fn memory_without_a_file_is_shared_and_returned_too() {
+        let _lock = crate::child_lock::with_children();
         let region = Region::map(None).unwrap();
         assert!(region.file().is_none());
         let child = crate::role::start(|| {
@@ -370,7 +375,7 @@ mod tests {
                 size_of::<Head>() <= SMALL
                     && size_of::<Notes>() <= SMALL
                     && size_of::<inbox::Board>() <= SMALL
-                    && size_of::<keepsakes::Board>() <= SMALL
+                    && size_of::<replay_log::Board>() <= SMALL
                     && size_of::<Slot>() == 128
             );
         };

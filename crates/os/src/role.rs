@@ -1,57 +1,57 @@
-//! Forking one of our own roles: a child that runs a function and leaves, without exec.
+//! Forking one of our own roles: a child that runs a function and exits, without exec.
 //!
-//! Only while this process has one thread. The child shares our image, which is why guard and shim cost 30 KB each.
+//! Only while this process has one thread. The child shares our pages, which is why guard and shim cost 30 KB each.
 
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use mainstay_core::ids::Identity;
+use mainstay_protocol::ids::Identity;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, kill_process, waitpid};
 
 use crate::identity::{self, Handle};
-use crate::{lend, orphans, turn};
+use crate::{orphans, turn, vfork};
 
-/// Forks; the child runs `role` and exits with its result. The parent gets the child's pid.
+/// Forks. The child runs `role` and exits with its result; the parent gets the child's pid.
 pub fn start(role: impl FnOnce() -> u8) -> io::Result<i32> {
     // SAFETY: this process has a single thread (an invariant of the shim, the guard and the keeper), so the child may
     // go on using the heap and everything else that it inherits.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            as_usual();
-            leave(role())
+            reset_inherited();
+            exit_now(role())
         }
         pid => Ok(pid),
     }
 }
 
-/// Like [`start`], and who the child is. Without that there is no child.
+/// Like [`start`], but returns the child's identity. If that cannot be read, the child is ended.
 pub fn start_known(role: impl FnOnce() -> u8) -> io::Result<Identity> {
     let pid = start(role)?;
-    // It has only begun, so the number is its own.
+    // The child has just been started and is not reaped, so the pid is its own.
     identity::of(pid).inspect_err(|_| end(pid))
 }
 
-/// Like [`start`], for a child that only waits, until it is [dismissed](dismiss).
+/// Like [`start`], for a child that only waits until [`dismiss`] ends it.
 pub fn start_held(role: impl FnOnce() -> u8) -> io::Result<Handle> {
     let who = start_known(role)?;
     Handle::open(who).inspect_err(|_| end(who.pid))
 }
 
-/// The error of [`start_detached`] whose intermediate was killed: the child may have been started.
+/// The error of [`start_detached`] if its intermediate process was killed: the child may have been started.
 pub(crate) const KILLED: i32 = libc::EINTR;
 
-/// Like [`start`], but the child is nobody's in our tree: its parent exits at once, so that it is adopted elsewhere. That
-/// parent does nothing else, so it needs no copy of us.
+/// Like [`start`], but the child leaves our process tree: its parent exits at once, so that init or a subreaper
+/// adopts it. That parent does nothing else, so it needs no copy of us.
 pub fn start_detached<R: FnOnce() -> u8>(mut role: R) -> io::Result<()> {
     let with = (&raw mut role).cast();
-    // SAFETY: the intermediate forks and leaves; the role is there until we go on, and what it holds is ours to drop.
-    let intermediate = match unsafe { lend::start([0; 11], 64, hand_over::<R>, with) } {
+    // SAFETY: the intermediate process forks and exits. The role lives until we go on, and we drop what it holds.
+    let intermediate = match unsafe { vfork::start([0; 11], 64, fork_and_exit::<R>, with) } {
         Ok(pid) => pid,
-        Err(_) => start(|| hand_over::<R>(with))?,
+        Err(_) => start(|| fork_and_exit::<R>(with))?,
     };
     match wait(intermediate)? {
         Some(0) => Ok(()),
@@ -59,25 +59,26 @@ pub fn start_detached<R: FnOnce() -> u8>(mut role: R) -> io::Result<()> {
     }
 }
 
-/// Starts the role in a child, and leaves.
-extern "C" fn hand_over<R: FnOnce() -> u8>(role: *mut c_void) -> ! {
-    // SAFETY: one thread, as for any fork of ours; the child has a copy of the role, which it never drops but by calling it.
+/// Starts the role in a child, and exits.
+extern "C" fn fork_and_exit<R: FnOnce() -> u8>(role: *mut c_void) -> ! {
+    // SAFETY: one thread, as for any fork of ours. The child has a copy of the role and consumes it by calling it.
     match unsafe { libc::fork() } {
         0 => {
-            as_usual();
+            reset_inherited();
             // SAFETY: the caller gave us a role of this type.
-            leave(unsafe { role.cast::<R>().read() }())
+            exit_now(unsafe { role.cast::<R>().read() }())
         }
-        -1 => leave(
+        -1 => exit_now(
             io::Error::last_os_error()
                 .raw_os_error()
                 .unwrap_or(libc::EAGAIN) as u8,
         ),
-        _ => leave(0),
+        _ => exit_now(0),
     }
 }
 
-/// Whether so many more processes may be started, all at a time. They only wait until all of them are there.
+/// Checks that this many more processes can run at the same time: starts that many children, which wait for each
+/// other.
 pub fn room_for(count: usize) -> io::Result<()> {
     let (wait, gate) = pipe_with(PipeFlags::CLOEXEC)?;
     let mut waiting = Vec::with_capacity(count);
@@ -86,7 +87,7 @@ pub fn room_for(count: usize) -> io::Result<()> {
     while room.is_ok() && waiting.len() < count {
         let started = start(|| {
             close_parents([gate_fd]);
-            // Nothing ever comes but the end.
+            // Nothing ever arrives but the end of file.
             rustix::io::read(&wait, &mut [0]).ok();
             0
         });
@@ -99,27 +100,27 @@ pub fn room_for(count: usize) -> io::Result<()> {
     room
 }
 
-/// Like [`start`], for a child that works without us and tells by its code how that came out, also where nobody waits for
-/// it. It has none of our descriptors.
-pub fn send(role: impl FnOnce() -> u8) -> io::Result<Errand> {
+/// Like [`start`], for a child that works without us and reports its exit code over a pipe, so that no process has to
+/// wait for it. It has none of our descriptors.
+pub fn start_helper(role: impl FnOnce() -> u8) -> io::Result<HelperProcess> {
     let (told, tell) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     start(|| {
         release_stdio();
         close_all_but(&mut [tell.as_raw_fd()]);
         let code = role();
-        // Whoever does not hear it has sent another one meanwhile.
+        // If we no longer read the pipe, we have started another helper meanwhile.
         rustix::io::write(&tell, &[code]).ok();
         code
     })?;
-    Ok(Errand(told))
+    Ok(HelperProcess(told))
 }
 
-/// A child that was sent.
+/// A child that [`start_helper`] has started.
 #[derive(Debug)]
-pub struct Errand(OwnedFd);
+pub struct HelperProcess(OwnedFd);
 
-impl Errand {
-    /// Once it has ended, which comes with a SIGCHLD: its code, or none if it did not come to its end.
+impl HelperProcess {
+    /// Once it has ended, which also raises SIGCHLD: its code, or an inner `None` if it was killed before.
     pub fn over(&self) -> Option<Option<u8>> {
         let mut code = [0];
         match rustix::io::read(&self.0, &mut code) {
@@ -130,13 +131,13 @@ impl Errand {
     }
 }
 
-/// What a keeper is for its own sake is not for its children.
-fn as_usual() {
+/// Undoes in a child what a keeper has set for itself.
+fn reset_inherited() {
     turn::as_usual();
     orphans::as_usual();
 }
 
-/// Waits for a child of ours; its exit code, or `None` if a signal ended it.
+/// Waits for a child of ours. Returns its exit code, or `None` if a signal ended it.
 pub fn wait(pid: i32) -> io::Result<Option<i32>> {
     let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
     loop {
@@ -148,20 +149,20 @@ pub fn wait(pid: i32) -> io::Result<Option<i32>> {
     }
 }
 
-/// Leaves at once: no destructors, no handlers, no flushing of buffers that belong to the parent.
-fn leave(code: u8) -> ! {
+/// Exits at once: no destructors, no handlers, no flushing of buffers that belong to the parent.
+fn exit_now(code: u8) -> ! {
     // SAFETY: `_exit` may be called at any time.
     unsafe { libc::_exit(i32::from(code)) }
 }
 
-/// Starts a session of our own; a process that leads one already stays where it is.
+/// Starts a session of our own; a process that leads one already stays in it.
 pub fn own_session() {
     rustix::process::setsid().ok();
 }
 
-/// Lets everybody else go first from now on.
+/// Lowers our priority from now on, so that other processes go first.
 pub fn be_patient() {
-    // Refused nowhere: it asks for less.
+    // Never refused, because it asks for less.
     rustix::process::nice(10).ok();
 }
 
@@ -174,21 +175,21 @@ pub fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
 
-/// Closes every descriptor above 2: what a client leaked to us must not be held open by us. Called first thing in `main`,
-/// before anything of ours holds one.
+/// Closes every descriptor above 2, because we must not hold open what a client leaked to us. Called first in `main`,
+/// before any value of ours owns a descriptor.
 pub fn close_inherited() {
     close_from(3, RawFd::MAX);
 }
 
-/// Closes these in a role that was just forked: they are its parent's, and it never uses or drops the values that own them. A role
-/// has few descriptors where the limit is low.
+/// Closes these in a role that was just forked. They belong to its parent, and the role never uses or drops the
+/// values that own them. Where the limit is low, a role must not hold descriptors that it does not need.
 pub(crate) fn close_parents<const N: usize>(descriptors: [RawFd; N]) {
     for fd in descriptors {
         close_from(fd, fd);
     }
 }
 
-/// Closes every descriptor above 2 but these: for a role that is forked from a keeper in full swing, whose copies of the
+/// Closes every descriptor above 2 but these: for a role that is forked from a running keeper, whose copies of the
 /// server's pipes would keep the server from ever seeing EOF.
 pub fn close_all_but(kept: &mut [RawFd]) {
     kept.sort_unstable();
@@ -204,13 +205,15 @@ fn close_from(first: RawFd, last: RawFd) {
     if first > last {
         return;
     }
-    // SAFETY: nobody owns these descriptors yet, or the caller never uses or drops the values that did: it leaves by `_exit`.
+    // SAFETY: no value owns these descriptors yet, or the caller never uses or drops the values that did: it leaves
+    // by `_exit`.
     if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
         return;
     }
-    // A kernel or a filter that does not know the call: those that are open, else all that may be.
+    // A kernel or a filter that does not know the call: close those that are open, or if they cannot be listed, all
+    // numbers.
     let close = |fd: RawFd| {
-        // SAFETY: as above; a number that nobody has is refused.
+        // SAFETY: as above; a number that is not open is refused.
         unsafe { libc::close(fd) };
     };
     if let Ok(open) = open_descriptors() {
@@ -222,7 +225,7 @@ fn close_from(first: RawFd, last: RawFd) {
     (first..=last.min(most)).for_each(close);
 }
 
-/// Descriptors that are tried one by one where they cannot be listed.
+/// Descriptors that are closed one by one if they cannot be listed.
 const COUNT_MAX: RawFd = 65_536;
 
 fn open_descriptors() -> io::Result<Vec<RawFd>> {
@@ -232,15 +235,15 @@ fn open_descriptors() -> io::Result<Vec<RawFd>> {
         .collect())
 }
 
-/// One of the three descriptors that every process has: the Rust runtime opens what is missing of 0, 1 and 2.
+/// One of the three descriptors that every process has: the Rust runtime opens those of 0, 1 and 2 that are missing.
 pub fn standard(fd: RawFd) -> BorrowedFd<'static> {
     debug_assert!((0..3).contains(&fd));
-    // SAFETY: 0, 1 and 2 are open until the client's pipes are released, after which nobody asks for them.
+    // SAFETY: 0, 1 and 2 are open until the client's pipes are released; after that no code asks for them.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// Ends a child of ours that only waits, and reaps it. Refused by the kernel once somebody has reaped it: from then on its
-/// number may be another's.
+/// Ends a child of ours that only waits, and reaps it. The kernel refuses the signal once the child has been reaped,
+/// because from then on another process may have its pid.
 pub fn dismiss(child: &Handle) {
     if child.signal(Signal::KILL).is_ok() {
         drop(wait(child.who.pid));
@@ -255,7 +258,7 @@ pub(crate) fn end(child: i32) {
     }
 }
 
-/// Takes a client's pipes: these become 0, 1 and 2.
+/// Makes a client's pipes our descriptors 0, 1 and 2.
 pub fn take_stdio(stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
     for (fd, new) in (0..3).zip(stdio) {
         // SAFETY: dup2 onto the standard descriptors, which nothing in this process owns as a Rust value.
@@ -266,13 +269,13 @@ pub fn take_stdio(stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets go of the client's pipes, whatever it takes: 0, 1 and 2 become `/dev/null`, or nothing at all.
+/// Releases the client's pipes in any case: 0, 1 and 2 become `/dev/null`, or are closed if that cannot be opened.
 pub fn release_stdio() {
-    let null = nothing().or_else(|_| {
-        // Perhaps there is no descriptor left but the client's own: the first of them makes room.
+    let null = open_null().or_else(|_| {
+        // If all descriptors are in use, closing the first of the client's makes room.
         // SAFETY: nothing in this process owns a standard descriptor as a Rust value.
         unsafe { libc::close(0) };
-        nothing()
+        open_null()
     });
     for fd in 0..3 {
         // SAFETY: as above.
@@ -291,8 +294,8 @@ pub fn release_stdio() {
     }
 }
 
-/// A file that is empty and stays so.
-fn nothing() -> io::Result<OwnedFd> {
+/// A file that is empty and stays empty.
+fn open_null() -> io::Result<OwnedFd> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty());
     let null = null.or_else(|_| {
         let none = memfd_create("null", MemfdFlags::ALLOW_SEALING)?;
@@ -304,11 +307,13 @@ fn nothing() -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    //! guards: Ending a child that was already reaped signals no other process.
+
     use super::*;
     use rustix::event::{PollFd, PollFlags, poll};
 
     #[test]
-    fn whoever_was_reaped_already_is_nobodys_concern() {
+    fn dismissing_a_reaped_child_touches_no_other_process() {
         #[expect(clippy::disallowed_methods, reason = "a child to be reaped")]
         let start = || {
             std::process::Command::new("sleep")
@@ -327,19 +332,19 @@ mod tests {
         let stays = held(&other);
         dismiss(&handle);
         assert!(!stays.ended());
-        // One that waits is ended, and reaped.
+        // A child that waits is ended and reaped.
         dismiss(&stays);
         assert!(stays.ended() && other.wait().is_err());
     }
 
     #[test]
-    fn an_errand_tells_its_code_or_that_it_came_to_nothing() {
-        let _apart = crate::apart::starting();
+    fn helper_reports_its_code_or_that_it_was_killed() {
+        let _lock = crate::child_lock::with_children();
         let told = |role: fn() -> u8| {
-            let errand = send(role).unwrap();
-            let mut fds = [PollFd::new(&errand.0, PollFlags::IN)];
+            let helper = start_helper(role).unwrap();
+            let mut fds = [PollFd::new(&helper.0, PollFlags::IN)];
             poll(&mut fds, None).unwrap();
-            errand.over()
+            helper.over()
         };
         assert_eq!(told(|| 3), Some(Some(3)));
         let killed = told(|| {
@@ -348,6 +353,6 @@ mod tests {
         });
         assert_eq!(killed, Some(None));
         let (quiet, _tell) = pipe_with(PipeFlags::NONBLOCK).unwrap();
-        assert_eq!(Errand(quiet).over(), None);
+        assert_eq!(HelperProcess(quiet).over(), None);
     }
 }

@@ -1,8 +1,9 @@
-//! A look at the sender of a signal, who may be gone in the next instant.
+//! Reads what `/proc` shows of the sender of a signal, which may be gone in the next instant.
 //!
-//! [`look`] runs in the shim, which is the first to read the signal: it allocates nothing and leaves the bytes as the
-//! kernel gave them. [`Look::of`] makes sense of them in the keeper. A pid that is reused meanwhile cannot be taken for the
-//! sender: everything is read below one directory of `/proc`, which stays with the process that it was opened for.
+//! [`look`] runs in the shim, which is the first to read the signal. It allocates nothing and keeps the bytes as the
+//! kernel gave them. The keeper parses them with [`Look::of`]. A process that reuses the pid meanwhile cannot be
+//! taken for the sender: everything is read below one directory of `/proc`, which stays with the process that it was
+//! opened for.
 
 use std::io::Write;
 
@@ -11,32 +12,33 @@ use rustix::fs::{Mode, OFlags, openat, readlinkat_raw};
 
 use crate::census::Stat;
 
-/// Room for one look.
+/// The size of the buffer for one look.
 pub const LOOK_BYTES: usize = 1_536;
 const EXE_BYTES: usize = 256;
 const STAT_BYTES: usize = 512;
-/// Three lengths in front: file, arguments, stat.
+/// The header holds three lengths: of the executable's path, the arguments and the stat line.
 const HEAD: usize = 6;
 
-/// What was seen of a process.
+/// What `/proc` showed of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// What the process table says of it.
+    /// Its entry in the process table.
     pub stat: Option<Stat>,
-    /// The file that it runs.
+    /// The path of its executable.
     pub exe: Option<String>,
-    /// Its arguments, the first of them if there are many.
+    /// Its arguments, truncated if there are many.
     pub cmdline: Vec<String>,
 }
 
-/// Looks at a process; how many bytes were written, 0 if it is gone.
+/// Reads a process's entries. Returns how many bytes were written, 0 if the process is gone.
 pub fn look(pid: i32, into: &mut [u8; LOOK_BYTES]) -> usize {
     let Some(process) = directory(pid) else {
         return 0;
     };
     let (head, mut rest) = into.split_at_mut(HEAD);
     let mut at = HEAD;
-    // What goes first when a process ends is read first: its memory, and with it file and arguments, before its entry.
+    // A dying process loses its memory first, and with it `exe` and `cmdline`; its `stat` goes last. Read in that
+    // order.
     let exe_room = &mut rest[..EXE_BYTES];
     let exe = readlinkat_raw(&process, c"exe", &mut *exe_room).unwrap_or(0);
     rest = &mut rest[exe..];
@@ -57,7 +59,7 @@ pub fn look(pid: i32, into: &mut [u8; LOOK_BYTES]) -> usize {
 }
 
 impl Look {
-    /// Reads what [`look`] has written; `None` if the process was gone.
+    /// Parses what [`look`] has written; `None` if the process was gone.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_at_checked(HEAD)?;
         let len = |at: usize| usize::from(u16::from_le_bytes([head[at], head[at + 1]]));
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn we_see_ourselves() {
+    fn look_at_ourselves_matches_the_process_table() {
         let me = std::process::id() as i32;
         let mut bytes = [0; LOOK_BYTES];
         let len = look(me, &mut bytes);
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_seen_where_nobody_is() {
+    fn missing_process_gives_no_look() {
         let mut bytes = [0; LOOK_BYTES];
         for pid in [0, -1, i32::MAX] {
             assert_eq!(look(pid, &mut bytes), 0, "{pid}");

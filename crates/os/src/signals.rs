@@ -1,10 +1,10 @@
-//! Signals as things that are read, with their sender.
+//! Signals that are read from a descriptor, with their sender.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What ends a process unless it is caught: the shim passes these on, the keeper stops by them.
+/// Signals that end a process unless it catches them. The shim passes them on; the keeper stops when it gets one.
 pub const ENDING: [i32; 6] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -17,7 +17,7 @@ pub const ENDING: [i32; 6] = [
 /// A signal that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Which.
+    /// The signal number.
     pub number: i32,
     /// `si_code`.
     pub code: i32,
@@ -32,7 +32,8 @@ pub struct Received {
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks these signals for this (only) thread and opens a non-blocking descriptor for them.
+    /// Blocks these signals for this thread, which must be the only one, and opens a non-blocking descriptor for
+    /// them.
     pub fn open(numbers: &[i32]) -> io::Result<Self> {
         let set = set_of(numbers);
         // SAFETY: `set` is initialised; the old mask is not asked for.
@@ -46,7 +47,7 @@ impl Signals {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just gave us this descriptor and nobody else has it.
+        // SAFETY: the kernel just gave us this descriptor, and no other value owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -69,7 +70,7 @@ impl Signals {
                 Err(error)
             };
         }
-        // SAFETY: zeroed at first and then filled by the kernel: every bit pattern is valid for its integer fields.
+        // SAFETY: zeroed at first and then filled by the kernel. Every bit pattern is valid for its integer fields.
         let info = unsafe { info.assume_init() };
         Ok(Some(Received {
             number: info.ssi_signo as i32,
@@ -92,14 +93,14 @@ impl AsRawFd for Signals {
     }
 }
 
-/// Ignores SIGPIPE: a closed pipe is an error to us, not a death.
+/// Ignores SIGPIPE: writing to a closed pipe shall return an error and not end us.
 pub fn ignore_pipe() {
     // SAFETY: SIG_IGN is a valid disposition for SIGPIPE.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// Ignores SIGXFSZ: a file that may not grow (`ulimit -f`) is an error to us, not a death. First thing in `main`, so that
-/// it holds for every process that we are; a server has the default again.
+/// Ignores SIGXFSZ: writing to a file that may not grow (`ulimit -f`) shall return an error and not end us. `main`
+/// calls this first, so that it holds in all our processes; a server gets the default again.
 pub fn ignore_file_size() {
     // SAFETY: SIG_IGN is a valid disposition for SIGXFSZ.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queued_signal_tells_what_its_sender_wrote() {
+    fn queued_signal_carries_the_pid_its_sender_wrote() {
         let signals = Signals::open(&[libc::SIGUSR2]).unwrap();
         // SAFETY: all-zero is a valid siginfo_t; the three fields are those of a queued signal.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };

@@ -1,11 +1,11 @@
-//! Starting a server: one clone, everything prepared before it, the exact reason when it fails.
+//! Starts a server: one clone, everything prepared before it, and the exact reason if it fails.
 //!
-//! The child gets a session of its own, the default signal state, the descriptors 0, 1 and 2 that it was given and
-//! nothing else; it dies with its witness, and that one with the thread that spawned it; it is in its leaf before its first instruction runs. What
-//! it keeps of ours: umask, limits and, if none is given, the directory.
+//! The child gets a session of its own, the default signal state, and the descriptors 0, 1 and 2 that it was given,
+//! but no others. It dies with its witness, and the witness dies with the thread that spawned it. It is in its leaf
+//! before its first instruction runs. From us it inherits the umask, the limits and, if none is given, the directory.
 //!
-//! Invariants: the caller has one thread, and nobody else waits for its children. No memory is allocated between the
-//! clone and the exec. A failed spawn leaves no process, no zombie and no leaf.
+//! Invariants: the caller has one thread, and no other code waits for its children. No memory is allocated between
+//! the clone and the exec. A failed spawn leaves no process, no zombie and no leaf.
 
 use std::ffi::{CString, OsStr};
 use std::fmt;
@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use mainstay_core::ids::Identity;
-use mainstay_core::tier::{Tier, WhyNot};
+use mainstay_protocol::ids::Identity;
+use mainstay_protocol::tier::{Tier, WhyNot};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::identity;
@@ -28,10 +28,10 @@ pub(crate) mod clone;
 pub(crate) mod witness;
 
 use child::Image;
-use clone::Born;
+use clone::NewChild;
 use witness::Witness;
 
-/// How much a server's `oom_score_adj` is raised above ours, so that the kernel takes it before it takes us.
+/// How much a server's `oom_score_adj` is raised above ours, so that the kernel kills it before us.
 pub const OOM_RAISE: i32 = 200;
 
 /// What to start, and how.
@@ -55,16 +55,16 @@ pub struct Plan<'a> {
     pub oom_score_adj_raise: i32,
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub struct Spawned {
     /// The server process, in our own pid namespace.
     pub who: Identity,
-    /// Everything that it and its descendants will be; how it ends comes from [`Tree::reap`].
+    /// The server and all its descendants; [`Tree::reap`] returns how it ends.
     pub tree: Tree,
-    /// The tier in force; weaker than the chosen one if the place refused the process itself.
+    /// The tier in force. Weaker than the chosen one if that place refused the process.
     pub tier: Tier,
-    /// Why no stronger one.
+    /// Why no stronger tier.
     pub why_not: Vec<WhyNot>,
 }
 
@@ -92,7 +92,7 @@ pub struct SpawnError {
     pub stage: Stage,
     /// The kernel's reason.
     pub errno: i32,
-    /// The file or directory it is about: for `Exec`, what was tried.
+    /// The file or directory that the error is about; for `Exec`, what was tried.
     pub path: PathBuf,
     /// For [`Stage::Place`]: the tiers that were refused, and why.
     pub why_not: Vec<WhyNot>,
@@ -114,7 +114,7 @@ impl SpawnError {
             (Stage::Cwd, libc::ENOENT) => format!("no such directory: {path}"),
             (Stage::Cwd, _) => format!("cannot enter {path}: {reason}"),
             (Stage::Clone, witness::KILLED) => {
-                "somebody killed the process that was about to start it".into()
+                "another process killed the one that was about to start it".into()
             }
             (Stage::Clone, _) => format!("no new process: {reason}"),
             (Stage::Stdio, _) => format!("the server's pipes could not be set up: {reason}"),
@@ -139,7 +139,9 @@ impl SpawnError {
             (Stage::Exec, _) => "run the command by hand to see what it needs",
             (Stage::Interpreter, _) => "correct its first line (#!), or install the interpreter",
             (Stage::Cwd, _) => "make the directory, or correct `cwd` in the config file",
-            (Stage::Clone, witness::KILLED) => "mainstay trace-signals, as root, names who it was",
+            (Stage::Clone, witness::KILLED) => {
+                "mainstay trace-signals, as root, names the process that did it"
+            }
             (Stage::Clone | Stage::Stdio, _) => {
                 "the machine or this user is out of processes, descriptors or memory: end some"
             }
@@ -156,11 +158,11 @@ impl fmt::Display for SpawnError {
 
 impl std::error::Error for SpawnError {}
 
-/// Starts a server. Blocks until it runs, that is until its exec was done or failed.
+/// Starts a server. Blocks until its exec has succeeded or failed.
 pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
-    let image = Image::of(&plan).map_err(|errno| before(&plan, errno))?;
+    let image = Image::of(&plan).map_err(|errno| early_error(&plan, errno))?;
     let (verdict, report) =
-        pipe_with(PipeFlags::CLOEXEC).map_err(|errno| before(&plan, errno.raw_os_error()))?;
+        pipe_with(PipeFlags::CLOEXEC).map_err(|errno| early_error(&plan, errno.raw_os_error()))?;
     let Plan { argv, choice, .. } = plan;
     let program = Path::new(OsStr::from_bytes(
         argv.first().map_or(b"", |a| a.to_bytes()),
@@ -170,7 +172,8 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
     let placed = match placed {
         Ok(placed) => placed,
         Err(refusal) => {
-            // Whoever was made and not found may be on our memory still: its end of the pipe is closed when it is not.
+            // If the witness was killed, its child may still use our memory. When the pipe closes, it does not any
+            // more.
             child::read_failure(verdict);
             return Err(refusal.at(program));
         }
@@ -183,13 +186,13 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
         why_not,
     } = placed;
     if let Some(failure) = child::read_failure(verdict) {
-        // The failed server exits, and the init that had nothing else, and so does their witness.
-        witness.see_off();
+        // The failed server exits, then the namespace's init if there is one, then their witness.
+        witness.wait_exit();
         return Err(failure.into_error(&image, program));
     }
     let who = match &hold {
         Hold::Pidns(init) => init.server,
-        // One that has ended already and was reaped has no entry any more: then nobody is this one.
+        // A server that has already ended and was reaped has no entry. Then this identity matches no process.
         Hold::Parenthood | Hold::Leaf(_) => identity::of(born.pid).unwrap_or(Identity {
             pid: born.pid,
             start: 0,
@@ -204,20 +207,20 @@ pub fn spawn(plan: Plan<'_>) -> Result<Spawned, SpawnError> {
 }
 
 struct Placed {
-    born: Born,
+    born: NewChild,
     witness: Witness,
     hold: Hold,
     tier: Tier,
     why_not: Vec<WhyNot>,
 }
 
-struct Refusal {
+struct CannotSpawn {
     stage: Stage,
     errno: i32,
     why_not: Vec<WhyNot>,
 }
 
-impl Refusal {
+impl CannotSpawn {
     fn at(self, program: &Path) -> SpawnError {
         SpawnError {
             stage: self.stage,
@@ -229,7 +232,7 @@ impl Refusal {
 }
 
 /// Starts the child in its place, or in the next weaker one that the wish allows.
-fn launch(image: &Image, report: &OwnedFd, mut choice: Choice) -> Result<Placed, Refusal> {
+fn launch(image: &Image, report: &OwnedFd, mut choice: Choice) -> Result<Placed, CannotSpawn> {
     loop {
         let reason = match attempt(image, report, &mut choice) {
             Ok(((born, witness), hold, tier)) => {
@@ -242,7 +245,7 @@ fn launch(image: &Image, report: &OwnedFd, mut choice: Choice) -> Result<Placed,
                 });
             }
             Err(Attempt::Clone(error)) => {
-                return Err(Refusal {
+                return Err(CannotSpawn {
                     stage: Stage::Clone,
                     errno: error.raw_os_error().unwrap_or(libc::EIO),
                     why_not: Vec::new(),
@@ -250,7 +253,7 @@ fn launch(image: &Image, report: &OwnedFd, mut choice: Choice) -> Result<Placed,
             }
             Err(Attempt::Place(reason)) => reason,
         };
-        choice = choice.weaker(reason).map_err(|why_not| Refusal {
+        choice = choice.weaker(reason).map_err(|why_not| CannotSpawn {
             stage: Stage::Place,
             errno: libc::EPERM,
             why_not,
@@ -258,7 +261,7 @@ fn launch(image: &Image, report: &OwnedFd, mut choice: Choice) -> Result<Placed,
     }
 }
 
-/// Why one attempt failed: no process at all, or none in that place.
+/// Why one attempt failed: no process at all, or no process in that place.
 enum Attempt {
     Clone(io::Error),
     Place(String),
@@ -274,7 +277,7 @@ fn attempt(
     image: &Image,
     report: &OwnedFd,
     choice: &mut Choice,
-) -> Result<((Born, Witness), Hold, Tier), Attempt> {
+) -> Result<((NewChild, Witness), Hold, Tier), Attempt> {
     match std::mem::replace(&mut choice.place, Place::Subreaper) {
         Place::Subreaper => {
             let started = clone::start(image, report, None, None)?;
@@ -288,10 +291,10 @@ fn attempt(
                 }
                 Err(_) => {}
             }
-            // No clone3 (seccomp) or none into a cgroup (before Linux 5.7): the child waits while we move it.
+            // No clone3 (seccomp), or none into a cgroup (before Linux 5.7): the child waits while we move it.
             let waiting = Waiting::start(image, report)?;
             if let Err(error) = leaf.add(waiting.born.pid) {
-                waiting.turn_away();
+                waiting.reject();
                 let path = leaf.path().display();
                 return Err(Attempt::Place(format!(
                     "the server could not be moved into {path} ({error})"
@@ -303,28 +306,29 @@ fn attempt(
             let waiting = Waiting::start(image, report)?;
             let adopted = match manager.adopt(waiting.born.pid) {
                 Ok(adopted) => adopted,
-                Err(reason) => {
-                    waiting.turn_away();
-                    return Err(Attempt::Place(reason));
+                Err(refusal) => {
+                    waiting.reject();
+                    return Err(Attempt::Place(refusal.to_string()));
                 }
             };
-            // The guardian comes up while the server does, unless it is a condition.
+            // The guardian starts while the server does, unless the guardian is required.
             let (born, guardian) = if choice.wish.allows(Tier::Cgroup) {
                 let born = waiting.admit();
                 (born, manager.confirm_guardian(&adopted))
             } else {
                 match manager.confirm_guardian(&adopted) {
                     Ok(()) => (waiting.admit(), Ok(())),
-                    Err(reason) => {
-                        waiting.turn_away();
-                        return Err(Attempt::Place(reason));
+                    Err(refusal) => {
+                        waiting.reject();
+                        return Err(Attempt::Place(refusal.to_string()));
                     }
                 }
             };
             let tier = match guardian {
                 Ok(()) => Tier::Scope,
-                Err(reason) => {
+                Err(refusal) => {
                     let tier = Tier::Scope;
+                    let reason = refusal.to_string();
                     choice.why_not.push(WhyNot { tier, reason });
                     Tier::Cgroup
                 }
@@ -343,7 +347,7 @@ fn attempt(
 
 /// A child that waits before anything else until it is admitted.
 struct Waiting {
-    born: Born,
+    born: NewChild,
     witness: Witness,
     gate: OwnedFd,
 }
@@ -359,20 +363,20 @@ impl Waiting {
         })
     }
 
-    fn admit(self) -> (Born, Witness) {
-        // A child that died at the gate is seen as any other death: by its status.
+    fn admit(self) -> (NewChild, Witness) {
+        // If the child died while it waited, its exit status tells, as for any other death.
         drop(File::from(self.gate).write_all(b"!"));
         (self.born, self.witness)
     }
 
-    /// It exits because its gate is gone, without a word.
-    fn turn_away(self) {
+    /// The child exits without a report, because the gate's write end is closed.
+    fn reject(self) {
         drop(self.gate);
-        self.witness.see_off();
+        self.witness.wait_exit();
     }
 }
 
-fn before(plan: &Plan<'_>, errno: i32) -> SpawnError {
+fn early_error(plan: &Plan<'_>, errno: i32) -> SpawnError {
     SpawnError {
         stage: if plan.argv.is_empty() {
             Stage::Exec

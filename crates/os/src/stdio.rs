@@ -1,27 +1,32 @@
-//! What a process's stdin and stdout are, and who holds their other ends.
+//! What a process's stdin and stdout are, and which process holds their other ends.
 //!
-//! Nothing here decides what that makes of the process.
+//! It does not decide what that means for the process.
 
 use std::collections::HashSet;
 use std::fs;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 
-use crate::holder;
+use rustix::fs::{CWD, readlinkat_raw};
+use rustix::io::Errno;
 
-/// What a descriptor is.
+use crate::holder;
+use crate::procfs::ProcPath;
+
+/// The kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum End {
-    /// A pipe, by its inode.
+    /// With its inode.
     Pipe(u64),
-    /// A socket, by its inode.
+    /// With its inode.
     Socket(u64),
     /// `/dev/null`.
     Null,
     /// A terminal.
     Terminal,
-    /// A file.
+    /// A regular file.
     File,
-    /// Something else.
+    /// Anything else.
     Other,
     /// The descriptor is closed.
     Closed,
@@ -30,7 +35,7 @@ pub enum End {
 }
 
 impl End {
-    /// The kind in one word.
+    /// The kind as one word, for views.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pipe(_) => "pipe",
@@ -44,7 +49,7 @@ impl End {
         }
     }
 
-    /// Whether somebody can be at the other end.
+    /// Whether another process can be at the other end.
     pub fn talks(self) -> bool {
         matches!(self, Self::Pipe(_) | Self::Socket(_))
     }
@@ -70,16 +75,63 @@ impl End {
     }
 }
 
-/// What a descriptor of a process is.
+/// The kind of one descriptor of a process.
 pub fn end(pid: i32, fd: i32) -> End {
-    match fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
-        Ok(link) => End::of(&link.to_string_lossy()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => End::Closed,
+    let path = ProcPath::of(pid, format_args!("fd/{fd}"));
+    let mut link = [MaybeUninit::uninit(); LINK_BYTES];
+    match readlinkat_raw(CWD, path.text(), &mut link) {
+        // The end of a long path says nothing about the kind.
+        Ok((link, _)) => End::of(&String::from_utf8_lossy(link)),
+        Err(Errno::NOENT) => End::Closed,
         Err(_) => End::Hidden,
     }
 }
 
-/// The ends that a process holds.
+/// Longer than every link that is not a file's path.
+const LINK_BYTES: usize = 64;
+
+/// One descriptor of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Its number.
+    pub fd: i32,
+    /// What it is.
+    pub end: End,
+    /// It can be read from.
+    pub reads: bool,
+    /// It can be written to.
+    pub writes: bool,
+}
+
+/// The descriptors of a process that are pipes or sockets, in the order of their numbers; none if we may not look.
+pub fn descriptors(pid: i32) -> Option<Vec<Descriptor>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten() {
+        let path = entry.path();
+        let Ok(link) = fs::read_link(&path) else {
+            continue;
+        };
+        let end = End::of(&link.to_string_lossy());
+        let name = entry.file_name();
+        let Some(fd) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if end.talks() {
+            // The mode of the link says how the descriptor was opened.
+            let mode = fs::symlink_metadata(&path).map_or(0, |meta| meta.mode());
+            found.push(Descriptor {
+                fd,
+                end,
+                reads: mode & 0o400 != 0,
+                writes: mode & 0o200 != 0,
+            });
+        }
+    }
+    found.sort_unstable_by_key(|descriptor| descriptor.fd);
+    Some(found)
+}
+
+/// The pipes and sockets that a process holds.
 #[derive(Debug, Default)]
 pub struct Held {
     readers: HashSet<u64>,
@@ -89,27 +141,21 @@ pub struct Held {
 }
 
 impl Held {
-    /// Looks through the descriptors of a process.
+    /// Reads the descriptors of a process.
     pub fn by(pid: i32) -> Self {
         let mut held = Self::default();
-        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        let Some(descriptors) = descriptors(pid) else {
             held.hidden = true;
             return held;
         };
-        for entry in entries.flatten() {
-            let Ok(link) = fs::read_link(entry.path()) else {
-                continue;
-            };
-            match End::of(&link.to_string_lossy()) {
+        for Descriptor {
+            end, reads, writes, ..
+        } in descriptors
+        {
+            match end {
                 End::Pipe(inode) => {
-                    // The mode of the link tells how the descriptor was opened.
-                    let mode = fs::symlink_metadata(entry.path()).map_or(0, |meta| meta.mode());
-                    if mode & 0o400 != 0 {
-                        held.readers.insert(inode);
-                    }
-                    if mode & 0o200 != 0 {
-                        held.writers.insert(inode);
-                    }
+                    held.readers.extend(reads.then_some(inode));
+                    held.writers.extend(writes.then_some(inode));
                 }
                 End::Socket(inode) => {
                     held.sockets.insert(inode);
@@ -120,12 +166,12 @@ impl Held {
         held
     }
 
-    /// Whether we may not look at them.
+    /// Whether we may not see its descriptors.
     pub fn hidden(&self) -> bool {
         self.hidden
     }
 
-    /// Whether it writes into somebody's stdin; `peer` is the other socket, if the stdin is one.
+    /// Whether it writes into this stdin; `peer` is the socket at the other end, if the stdin is a socket.
     pub fn feeds(&self, stdin: End, peer: Option<u64>) -> bool {
         match stdin {
             End::Pipe(inode) => self.writers.contains(&inode),
@@ -134,7 +180,7 @@ impl Held {
         }
     }
 
-    /// Whether it reads from somebody's stdout.
+    /// Whether it reads from this stdout.
     pub fn hears(&self, stdout: End, peer: Option<u64>) -> bool {
         match stdout {
             End::Pipe(inode) => self.readers.contains(&inode),
@@ -176,8 +222,8 @@ mod tests {
     }
 
     #[test]
-    fn the_writer_feeds_and_the_reader_hears() {
-        let _apart = crate::apart::childless();
+    fn writer_of_stdin_and_reader_of_stdout_are_found() {
+        let _lock = crate::child_lock::without_children();
         let me = std::process::id() as i32;
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let pipe = end(me, reader.as_raw_fd());

@@ -1,62 +1,67 @@
-//! What dead owners left behind: finding it by name, and ending it.
+//! Finds what dead owners left behind, and ends it.
 //!
-//! A stray is proven by a tag, in the name of a leaf or in a process's environment, by the mark of a tag that a card
-//! recorded, if it has no tag in its environment, or by an identity that a card recorded; whoever is below a proven process is proven with it. It counts only if the tag's realm is ours (same
-//! boot, same namespaces of pids and of times) and its owner, pid *and* start time, is dead. Nobody else is ever touched: unsure means
-//! spare. We ourselves and whoever we descend from are spared too, whatever their environment says.
+//! A stray is proven in one of four ways: by a tag in the name of a leaf, by a tag in a process's environment, by the
+//! mark of a recorded tag if its environment has no tag, or by an identity that a card recorded. A descendant of a
+//! proven process is proven too. It counts only if the tag's realm is ours (same boot, same pid and time namespaces)
+//! and its owner, pid *and* start time, is dead. Every other process is spared, because unsure means spare. We spare
+//! ourselves and our ancestors too, whatever their environment says.
 //!
-//! Here nobody is our child: we signal through pidfds, wait for them, and leave the reaping to whoever owns it.
+//! The strays are not our children. We signal through pidfds, wait for the ends, and leave the reaping to their
+//! parents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
-use mainstay_core::clock::Moment;
-use mainstay_core::event::Seen;
-use mainstay_core::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::Seen;
+use mainstay_protocol::ids::{Identity, LinkId, Realm, TAG_VARIABLE, Tag};
 use rustix::process::Signal;
 
 use crate::identity::{self, Handle};
 use crate::tier::cgroup::{self, Leaf};
 use crate::tree::HELD_MAX;
-use crate::{census, clock, made_up, mark};
+use crate::{census, clock, mark, procfs};
 
 /// What one dead owner left behind.
 #[derive(Clone, Debug)]
 pub struct Stray {
-    /// Whose it was.
+    /// The tag of the dead owner.
     pub tag: Tag,
     /// How it was found: `leaf`, `tag`, `card`.
     pub by: Vec<&'static str>,
-    /// Who was seen alive.
+    /// The processes that were seen alive.
     pub members: Vec<Seen>,
     recorded: Vec<Identity>,
     leaves: Vec<PathBuf>,
     tagged: Vec<i32>,
 }
 
-/// How an end came out.
+/// The result of ending a stray.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Who was ended.
+    /// The processes that were ended.
     pub ended: Vec<Seen>,
-    /// Who could not be.
+    /// The processes that could not be ended.
     pub left: Vec<Seen>,
 }
 
-/// What a look for strays has found.
+/// The result of a search for strays.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Those who are there.
+    /// The strays that exist.
     pub strays: Vec<Stray>,
-    hollow: Vec<PathBuf>,
+    /// No process was left out because descriptors or memory had run out. Otherwise a link without a stray may still
+    /// have processes.
+    pub complete: bool,
+    empty_leaves: Vec<PathBuf>,
 }
 
 impl Found {
-    /// Removes the leaves of dead owners that nobody is in.
+    /// Removes the leaves of dead owners that have no process in them.
     pub fn remove_hollow(&self) {
-        for path in &self.hollow {
-            // A scope is removed by its manager; refusals leave an empty directory, which harms nobody.
+        for path in &self.empty_leaves {
+            // A scope is removed by its manager. A refusal leaves an empty directory, which does no harm.
             if let Ok(leaf) = Leaf::open(path.clone()) {
                 drop(leaf.remove());
             }
@@ -64,9 +69,32 @@ impl Found {
     }
 }
 
-/// Looks for strays, and changes nothing: by leaf names, by tags in the environment of our own user's processes, and by
-/// what cards recorded. Links for which `skip` is true are not looked at.
+/// Looks for strays, and changes nothing: by leaf names, by tags in the environments of our own user's processes, and
+/// by recorded cards. Links for which `skip` is true are left out.
 pub fn find(
+    realm: &Realm,
+    recorded: &[(Tag, Vec<Identity>)],
+    skip: &dyn Fn(LinkId) -> bool,
+) -> Found {
+    find_among(census::pids, realm, recorded, skip)
+}
+
+/// The same for a report about the processes of this list, which is that of [`census::pids`]. It asks for the mark first, which costs a sixth of
+/// reading an environment. A stray that has removed its mark and is in no leaf is missed here; the next [`find`] finds it.
+pub fn find_for_report(
+    pids: &[i32],
+    realm: &Realm,
+    recorded: &[(Tag, Vec<Identity>)],
+    skip: &dyn Fn(LinkId) -> bool,
+) -> Found {
+    let all = !mark::is_usual();
+    let may_be_tagged = |pid: &i32| all || mark::may_be_on(*pid);
+    let list = || Ok(pids.iter().copied().filter(may_be_tagged).collect());
+    find_among(list, realm, recorded, skip)
+}
+
+fn find_among(
+    list: impl FnOnce() -> io::Result<Vec<i32>>,
     realm: &Realm,
     recorded: &[(Tag, Vec<Identity>)],
     skip: &dyn Fn(LinkId) -> bool,
@@ -80,26 +108,28 @@ pub fn find(
                 .or_insert_with(|| !identity::alive(tag.owner))
     };
     let mut found: BTreeMap<String, Stray> = BTreeMap::new();
-    let mut hollow = Vec::new();
+    let mut empty_leaves = Vec::new();
     for (tag, path) in cgroup::search() {
         if !orphaned(&tag) {
             continue;
         }
         match Leaf::open(path.clone()) {
-            Ok(leaf) if !leaf.populated() => hollow.push(path),
+            Ok(leaf) if !leaf.populated() => empty_leaves.push(path),
             // Gone meanwhile, or another user's.
             Err(error)
                 if cgroup::is_going(&error) || error.kind() == io::ErrorKind::PermissionDenied => {}
             Ok(_) | Err(_) => entry(&mut found, &tag, "leaf").leaves.push(path),
         }
     }
-    // What cannot be looked at now is found by the next sweep.
-    tagged(recorded, &mut |pid, tag| {
+    // The next sweep finds what cannot be read now.
+    let mut note = |pid, tag: &Tag| {
         if orphaned(tag) {
             entry(&mut found, tag, "tag").tagged.push(pid);
         }
-    })
-    .ok();
+    };
+    let mut complete = list()
+        .and_then(|pids| tagged(&pids, recorded, &mut note))
+        .is_ok();
     for (tag, identities) in recorded {
         let alive: Vec<_> = identities
             .iter()
@@ -119,15 +149,20 @@ pub fn find(
             tagged,
             ..
         } = &*stray;
-        let members = spared().and_then(|spared| look(tag, recorded, leaves, tagged, &spared));
+        let members = spared().and_then(|spared| scan(tag, recorded, leaves, tagged, &spared));
+        complete &= members.is_ok();
         stray.members = members.unwrap_or_default();
     }
-    // A leaf that is populated has members, also if none of them stood still for our look.
+    // A populated leaf has members, even if each of them was gone when we looked at it.
     strays.retain(|stray| !stray.members.is_empty() || !stray.leaves.is_empty());
-    Found { strays, hollow }
+    Found {
+        strays,
+        complete,
+        empty_leaves,
+    }
 }
 
-/// Ends a stray, if its owner is still dead and the realm still ours.
+/// Ends a stray, if its owner is still dead and the realm is still ours.
 pub fn end(stray: &Stray, confirm_ms: u64) -> Outcome {
     let ours = identity::realm().is_ok_and(|realm| realm == stray.tag.realm);
     if !ours || identity::alive(stray.tag.owner) {
@@ -136,7 +171,7 @@ pub fn end(stray: &Stray, confirm_ms: u64) -> Outcome {
             left: stray.members.clone(),
         };
     }
-    hunt(
+    kill_all(
         &stray.tag,
         &stray.members,
         &stray.recorded,
@@ -145,16 +180,16 @@ pub fn end(stray: &Stray, confirm_ms: u64) -> Outcome {
     )
 }
 
-/// Ends everybody that a tag names, for somebody who has the right to but is not their ancestor: a side guard, or a
-/// guard that came later. By leaf, by environment, and by identities that were recorded; repeated until nobody is found
-/// any more. Whether the owner lives is not asked; a tag of another realm names nobody here.
+/// Ends all processes that a tag names. The caller has the right to but is not their ancestor: a side guard, or a
+/// guard that came later. Finds them by leaf, by environment, and by recorded identities, and repeats until a scan
+/// finds none. It does not check whether the owner lives. A tag of another realm names no process here.
 pub fn end_by_tag(tag: &Tag, recorded: &[Identity], confirm_ms: u64) -> Outcome {
     if identity::realm().is_ok_and(|realm| realm != tag.realm) {
         return Outcome::default();
     }
     let leaf = Leaf::of(tag).map(|leaf| leaf.path().to_owned());
     let leaves: Vec<PathBuf> = leaf.into_iter().collect();
-    hunt(tag, &[], recorded, &leaves, confirm_ms)
+    kill_all(tag, &[], recorded, &leaves, confirm_ms)
 }
 
 fn entry<'a>(found: &'a mut BTreeMap<String, Stray>, tag: &Tag, by: &'static str) -> &'a mut Stray {
@@ -172,16 +207,17 @@ fn entry<'a>(found: &'a mut BTreeMap<String, Stray>, tag: &Tag, by: &'static str
     stray
 }
 
-/// Looks in a row that find nobody.
-const QUIET_LOOKS: usize = 2;
+/// Scans in a row that find no process.
+const QUIET_SCANS: usize = 2;
 
-/// Looks in a row that find nobody and may have missed somebody: a fork-and-exit chain can hide from one, hardly from this many.
-const SPOILT_LOOKS: usize = 20;
+/// Scans in a row that find no process but may have missed one. A fork-and-exit chain can hide from one scan, hardly
+/// from this many.
+const INCOMPLETE_SCANS: usize = 20;
 
-/// Kills and looks again, until nobody is found any more. Whoever is named already is killed before the first whole look,
-/// which takes its time: an identity stays proven, whatever its process has become. A look that could not be taken, for
-/// want of descriptors, has not found nobody.
-fn hunt(
+/// Kills and scans again, until a scan finds no process. Processes that are already named are killed before the first
+/// full scan, which takes time: an identity stays proven, even if its process has changed. A scan that failed because
+/// no descriptor was left does not count as a scan that found no process.
+fn kill_all(
     tag: &Tag,
     proven: &[Seen],
     recorded: &[Identity],
@@ -192,26 +228,26 @@ fn hunt(
     let mut named: Vec<Identity> = proven.iter().map(|seen| seen.who).collect();
     named.extend(recorded);
     let mut met: BTreeMap<Identity, Seen> = BTreeMap::new();
-    let mut pass = |sight: &mut dyn FnMut(&BTreeSet<i32>) -> io::Result<Sighted>| {
+    let mut pass = |scan_tagged: &mut dyn FnMut(&BTreeSet<i32>) -> io::Result<TaggedScan>| {
         let spared = spared()?;
-        let sighted = sight(&spared);
-        let members = look(tag, &named, leaves, &[], &spared);
+        let tagged_scan = scan_tagged(&spared);
+        let members = scan(tag, &named, leaves, &[], &spared);
         kill_leaves(leaves, &spared)?;
-        let Sighted { struck, whole } = sighted?;
+        let TaggedScan { killed, whole } = tagged_scan?;
         let mut members = members?;
-        members.extend(struck);
-        io::Result::Ok((strike(&members, &mut met, deadline)?, whole))
+        members.extend(killed);
+        io::Result::Ok((kill_members(&members, &mut met, deadline)?, whole))
     };
-    // Whatever comes of it, the whole looks follow.
-    pass(&mut |_| Ok(Sighted::default())).ok();
-    let (mut quiet, mut spoilt) = (0, 0);
+    // Even if it fails, the full scans follow.
+    pass(&mut |_| Ok(TaggedScan::default())).ok();
+    let (mut quiet, mut incomplete) = (0, 0);
     let mut zombies = BTreeSet::new();
-    while quiet < QUIET_LOOKS && spoilt < SPOILT_LOOKS {
-        match pass(&mut |spared| strike_tagged(tag, spared, &mut zombies)) {
-            Ok((Struck { of: 0, .. }, true)) => quiet += 1,
-            Ok((Struck { of: 0, .. }, false)) => spoilt += 1,
-            Ok((Struck { refused, of }, _)) if refused == of => break,
-            Ok(_) => (quiet, spoilt) = (0, 0),
+    while quiet < QUIET_SCANS && incomplete < INCOMPLETE_SCANS {
+        match pass(&mut |spared| kill_tagged(tag, spared, &mut zombies)) {
+            Ok((KillScan { of: 0, .. }, true)) => quiet += 1,
+            Ok((KillScan { of: 0, .. }, false)) => incomplete += 1,
+            Ok((KillScan { refused, of }, _)) if refused == of => break,
+            Ok(_) => (quiet, incomplete) = (0, 0),
             Err(_) => {
                 quiet = 0;
                 clock::nap(1);
@@ -225,11 +261,12 @@ fn hunt(
         if let Ok(leaf) = Leaf::open(path.clone())
             && leaf.wait_empty(deadline)
         {
-            // Fails only while somebody is in it.
+            // Fails only while a process is in it.
             drop(leaf.remove());
         }
     }
-    // Whoever is on its way out has no environment any more and is found by no look; not all could be held until their end.
+    // An exiting process has no environment any more, so no scan finds it; and we could not hold a pidfd of each
+    // until its end.
     for seen in met.values() {
         if let Ok(handle) = Handle::open(seen.who)
             && handle.signal(Signal::KILL).is_ok()
@@ -240,20 +277,20 @@ fn hunt(
     let (mut left, ended): (Vec<Seen>, Vec<Seen>) = met
         .into_values()
         .partition(|seen| identity::alive(seen.who));
-    // Whom we never got to is there all the same.
+    // A process that no scan has reached is still there.
     let missed = |seen: &&Seen| !left.contains(seen) && identity::alive(seen.who);
     let missed: Vec<Seen> = proven.iter().filter(missed).cloned().collect();
     left.extend(missed);
     Outcome { ended, left }
 }
 
-/// Kills whoever is in a leaf, all at once.
+/// Kills all processes of a leaf at once.
 fn kill_leaves(leaves: &[PathBuf], spared: &BTreeSet<i32>) -> io::Result<()> {
     for path in leaves {
-        let Some(leaf) = made_up::seen(Leaf::open(path.clone()))? else {
+        let Some(leaf) = procfs::none_if_gone(Leaf::open(path.clone()))? else {
             continue;
         };
-        // Nobody of ours is ever in a leaf, unless we ourselves run inside of one.
+        // None of our processes is ever in a leaf, unless we ourselves run inside of one.
         if leaf.populated() && !leaf.members()?.iter().any(|pid| spared.contains(pid)) {
             drop(leaf.kill());
         }
@@ -261,28 +298,28 @@ fn kill_leaves(leaves: &[PathBuf], spared: &BTreeSet<i32>) -> io::Result<()> {
     Ok(())
 }
 
-/// What one killing look came to.
-struct Struck {
-    /// Whom we may not kill.
+/// The result of one killing scan.
+struct KillScan {
+    /// How many we may not kill.
     refused: usize,
-    /// Everybody who was met.
+    /// How many were found.
     of: usize,
 }
 
-/// Kills them, notes that they were met, and waits for their ends.
-fn strike(
+/// Kills them, records that they were met, and waits for their ends.
+fn kill_members(
     members: &[Seen],
     met: &mut BTreeMap<Identity, Seen>,
     deadline: Moment,
-) -> io::Result<Struck> {
+) -> io::Result<KillScan> {
     let mut refused = 0;
     let mut held: Vec<Handle> = Vec::new();
     for seen in members {
-        let mut opened = made_up::seen(Handle::open(seen.who));
+        let mut opened = procfs::none_if_gone(Handle::open(seen.who));
         if opened.is_err() && !held.is_empty() {
-            // To kill is more than to wait: those who are on their way out are looked at by the next look.
+            // Killing comes before waiting: the next scan checks those that are exiting.
             held.clear();
-            opened = made_up::seen(Handle::open(seen.who));
+            opened = procfs::none_if_gone(Handle::open(seen.who));
         }
         met.insert(seen.who, seen.clone());
         let Some(handle) = opened? else { continue };
@@ -295,67 +332,68 @@ fn strike(
     for handle in &held {
         handle.wait_ended((deadline - clock::now()).div_ceil(1_000_000));
     }
-    Ok(Struck {
+    Ok(KillScan {
         refused,
         of: members.len(),
     })
 }
 
-/// What was found, and killed, at sight.
+/// The processes that a scan found and killed.
 #[derive(Default)]
-struct Sighted {
-    struck: Vec<Seen>,
-    /// Nobody can have been missed.
+struct TaggedScan {
+    killed: Vec<Seen>,
+    /// The scan cannot have missed a process.
     whole: bool,
 }
 
-/// One look at our own user's processes: whoever bears the tag is killed at sight, with all below it, the newest first. At the
-/// end of the look a link of a fork-and-exit chain would be gone. `zombies` are those that earlier looks have met.
-fn strike_tagged(
+/// One scan of our own user's processes. A process with the tag is killed when it is found, with all its descendants,
+/// newest first, because at the end of the scan a process of a fork-and-exit chain would be gone. `zombies` are those
+/// that earlier scans have met.
+fn kill_tagged(
     tag: &Tag,
     spared: &BTreeSet<i32>,
     zombies: &mut BTreeSet<Identity>,
-) -> io::Result<Sighted> {
+) -> io::Result<TaggedScan> {
     let uid = rustix::process::geteuid().as_raw();
-    let mut struck: BTreeMap<i32, Seen> = BTreeMap::new();
+    let mut killed: BTreeMap<i32, Seen> = BTreeMap::new();
     let mut whole = true;
     for pid in census::pids()?.into_iter().rev() {
         match census::uid(pid) {
-            // It was on the list and is gone; it may have had a child that is not.
+            // It was on the list and is gone. It may have had a child that lives.
             None => whole = false,
             Some(owner) if owner != uid || spared.contains(&pid) => {}
-            Some(_) if bears(pid, tag)? => {
-                let bears = || bears(pid, tag);
-                let who = made_up::seen(identity::of(pid))?;
-                let held = who.map(|who| held(who, bears)).transpose()?.flatten();
+            Some(_) if has_tag(pid, tag)? => {
+                let has_tag = || has_tag(pid, tag);
+                let who = procfs::none_if_gone(identity::of(pid))?;
+                let held = who.map(|who| held(who, has_tag)).transpose()?.flatten();
                 let Some((seen, handle)) = held else {
                     whole = false;
                     continue;
                 };
                 let mut found = BTreeMap::from([(pid, seen)]);
                 below(pid, spared, &mut found)?;
-                // Whoever refuses, or is gone, is seen when all are struck.
+                // A refused or vanished process is seen again when all found ones are killed.
                 drop(handle.signal(Signal::KILL));
                 for seen in found.values().filter(|seen| seen.who != handle.who) {
                     if let Ok(handle) = Handle::open(seen.who) {
                         drop(handle.signal(Signal::KILL));
                     }
                 }
-                struck.append(&mut found);
+                killed.append(&mut found);
             }
-            Some(_) => match made_up::seen(census::stat(pid))? {
+            Some(_) => match procfs::none_if_gone(census::stat(pid))? {
                 Some(stat) if stat.dead() => whole &= !zombies.insert(stat.who()),
                 Some(_) => {}
                 None => whole = false,
             },
         }
     }
-    let struck = struck.into_values().collect();
-    Ok(Sighted { struck, whole })
+    let killed = killed.into_values().collect();
+    Ok(TaggedScan { killed, whole })
 }
 
-/// A process, if it is alive and `proof` is true of it while it is held. No descriptor stays open: from here on it is
-/// known by its identity, so that however many there are, we do not run out.
+/// A process, if it is alive and `proof` holds while we hold its pidfd. No descriptor stays open: from here on its
+/// identity is enough, so we do not run out of descriptors however many processes there are.
 fn proven(who: Identity, proof: impl FnOnce() -> io::Result<bool>) -> io::Result<Option<Seen>> {
     Ok(held(who, proof)?.map(|(seen, _)| seen))
 }
@@ -365,10 +403,10 @@ fn held(
     who: Identity,
     proof: impl FnOnce() -> io::Result<bool>,
 ) -> io::Result<Option<(Seen, Handle)>> {
-    let Some(handle) = made_up::seen(Handle::open(who))? else {
+    let Some(handle) = procfs::none_if_gone(Handle::open(who))? else {
         return Ok(None);
     };
-    let Some(stat) = made_up::seen(census::stat(who.pid))? else {
+    let Some(stat) = procfs::none_if_gone(census::stat(who.pid))? else {
         return Ok(None);
     };
     let alive = !stat.dead() || !handle.ended();
@@ -379,8 +417,8 @@ fn held(
     Ok((alive && proof()?).then_some((seen, handle)))
 }
 
-/// One look at everybody who is proven to belong to a tag.
-fn look(
+/// One scan for all processes that are proven to belong to a tag.
+fn scan(
     tag: &Tag,
     named: &[Identity],
     leaves: &[PathBuf],
@@ -398,24 +436,24 @@ fn look(
         io::Result::Ok(())
     };
     for path in leaves {
-        let Some(leaf) = made_up::seen(Leaf::open(path.clone()))? else {
+        let Some(leaf) = procfs::none_if_gone(Leaf::open(path.clone()))? else {
             continue;
         };
         for pid in leaf.members()? {
-            if let Some(who) = made_up::seen(identity::of(pid))? {
+            if let Some(who) = procfs::none_if_gone(identity::of(pid))? {
                 add(who, &|| leaf.seen_to_hold(pid))?;
             }
         }
     }
     for &pid in tagged {
-        if let Some(who) = made_up::seen(identity::of(pid))? {
-            add(who, &|| bears(pid, tag))?;
+        if let Some(who) = procfs::none_if_gone(identity::of(pid))? {
+            add(who, &|| has_tag(pid, tag))?;
         }
     }
     for &who in named {
         add(who, &|| Ok(true))?;
     }
-    // Whoever lost the tag but is still below a member.
+    // Descendants of a member that have lost the tag.
     let above: Vec<i32> = members.keys().copied().collect();
     for pid in above {
         below(pid, spared, &mut members)?;
@@ -423,18 +461,22 @@ fn look(
     Ok(members.into_values().collect())
 }
 
-/// Adds the descendants of a member, but nobody whom another living owner claims.
-fn below(pid: i32, spared: &BTreeSet<i32>, members: &mut BTreeMap<i32, Seen>) -> io::Result<()> {
-    for child in made_up::seen(census::children(pid))?.unwrap_or_default() {
+/// Adds the descendants of a member, except those that another living owner claims.
+pub(crate) fn below(
+    pid: i32,
+    spared: &BTreeSet<i32>,
+    members: &mut BTreeMap<i32, Seen>,
+) -> io::Result<()> {
+    for child in procfs::none_if_gone(census::children(pid))?.unwrap_or_default() {
         if spared.contains(&child) || members.contains_key(&child) {
             continue;
         }
         let claimed = tag_of(child)?.is_some_and(|tag| identity::alive(tag.owner));
-        let Some(who) = made_up::seen(identity::of(child))? else {
+        let Some(who) = procfs::none_if_gone(identity::of(child))? else {
             continue;
         };
         let still = || {
-            let stat = made_up::seen(census::stat(child))?;
+            let stat = procfs::none_if_gone(census::stat(child))?;
             Ok(stat.is_some_and(|stat| stat.ppid == pid))
         };
         if !claimed && let Some(seen) = proven(who, still)? {
@@ -445,42 +487,48 @@ fn below(pid: i32, spared: &BTreeSet<i32>, members: &mut BTreeMap<i32, Seen>) ->
     Ok(())
 }
 
-/// Tells of each process of our own user that bears a tag in its environment, or else the mark of a recorded one. In stages:
-/// whose it is costs little, its environment more.
-fn tagged(recorded: &[(Tag, Vec<Identity>)], tell: &mut dyn FnMut(i32, &Tag)) -> io::Result<()> {
+/// Calls `tell` for each process of our own user with a tag in its environment, or else with the mark of a recorded
+/// tag. Few processes have one, so their user is asked for last.
+fn tagged(
+    pids: &[i32],
+    recorded: &[(Tag, Vec<Identity>)],
+    tell: &mut dyn FnMut(i32, &Tag),
+) -> io::Result<()> {
     let uid = rustix::process::geteuid().as_raw();
-    for pid in census::pids()? {
-        if census::uid(pid) != Some(uid) {
+    let mut variables = census::Variables::named(TAG_VARIABLE);
+    for &pid in pids {
+        let value = procfs::none_if_gone(variables.of(pid))?.flatten();
+        let tag = value.and_then(|text| text.parse().ok());
+        let marked = || recorded.iter().find(|(tag, _)| mark::is_on(pid, tag));
+        let Some(tag) = tag.or_else(|| marked().map(|(tag, _)| tag.clone())) else {
             continue;
-        }
-        if let Some(tag) = tag_of(pid)? {
+        };
+        if census::uid(pid) == Some(uid) {
             tell(pid, &tag);
-        } else if let Some((tag, _)) = recorded.iter().find(|(tag, _)| mark::is(pid, tag)) {
-            tell(pid, tag);
         }
     }
     Ok(())
 }
 
-/// Whether a process belongs to a tag: by its environment, or by its mark if that says nothing.
-fn bears(pid: i32, tag: &Tag) -> io::Result<bool> {
+/// Whether a process belongs to a tag: by its environment, or by its mark if the environment has no tag.
+fn has_tag(pid: i32, tag: &Tag) -> io::Result<bool> {
     Ok(match tag_of(pid)? {
         Some(found) => found == *tag,
-        None => mark::is(pid, tag),
+        None => mark::is_on(pid, tag),
     })
 }
 
 fn tag_of(pid: i32) -> io::Result<Option<Tag>> {
-    let value = made_up::seen(census::read_variable(pid, TAG_VARIABLE))?;
+    let value = procfs::none_if_gone(census::read_variable(pid, TAG_VARIABLE))?;
     Ok(value.flatten().and_then(|text| text.parse().ok()))
 }
 
-/// Ourselves and whoever we descend from.
-fn spared() -> io::Result<BTreeSet<i32>> {
+/// Ourselves and our ancestors.
+pub(crate) fn spared() -> io::Result<BTreeSet<i32>> {
     let mut spared = BTreeSet::new();
     let mut pid = std::process::id() as i32;
     while pid > 0 && spared.insert(pid) {
-        pid = made_up::seen(census::stat(pid))?.map_or(0, |stat| stat.ppid);
+        pid = procfs::none_if_gone(census::stat(pid))?.map_or(0, |stat| stat.ppid);
     }
     Ok(spared)
 }

@@ -1,31 +1,37 @@
-//! A process's own name, as `ps` and `pkill` see it.
+//! The name of this process, as `ps` and `pkill` see it.
 //!
-//! Guard and keeper are forks of `mainstay run …` and would carry its command line; `pkill -f mainstay`, or one with
-//! the server's name, would then end the very processes that must survive to clean up.
+//! Guard and keeper are forks of `mainstay run …` and would show its command line. Then `pkill -f mainstay`, or
+//! `pkill -f` with the server's name, would end the very processes that must survive to clean up.
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
-/// Gives this process another name, both `comm` and command line. Best effort.
+/// Changes the name of this process, both `comm` and command line. Best effort.
 pub fn set(name: &CStr) {
+    set_for(name, "");
+}
+
+/// The same, and the command line also shows which link the process belongs to (`mcp-keeper 3f2a`), so that its row can be matched
+/// with `mainstay ps`. `comm` has the name alone.
+pub fn set_for(name: &CStr, link: &str) {
     // SAFETY: PR_SET_NAME reads a NUL-terminated string of any length and keeps 15 bytes of it.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     let Some((first, last)) = *AREA.get_or_init(argument_area) else {
         return;
     };
-    // SAFETY: the kernel says that [first, last) is the argument area of this very process: mapped, writable, and
-    // used by nobody else any more (the arguments were copied by std at start, and this is the only thread).
+    // SAFETY: the kernel says that [first, last) is the argument area of this very process: mapped and writable. No
+    // code reads it any more, because std copied the arguments at start, and this is the only thread.
     let area = unsafe { std::slice::from_raw_parts_mut(first as *mut u8, last - first) };
     area.fill(0);
-    let name = name.to_bytes();
-    let len = name.len().min(area.len().saturating_sub(1));
-    area[..len].copy_from_slice(&name[..len]);
+    let space: &[u8] = if link.is_empty() { b"" } else { b" " };
+    let text = [name.to_bytes(), space, link.as_bytes()].concat();
+    let len = text.len().min(area.len().saturating_sub(1));
+    area[..len].copy_from_slice(&text[..len]);
 }
 
-/// Overwrites these words where they stand in this process's command line, which every user of the machine can read.
-/// Best effort.
+/// Overwrites these words in this process's command line, which every user of the machine can read. Best effort.
 pub fn hide(words: &[&str]) {
     let Some((first, last)) = *AREA.get_or_init(argument_area) else {
         return;
@@ -44,7 +50,7 @@ pub fn hide(words: &[&str]) {
     }
 }
 
-/// Asked for once: a fork has it at the same place.
+/// Read once: a fork has the area at the same address.
 static AREA: OnceLock<Option<(usize, usize)>> = OnceLock::new();
 
 fn argument_area() -> Option<(usize, usize)> {

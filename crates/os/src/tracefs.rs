@@ -1,13 +1,14 @@
-//! Who sends which signal to whom: the kernel's tracepoint `signal_generate`, in a trace instance of our own.
+//! Which process sends which signal to which: the kernel's tracepoint `signal_generate`, in a trace instance of our
+//! own.
 //!
-//! The kernel notes the name of a sender when it leaves its processor, a little after the signal. A line that is read before
-//! that has no name in it, or that of an earlier owner of the number; its sender may be gone when somebody looks, but says
-//! its name when it ends: `sched_process_exit`.
+//! The kernel records the name of a sender when the sender leaves its processor, a little after the signal. A line
+//! that is read before that has no name in it, or the name of an earlier process with the same number. The sender may
+//! be gone when the caller looks for it, but its end is traced with its name: `sched_process_exit`.
 //!
-//! The instance has its own buffer, filter and clock; the machine's own buffer and settings are never touched. It carries
-//! our identity in its name and is removed when we close it, by a child of ours that waits for our death, or, should
-//! both have been killed, by the next one that is opened. The kernel names threads, not processes: who they belong to is
-//! for the caller to find out. Root only.
+//! The instance has its own buffer, filter and clock; the machine's own buffer and settings are never touched. Its
+//! name contains our identity. It is removed when we close it, or by a child of ours that waits for our death, or, if
+//! both have been killed, by the next tracer that is opened. The kernel names threads, not processes; the caller
+//! finds the process. Root only.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -16,29 +17,29 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use mainstay_core::clock::Moment;
-use mainstay_core::ids::Identity;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::ids::Identity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::{clock, identity, role, title};
 
-/// Where tracefs is, on a machine with a usual mount.
+/// Where tracefs is usually mounted.
 pub const MOUNT: &str = "/sys/kernel/tracing";
-/// Where it was on older ones.
+/// Where it was mounted on older machines.
 const OLD_MOUNT: &str = "/sys/kernel/debug/tracing";
 /// The beginning of our instances' names.
 const PREFIX: &str = "mainstay-signals-";
-/// The inode of the first pid namespace, in which the kernel tells pids here.
+/// The inode of the initial pid namespace, whose pids the trace shows.
 const FIRST_PIDNS: u64 = 0xEFFF_FFFC;
-/// Room per processor: more than ten thousand signals.
+/// The buffer per processor: more than ten thousand signals.
 const BUFFER_KIB: &str = "1024";
 /// How often, and how long, a removal is tried while a dying owner still holds its files.
 const REMOVE_TRIES: u32 = 100;
 const REMOVE_WAIT_MS: u32 = 20;
-/// How many of those that ended last are remembered.
+/// How many of the threads that ended last are remembered.
 const ENDED: usize = 4096;
-/// What stands in the place of a name that the kernel does not know.
+/// What the trace shows if the kernel does not know a name.
 const UNNAMED: &str = "<...>";
 /// The longest line that can be one of ours.
 const LINE_BYTES: usize = 4096;
@@ -48,9 +49,9 @@ const LINE_BYTES: usize = 4096;
 pub struct Sent {
     /// When.
     pub at: Moment,
-    /// The thread that sent it, or that ran while the kernel itself did.
+    /// The thread that sent it, or that was running while the kernel itself sent it.
     pub sender: i32,
-    /// A short name that the kernel has noted for it, before or after; see [`Tracer::name_of`].
+    /// A short name that the kernel has recorded for the thread, before or after; see [`Tracer::name_of`].
     pub sender_comm: Option<String>,
     /// Which signal.
     pub number: i32,
@@ -66,10 +67,10 @@ pub struct Sent {
 
 /// What was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum TraceRecord {
     /// A signal.
     Sent(Sent),
-    /// So many signals were lost because they came faster than they were read.
+    /// This many signals were lost because they came faster than they were read.
     Lost(u64),
 }
 
@@ -84,7 +85,7 @@ struct Ended {
 /// What a line of the trace says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Line {
-    Heard(Heard),
+    Record(TraceRecord),
     Ended(Ended),
 }
 
@@ -93,11 +94,11 @@ enum Line {
 pub enum NoTrace {
     /// Only root may.
     NotRoot,
-    /// In a container the kernel's pids and times mean others.
+    /// In a container the kernel's pids and times differ from ours.
     Container,
     /// The kernel has no trace file system, or not that tracepoint.
     NotThere,
-    /// The trace file system is not mounted and cannot be.
+    /// The trace file system is not mounted and cannot be mounted.
     NotMounted(io::Error),
     /// This step failed.
     Refused {
@@ -114,15 +115,15 @@ pub struct Tracer {
     instance: PathBuf,
     pipe: Option<File>,
     pending: Vec<u8>,
-    heard: Vec<Heard>,
+    heard: Vec<TraceRecord>,
     ended: VecDeque<Ended>,
-    /// Closed when we die, which the remover hears.
+    /// Closed when we die, which the remover notices.
     lifeline: Option<OwnedFd>,
     remover: i32,
 }
 
 impl Tracer {
-    /// Begins to trace these signals. Only while this process has one thread: it forks.
+    /// Starts to trace these signals. Only while this process has one thread, because it forks.
     pub fn open(signals: &[i32]) -> Result<Self, NoTrace> {
         if !rustix::process::geteuid().is_root() {
             return Err(NoTrace::NotRoot);
@@ -138,8 +139,8 @@ impl Tracer {
         sweep(&instances, realm.pidns);
         let me = identity::me().map_err(refused("read /proc"))?;
         let instance = instances.join(name(realm.pidns, me));
-        // The remover is there before the instance: no death in between leaves anything.
-        let (lifeline, remover) = guarded(&instance).map_err(refused("fork"))?;
+        // The remover is started before the instance is made, so that a death in between leaves nothing.
+        let (lifeline, remover) = start_remover(&instance).map_err(refused("fork"))?;
         let mut tracer = Self {
             instance,
             pipe: None,
@@ -149,10 +150,10 @@ impl Tracer {
             lifeline: Some(lifeline),
             remover,
         };
-        // From here on dropping the value takes everything back.
+        // From here on dropping the value undoes everything.
         match fs::create_dir(&tracer.instance) {
             Ok(()) => {}
-            // A trace that this very process has left: it forked from one.
+            // A trace of this very process: it forked from one that traced.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(refused("make an instance")(error)),
         }
@@ -171,7 +172,8 @@ impl Tracer {
             self.write(file, text)
                 .map_err(|error| NoTrace::Refused { step, error })?;
         }
-        // Else the kernel would wake us when the buffer is half full. Older kernels wake us at once and have no such file.
+        // Otherwise the kernel would wake us when the buffer is half full. Older kernels wake us at once and have no
+        // such file.
         self.write(Path::new("buffer_percent"), "0").ok();
         let pipe = OpenOptions::new()
             .read(true)
@@ -197,19 +199,19 @@ impl Tracer {
     }
 
     /// Everything that was sent since the last call.
-    pub fn read(&mut self, into: &mut Vec<Heard>) -> io::Result<()> {
+    pub fn read(&mut self, into: &mut Vec<TraceRecord>) -> io::Result<()> {
         self.gather()?;
         into.append(&mut self.heard);
         Ok(())
     }
 
-    /// Whether something was heard that no poll tells of any more.
+    /// Whether signals were read that `poll` no longer reports.
     pub fn has_heard(&self) -> bool {
         !self.heard.is_empty()
     }
 
-    /// The name of a sender that nobody finds any more. Who is gone has ended before, so what it said at its end is here by
-    /// now; if that was lost, what the kernel has noted must do.
+    /// The name of a sender that is gone. It has ended before this call, so the line about its end has been written
+    /// by now. If that line was lost, the name that the kernel has recorded is used.
     pub fn name_of(&mut self, sent: &Sent) -> Option<String> {
         self.gather().ok();
         let mut ended = self.ended.iter();
@@ -235,7 +237,7 @@ impl Tracer {
         let mut done = 0;
         while let Some(len) = self.pending[done..].iter().position(|&b| b == b'\n') {
             match parse(&self.pending[done..done + len]) {
-                Some(Line::Heard(heard)) => self.heard.push(heard),
+                Some(Line::Record(heard)) => self.heard.push(heard),
                 Some(Line::Ended(ended)) => {
                     if self.ended.len() == ENDED {
                         self.ended.pop_front();
@@ -253,7 +255,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Where the instance is.
+    /// The directory of the instance.
     pub fn instance(&self) -> &Path {
         &self.instance
     }
@@ -263,14 +265,14 @@ impl AsFd for Tracer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.pipe {
             Some(pipe) => pipe.as_fd(),
-            // Only between making and setting up, where nobody can ask.
+            // Only between making and setting up, where no caller can ask.
             None => role::standard(0),
         }
     }
 }
 
 impl Drop for Tracer {
-    /// All of it is synchronous, and where it fails the remover and the next tracer try again.
+    /// All of it is synchronous. If it fails, the remover and the next tracer try again.
     fn drop(&mut self) {
         self.pipe = None;
         fs::remove_dir(&self.instance).ok();
@@ -279,7 +281,7 @@ impl Drop for Tracer {
     }
 }
 
-/// The directory of the trace file system; mounted for us alone where nobody has.
+/// The directory of the trace file system. If it is not mounted, it is mounted for us alone.
 fn find() -> Result<PathBuf, NoTrace> {
     let has = |root: &Path| root.join("events/signal/signal_generate/enable").exists();
     for root in [MOUNT, OLD_MOUNT] {
@@ -297,7 +299,7 @@ fn find() -> Result<PathBuf, NoTrace> {
     Err(NoTrace::NotThere)
 }
 
-/// Mounts it in a mount namespace of our own: nobody else sees it, and it goes with us.
+/// Mounts it in a mount namespace of our own: no other process sees it, and it goes with us.
 fn mount() -> io::Result<()> {
     let checked = |done: libc::c_int| match done {
         0 => Ok(()),
@@ -316,14 +318,14 @@ fn mount() -> io::Result<()> {
 }
 
 /// Starts a child that removes the instance when we are gone.
-fn guarded(instance: &Path) -> io::Result<(OwnedFd, i32)> {
-    let (heard, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
+fn start_remover(instance: &Path) -> io::Result<(OwnedFd, i32)> {
+    let (closed, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
     let child = role::start(|| {
         role::own_session();
         title::set(c"mainstay-trace");
         role::release_stdio();
-        role::close_all_but(&mut [heard.as_raw_fd()]);
-        wait_closed(&heard);
+        role::close_all_but(&mut [closed.as_raw_fd()]);
+        wait_closed(&closed);
         remove(instance);
         0
     })?;
@@ -340,7 +342,7 @@ fn wait_closed(heard: &OwnedFd) {
     }
 }
 
-/// Removes an instance, again and again while somebody who is just dying holds a file in it.
+/// Removes an instance; tries again while a dying process holds a file in it.
 fn remove(instance: &Path) {
     for _ in 0..REMOVE_TRIES {
         match fs::remove_dir(instance) {
@@ -380,16 +382,16 @@ fn sweep(instances: &Path, pidns: u64) {
     }
 }
 
-/// One line of the trace. A short name may hold any byte, so the numbers are taken from both ends; whatever does not
-/// have them all is no line of the kernel's.
+/// One line of the trace. A short name may contain any byte, so the numbers are taken from both ends. A line without
+/// all of them is not the kernel's.
 fn parse(line: &[u8]) -> Option<Line> {
     let line = String::from_utf8_lossy(line);
     if let Some((_, rest)) = line.split_once("[LOST ") {
         let count = rest.split(' ').next()?.parse().ok()?;
-        return Some(Line::Heard(Heard::Lost(count)));
+        return Some(Line::Record(TraceRecord::Lost(count)));
     }
     if let Some((head, rest)) = line.split_once(": signal_generate: ") {
-        return sent(head, rest).map(|sent| Line::Heard(Heard::Sent(sent)));
+        return sent(head, rest).map(|sent| Line::Record(TraceRecord::Sent(sent)));
     }
     let (head, rest) = line.split_once(": sched_process_exit: comm=")?;
     ended(head, rest).map(Line::Ended)
@@ -436,7 +438,7 @@ fn ended(head: &str, rest: &str) -> Option<Ended> {
     })
 }
 
-/// `23675.684681`: seconds with six places.
+/// `23675.684681`: seconds with six decimal places.
 fn moment(text: &str) -> Option<Moment> {
     let (seconds, rest) = text.split_once('.')?;
     let (seconds, micros): (u64, u64) = (seconds.parse().ok()?, rest.parse().ok()?);
@@ -448,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_with_odd_names_and_torn_ones() {
+    fn odd_names_are_parsed_and_torn_lines_rejected() {
         let line = b"         a-b [x]-10876   [000] d..1. 23675.684681: signal_generate: sig=15 errno=0 code=-6 comm=c pid=1 grp=0 pid=10880 grp=1 res=0";
         let sent = Sent {
             at: Moment(23_675_684_681_000),
@@ -460,9 +462,9 @@ mod tests {
             victim_comm: "c pid=1 grp=0".into(),
             result: 0,
         };
-        assert_eq!(parse(line), Some(Line::Heard(Heard::Sent(sent))));
+        assert_eq!(parse(line), Some(Line::Record(TraceRecord::Sent(sent))));
         let lost = b"CPU:1 [LOST 12 EVENTS]";
-        assert_eq!(parse(lost), Some(Line::Heard(Heard::Lost(12))));
+        assert_eq!(parse(lost), Some(Line::Record(TraceRecord::Lost(12))));
         for len in 0..line.len() - 1 {
             assert_eq!(parse(&line[..len]), None, "{len}");
         }
@@ -476,14 +478,14 @@ mod tests {
         }
         // A name that the kernel has forgotten.
         let line = b" <...>-7  [000] d..1. 1.000002: signal_generate: sig=9 errno=0 code=0 comm=x pid=8 grp=1 res=0";
-        let Some(Line::Heard(Heard::Sent(sent))) = parse(line) else {
+        let Some(Line::Record(TraceRecord::Sent(sent))) = parse(line) else {
             panic!("a line")
         };
         assert_eq!((sent.sender, sent.sender_comm), (7, None));
     }
 
     #[test]
-    fn lines_of_those_that_end() {
+    fn exit_lines_are_parsed() {
         let ended = Ended {
             at: Moment(2_000),
             thread: 7,

@@ -1,11 +1,12 @@
 //! A tree: the server process and all its descendants, however they detach, held by this process.
 //!
-//! The caller is a subreaper with one thread, and whoever ends below it is reaped by it or by the kernel: then whoever
-//! loses its parent becomes our child, and a walk from ourselves finds everybody. A leaf, where there is one, finds them too.
+//! The caller is a subreaper with one thread, and every process that ends below it is reaped by it or by the kernel.
+//! So a process that loses its parent becomes our child, and a walk from ourselves finds every member. A leaf, if
+//! there is one, finds them too.
 //!
-//! Invariants: SIGKILL first, never SIGSTOP first (stopping is asynchronous, measured to be worse). Whoever is
-//! excluded is never signalled, never counted, and not looked behind; it is still reaped if it dies. Everything is
-//! bounded by a deadline and woken by the kernel.
+//! Invariants: SIGKILL first, never SIGSTOP first (stopping is asynchronous, and was measured to be worse). An
+//! excluded process is never signalled and never counted, and its descendants are not visited; it is still reaped if
+//! it dies. Everything is bounded by a deadline and woken by the kernel.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,9 +14,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::slice;
 
-use mainstay_core::clock::Moment;
-use mainstay_core::event::{Seen, Status, Usage};
-use mainstay_core::ids::{Identity, Tag};
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Seen, Status, Usage};
+use mainstay_protocol::ids::{Identity, Tag};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -26,20 +27,21 @@ use crate::tier::Leaf;
 use crate::tier::cgroup::timespec;
 use crate::tier::pidns::Init;
 
-/// Pidfds that are held at once while we wait for members to end; the others are looked at by the next walk.
+/// Pidfds that are held at once while we wait for members to end; the next walk checks the others.
 pub(crate) const HELD_MAX: usize = 256;
 
-/// Walks in a row that find nobody, and follow each other at once; after that each waits longer than the one before.
+/// Walks in a row that find no process and follow each other at once. After that each waits longer than the one
+/// before.
 const AT_ONCE_MAX: u32 = 8;
 const NAP_MS_MAX: u32 = 50;
 
-/// What is told of each process that was reaped: its pid, how it ended, what it used.
+/// Called for each process that was reaped: its pid, how it ended, what it used.
 pub type OnReaped<'a> = &'a mut dyn FnMut(i32, Status, Usage);
 
 /// How a tree is held.
 #[derive(Debug)]
 pub enum Hold {
-    /// By being its ancestor, and that is all.
+    /// Only by being its ancestor.
     Parenthood,
     /// By a cgroup leaf as well.
     Leaf(Leaf),
@@ -48,7 +50,7 @@ pub enum Hold {
 }
 
 impl Hold {
-    /// Whether this is one of ours, and no member.
+    /// Whether this process is one of ours and no member.
     fn ours(&self, who: Identity) -> bool {
         match self {
             Self::Pidns(init) => init.who == who || init.parent == who,
@@ -61,11 +63,11 @@ impl Hold {
 #[derive(Debug)]
 pub struct Tree {
     root: Option<Root>,
-    /// Whose child the server is, or the init of its namespace.
+    /// The parent of the server, or of the init of its namespace.
     witness: Option<Witness>,
     hold: Hold,
     excluded: BTreeSet<Identity>,
-    /// One of ours that is ended with the members, and is none.
+    /// The pid of one of our processes that is ended with the members but not counted.
     uncounted: i32,
 }
 
@@ -76,12 +78,12 @@ struct Root {
     pidfd: OwnedFd,
 }
 
-/// How an end came out.
+/// The result of ending a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// Processes that were ended, or that ended while we were at it.
+    /// Processes that were ended, or that ended meanwhile.
     pub count: u32,
-    /// Who is still there when the time is up; empty means "0 left".
+    /// The processes that are still there when the time is up; empty means "0 left".
     pub left: Vec<Seen>,
 }
 
@@ -97,8 +99,8 @@ impl Tree {
         }
     }
 
-    /// What a dead keeper's tag names, held by its heir: the guard, to whom all orphans come. The dead keeper's witness is
-    /// one of them, but not counted.
+    /// The processes that a dead keeper's tag names, held by the guard, which has inherited all orphans. The dead
+    /// keeper's witness is one of them, but is not counted.
     pub fn inherited(tag: &Tag, witness: i32) -> Self {
         Self {
             uncounted: witness,
@@ -109,7 +111,7 @@ impl Tree {
         }
     }
 
-    /// Whoever is below this process, to be reaped and no more: no leaf is looked for.
+    /// All processes below this one, only to be reaped: no leaf is looked for.
     pub fn below_us() -> Self {
         Self {
             root: None,
@@ -120,7 +122,7 @@ impl Tree {
         }
     }
 
-    /// The server process; nobody for an inherited tree.
+    /// The server process; none for an inherited tree.
     pub fn root(&self) -> Option<Identity> {
         self.root.as_ref().map(|root| root.who)
     }
@@ -130,7 +132,7 @@ impl Tree {
         self.root.as_ref().map(|root| &root.pidfd)
     }
 
-    /// Who waits for the server; nobody's number for an inherited tree.
+    /// The process that waits for the server; 0 for an inherited tree.
     pub fn witness_pid(&self) -> i32 {
         self.witness.as_ref().map_or(0, Witness::pid)
     }
@@ -148,15 +150,15 @@ impl Tree {
         self.excluded.insert(who);
     }
 
-    /// Everybody who is alive: descendants of this process, and who is in the leaf.
+    /// All living members: descendants of this process, and processes in the leaf.
     pub fn members(&self) -> Vec<Stat> {
         let mut found = Vec::new();
         self.visit(&mut |member| found.push(member.stat));
         found
     }
 
-    /// Sends a signal to every member; SIGTERM also wakes those that are stopped, so that they can obey. Says how
-    /// many got it.
+    /// Sends a signal to every member. After SIGTERM, stopped members are continued, so that they can obey. Returns
+    /// how many got the signal.
     pub fn signal(&self, signal: Signal) -> u32 {
         let mut count = 0;
         self.visit(&mut |member| {
@@ -172,8 +174,8 @@ impl Tree {
         count
     }
 
-    /// Reaps whatever children have ended, without waiting for any to end; to be called whenever SIGCHLD came. Says how
-    /// many were told of.
+    /// Reaps all children that have ended, without waiting; to be called whenever SIGCHLD came. Returns how many were
+    /// reported.
     pub fn reap(&mut self, on_reaped: OnReaped<'_>) -> u32 {
         let mut count = 0;
         self.reap_all(&mut |pid, status, usage, _| {
@@ -183,8 +185,8 @@ impl Tree {
         count
     }
 
-    /// Ends every member, reaps whoever becomes our child, and confirms that nobody is left. An empty leaf is
-    /// removed. Meant to be called at the end of every tree, also of one that seems empty: this is the proof.
+    /// Ends every member, reaps the members that become our children, and confirms that none is left. An empty leaf
+    /// is removed. Call this at the end of every tree, even if it seems empty: this is the proof.
     pub fn kill(&mut self, confirm_ms: u64, on_reaped: OnReaped<'_>) -> Ended {
         let deadline = clock::now().after_ms(confirm_ms);
         let mut seen: BTreeSet<i32> = BTreeSet::new();
@@ -194,9 +196,9 @@ impl Tree {
             Hold::Parenthood => {}
             Hold::Leaf(leaf) => seen.extend(leaf.members().unwrap_or_default()),
             Hold::Pidns(init) => {
-                // Once init is killed, nobody knows any more how the server ended.
+                // Once init is killed, no process knows how the server ended.
                 if let Some(root) = &self.root {
-                    init.hear_out(&root.pidfd);
+                    init.wait_for_report(&root.pidfd);
                 }
                 seen.extend(self.members().iter().map(|stat| stat.pid));
             }
@@ -206,15 +208,15 @@ impl Tree {
                 // Refused only if the leaf is gone, and then it is empty.
                 Hold::Leaf(leaf) if leaf.populated() => drop(leaf.kill()),
                 Hold::Parenthood | Hold::Leaf(_) => {}
-                // Gone already is as good.
+                // If it is gone already, that is just as good.
                 Hold::Pidns(init) => drop(pidfd_send_signal(&init.pidfd, Signal::KILL).ok()),
             }
             let pass = self.kill_pass(&mut known);
             let childless = self.reap_members(&mut seen, on_reaped);
             if pass.found == 0 {
                 quiet += 1;
-                // To have no child is proof. With an excluded one we cannot have it, so we look twice: the kernel's
-                // list of children may skip one while another ends.
+                // Having no child is proof. With an excluded child we never reach that, so we look twice: the
+                // kernel's list of children may skip one while another ends.
                 let proven = childless || (quiet > 1 && !self.excluded.is_empty());
                 if proven && self.leaf_empty(deadline) {
                     break;
@@ -225,7 +227,8 @@ impl Tree {
                 if let Some(witness) = &self.witness {
                     witness.dismiss();
                 }
-                // A child that is dead and cannot be reaped: whoever traces it has to let go, and nobody tells us when.
+                // A dead child that cannot be reaped yet: its tracer has to detach, and the kernel does not tell us
+                // when.
                 if let Some(again @ 1..) = u32::checked_sub(quiet, AT_ONCE_MAX) {
                     clock::nap(again.min(NAP_MS_MAX));
                 }
@@ -234,7 +237,7 @@ impl Tree {
                 if pass.found == pass.refused {
                     break;
                 }
-                // As long as new ones turn up we go on at once: to wait would give them time to fork.
+                // While new members turn up we go on at once, because waiting would give them time to fork.
                 if !pass.fresh {
                     wait_ended(&pass.held, deadline);
                 }
@@ -252,7 +255,7 @@ impl Tree {
         let childless = self.reap_members(&mut seen, on_reaped);
         if left.is_empty() && !childless && self.excluded.is_empty() {
             left = unreaped();
-            // That one was killed, and is nobody's concern.
+            // The witness was killed and does not count as left.
             left.retain(|stat| !self.is_witness(stat.pid));
         }
         seen.extend(known.iter().map(|who| who.pid));
@@ -260,16 +263,16 @@ impl Tree {
         if left.is_empty()
             && let Hold::Leaf(leaf) = &self.hold
         {
-            // Fails only while somebody is in it.
+            // Fails only while a process is in it.
             drop(leaf.remove());
         }
         Ended {
             count: seen.len().saturating_sub(left.len()) as u32,
-            left: left.into_iter().map(seen_now).collect(),
+            left: left.into_iter().map(to_seen).collect(),
         }
     }
 
-    /// One walk that sends SIGKILL to everybody it meets.
+    /// One walk that sends SIGKILL to every member.
     fn kill_pass(&self, known: &mut BTreeSet<Identity>) -> Pass {
         let mut pass = Pass::default();
         self.visit(&mut |member| {
@@ -287,7 +290,7 @@ impl Tree {
         pass
     }
 
-    /// Reaps and remembers the members among the reaped. True if we have no child any more.
+    /// Reaps and remembers the members among the reaped. True if we have no child left.
     fn reap_members(&mut self, seen: &mut BTreeSet<i32>, on_reaped: OnReaped<'_>) -> bool {
         self.reap_all(&mut |pid, status, usage, member| {
             if member {
@@ -297,13 +300,13 @@ impl Tree {
         })
     }
 
-    /// Reaps, tells of each and whether it was a member. True if we have no child any more.
+    /// Reaps, and calls `tell` for each with whether it was a member. True if we have no child left.
     fn reap_all(&mut self, tell: &mut dyn FnMut(i32, Status, Usage, bool)) -> bool {
         if let (Some(root), Some((status, usage))) = (self.root(), self.server_end()) {
             tell(root.pid, status, usage, true);
         }
         loop {
-            match wait(ANYBODY) {
+            match wait(ANY_CHILD) {
                 Waited::Reaped(pid, status, usage) => {
                     let before = self.excluded.len();
                     self.excluded.retain(|who| who.pid != pid);
@@ -311,13 +314,13 @@ impl Tree {
                         tell(pid, status, usage, self.excluded.len() == before);
                     }
                 }
-                Waited::NobodyYet => return false,
+                Waited::NoneYet => return false,
                 Waited::Childless => return true,
             }
         }
     }
 
-    /// How the server ended, once, if it has.
+    /// How the server ended. Returned once, if it has.
     fn server_end(&mut self) -> Option<(Status, Usage)> {
         let root = self.root.as_ref()?;
         match &mut self.hold {
@@ -328,7 +331,7 @@ impl Tree {
         }
     }
 
-    /// Whether a child that was just reaped is the witness: where the kernel does not do it, we do.
+    /// Whether a child that was just reaped is the witness: if the kernel does not reap it, we do.
     fn is_witness(&self, pid: i32) -> bool {
         let witness = self.witness.as_ref();
         witness.is_some_and(|witness| witness.pid() == pid)
@@ -336,17 +339,17 @@ impl Tree {
 
     fn leaf_empty(&self, deadline: Moment) -> bool {
         match &self.hold {
-            // To have no child is to have no init, and so no namespace.
+            // Without a child there is no init, and so no namespace.
             Hold::Parenthood | Hold::Pidns(_) => true,
-            // Nobody alive was seen in it a moment ago: whoever is left is on the way out.
+            // No living process was seen in it a moment ago: a process that is left is exiting.
             Hold::Leaf(leaf) => leaf.wait_empty(deadline),
         }
     }
 
-    /// Walks over everybody alive, parents first.
+    /// Walks over all living members, parents first.
     fn visit(&self, each: &mut dyn FnMut(Member)) {
         let me = std::process::id() as i32;
-        let kin = Kin::now();
+        let index = ChildIndex::now();
         let ours = |member: &Member| {
             let witness = self.witness.as_ref();
             self.hold.ours(member.stat.who())
@@ -354,7 +357,7 @@ impl Tree {
         };
         let mut walked = BTreeSet::from([me]);
         let mut queue = Vec::new();
-        kin.children(me, &mut queue);
+        index.children(me, &mut queue);
         let own = queue.len();
         let mut next = 0;
         while let Some(&pid) = queue.get(next) {
@@ -366,12 +369,13 @@ impl Tree {
             let Some(member) = Member::look(pid).or_else(hidden) else {
                 continue;
             };
-            // Another parent: the pid was reused since we read the list. If it is ours, the next walk finds it.
+            // It has another parent: the pid was reused since we read the list. If it is ours, the next walk finds
+            // it.
             if !walked.contains(&member.stat.ppid) || self.excluded.contains(&member.stat.who()) {
                 continue;
             }
             walked.insert(pid);
-            kin.children(pid, &mut queue);
+            index.children(pid, &mut queue);
             if !ours(&member) && member.alive() {
                 each(member);
             }
@@ -382,7 +386,7 @@ impl Tree {
                     && let Some(member) = Member::look(pid)
                     && !self.excluded.contains(&member.stat.who())
                     && member.alive()
-                    // Read after its pidfd was opened: then it is the one.
+                    // Read after its pidfd was opened, so it is about the same process.
                     && leaf.holds(pid)
                 {
                     each(member);
@@ -392,46 +396,46 @@ impl Tree {
     }
 }
 
-/// What one killing walk met.
+/// The result of one killing walk.
 #[derive(Default)]
 struct Pass {
     found: u32,
     refused: u32,
-    /// Whether anybody was met for the first time.
+    /// Whether any member was met for the first time.
     fresh: bool,
     held: Vec<OwnedFd>,
 }
 
-/// Somebody met on a walk.
+/// A process met on a walk.
 struct Member {
     stat: Stat,
     pidfd: OwnedFd,
 }
 
 impl Member {
-    /// The pidfd is opened before the table is read: what is read is about that process, or the pidfd is dead.
+    /// The pidfd is opened before the table is read: the entry is about that process, or the pidfd is dead.
     fn look(pid: i32) -> Option<Self> {
         let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         let stat = census::stat(pid).ok()?;
         Some(Self { stat, pidfd })
     }
 
-    /// A child of ours whose entry we may not read (another user's, with /proc mounted `hidepid`): it is there all
-    /// the same, and will be named as left.
+    /// A child of ours whose entry we may not read (another user's, with /proc mounted `hidepid`). It exists, and is
+    /// reported as left.
     fn hidden(pid: i32, parent: i32) -> Option<Self> {
         let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         let stat = unknown(pid, parent);
         (!has_ended(&pidfd, 0)).then_some(Self { stat, pidfd })
     }
 
-    /// A process whose first thread has ended looks like a zombie while the others go on: the pidfd knows better.
+    /// A process whose first thread has ended looks like a zombie while its other threads go on; the pidfd is right.
     fn alive(&self) -> bool {
         !self.stat.dead() || !has_ended(&self.pidfd, 0)
     }
 }
 
-/// Our children whom the kernel still counts, though nobody alive was seen: dead ones that we may not reap yet. At least
-/// one: a table that shows none of them is not ours.
+/// Our children that the kernel still counts, though no living one was seen: dead ones that we may not reap yet. At
+/// least one entry: a table that shows none of them is not for our pid namespace.
 fn unreaped() -> Vec<Stat> {
     let me = std::process::id() as i32;
     let children = census::children(me).unwrap_or_default();
@@ -446,7 +450,7 @@ fn unreaped() -> Vec<Stat> {
     found
 }
 
-/// Somebody of whom the table says nothing.
+/// A process about which the table says nothing.
 fn unknown(pid: i32, parent: i32) -> Stat {
     Stat {
         pid,
@@ -463,20 +467,20 @@ fn unknown(pid: i32, parent: i32) -> Stat {
     }
 }
 
-fn seen_now(stat: Stat) -> Seen {
+fn to_seen(stat: Stat) -> Seen {
     Seen {
         who: stat.who(),
         comm: stat.comm,
     }
 }
 
-/// Whether a process has ended, waiting up to so many nanoseconds for it.
+/// Whether a process has ended, waiting at most this many nanoseconds for it.
 pub(crate) fn has_ended(pidfd: &OwnedFd, ns: u64) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     poll(&mut fds, Some(&timespec(ns))).is_ok_and(|n| n > 0)
 }
 
-/// Waits until all of them have ended. One after another: that is one wake-up each, not one per pair.
+/// Waits until all of them have ended. One after another, because that is one wake-up each, not one per pair.
 fn wait_ended(held: &[OwnedFd], deadline: Moment) {
     for pidfd in held {
         loop {
@@ -488,13 +492,13 @@ fn wait_ended(held: &[OwnedFd], deadline: Moment) {
     }
 }
 
-/// Who is whose child: by the kernel's own lists, or by one reading of the whole table where it has none.
-enum Kin {
+/// The parent of each process: by the kernel's own lists, or by one reading of the whole table if it has none.
+enum ChildIndex {
     Lists,
     Table(Vec<(i32, i32)>),
 }
 
-impl Kin {
+impl ChildIndex {
     fn now() -> Self {
         if std::path::Path::new("/proc/thread-self/children").exists() {
             return Self::Lists;
@@ -523,24 +527,24 @@ impl Kin {
 }
 
 /// For [`wait`].
-const ANYBODY: i32 = -1;
+const ANY_CHILD: i32 = -1;
 
 enum Waited {
     Reaped(i32, Status, Usage),
-    NobodyYet,
+    NoneYet,
     Childless,
 }
 
-/// How a child of ours ended, if it has and is there to be reaped.
+/// How a child of ours ended, if it has and can be reaped.
 pub(crate) fn wait_for(pid: i32) -> Option<(Status, Usage)> {
     match wait(pid) {
         Waited::Reaped(_, status, usage) => Some((status, usage)),
-        Waited::NobodyYet | Waited::Childless => None,
+        Waited::NoneYet | Waited::Childless => None,
     }
 }
 
-/// One `wait4` for a child of ours, or for any, without waiting.
-fn wait(whom: i32) -> Waited {
+/// One `wait4` for a child of ours, or for any, without blocking.
+fn wait(child: i32) -> Waited {
     let mut status = 0;
     // SAFETY: a zeroed rusage is a valid one.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -548,14 +552,14 @@ fn wait(whom: i32) -> Waited {
         // SAFETY: both places are valid for the answer.
         let pid = unsafe {
             libc::wait4(
-                whom,
+                child,
                 &raw mut status,
                 libc::WNOHANG | libc::__WALL,
                 &raw mut usage,
             )
         };
         match pid {
-            0 => return Waited::NobodyYet,
+            0 => return Waited::NoneYet,
             1.. => return Waited::Reaped(pid, status_of(status), usage_of(&usage)),
             _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             _ => return Waited::Childless,
@@ -563,7 +567,7 @@ fn wait(whom: i32) -> Waited {
     }
 }
 
-/// A wait status in our words.
+/// Converts a wait status.
 pub(crate) fn status_of(status: i32) -> Status {
     if libc::WIFSIGNALED(status) {
         Status::Signal {

@@ -1,12 +1,13 @@
-//! Files that a person works on: which of them have changed since the last look.
+//! Watches source files: which of them have changed since the last read.
 //!
-//! Every path that was given is watched from its parent directory, because editors save by renaming and build tools
-//! remove and make anew; a directory also with everything below it, as it comes and goes; a path that is not there yet
-//! from its nearest parent that is. Symbolic links are followed where they were given, not below.
+//! Every given path is watched from its parent directory, because editors save by renaming, and build tools remove
+//! and create files. A directory is also watched with everything below it, as entries come and go. A path that does
+//! not exist yet is watched from its nearest existing parent. Symbolic links are followed if they were given, but not
+//! below.
 //!
-//! Invariants: a path that was given is never passed over, whatever its name; noise below it always is. The number of
-//! watches is bounded, and a shortage is told. Changes that the kernel could not tell one by one are told as "more".
-//! When a change has gone quiet is not known here.
+//! Invariants: a given path is never ignored, whatever its name; noise below it always is. The number of watches is
+//! bounded, and a shortage is reported. Changes that the kernel could not report one by one are reported as "more".
+//! This module does not know when a series of changes is over.
 
 mod noise;
 
@@ -28,25 +29,26 @@ use noise::noise;
 pub const WATCHES_MAX: usize = 8_192;
 /// Changed paths that are named at most; beyond it there are just "more".
 const NAMED_MAX: usize = 256;
-/// Events that one reading takes; more wait for the next.
+/// Events that one read takes; more wait for the next.
 const EVENTS_MAX: usize = 16_384;
 
-/// How often a parent that comes and goes while we look is looked for; each time costs somebody a change.
+/// How often arming looks for a parent that comes and goes meanwhile. Each repetition takes another change by another
+/// process.
 const ARM_TRIES: usize = 16;
 
-/// What changed since the last reading.
+/// What changed since the last read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// These did.
+    /// The changed paths.
     pub paths: BTreeSet<PathBuf>,
-    /// More did than are named.
+    /// More paths changed than are named.
     pub more: bool,
-    /// There is more to be read at once, before anybody waits for the descriptor again.
+    /// More can be read at once, before waiting for the descriptor again.
     pub again: bool,
 }
 
 impl Changes {
-    /// Whether nothing did.
+    /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty() && !self.more
     }
@@ -75,7 +77,7 @@ pub struct FileWatcher {
 #[derive(Debug)]
 struct Target {
     path: PathBuf,
-    /// Where it is if links led there.
+    /// Its target, if links led there.
     real: PathBuf,
     there: bool,
 }
@@ -83,7 +85,7 @@ struct Target {
 /// What is asked of a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
-    /// Who comes and goes.
+    /// Entries that come and go.
     Names,
     /// Also what is written.
     Contents,
@@ -124,7 +126,7 @@ impl FileWatcher {
         self.short.as_deref()
     }
 
-    /// What changed since the last reading. Never waits.
+    /// What changed since the last read. Never blocks.
     pub fn read(&mut self) -> Changes {
         let mut changes = Changes::default();
         let (events, again) = self.events();
@@ -146,7 +148,7 @@ impl FileWatcher {
                 Err(_) => return (events, false),
             }
         }
-        // What the reader holds must not be lost with it.
+        // Events in the reader's buffer must not be lost with it.
         while !reader.is_buffer_empty()
             && let Ok(event) = reader.next()
         {
@@ -158,7 +160,7 @@ impl FileWatcher {
     fn take(&mut self, event: &Event, changes: &mut Changes) {
         if event.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
             changes.more = true;
-            // Directories may have come that we were not told of.
+            // Directories may have come that were not reported.
             for index in 0..self.targets.len() {
                 self.arm(index, None);
             }
@@ -189,7 +191,7 @@ impl FileWatcher {
         }
     }
 
-    /// Somebody in a watched directory has changed.
+    /// An entry of a watched directory has changed.
     fn changed(&mut self, path: &Path, flags: ReadFlags, changes: &mut Changes) {
         let came = flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO);
         let went = flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM);
@@ -218,14 +220,15 @@ impl FileWatcher {
                 } else if came {
                     self.watch_below(path, Some(changes));
                 } else if flags.contains(ReadFlags::MOVED_FROM) {
-                    // Of what is removed each file is told; of what is moved away only this.
+                    // If a directory is removed, each file in it is reported; if it is moved away, only the directory
+                    // is.
                     changes.name(path.to_owned());
                 }
             }
         }
     }
 
-    /// A directory above a target went, perhaps to come back before we looked.
+    /// A directory above a target is gone, perhaps to come back before we look.
     fn moved_under(&mut self, index: usize, changes: &mut Changes) {
         let target = &self.targets[index];
         if target.there {
@@ -234,7 +237,7 @@ impl FileWatcher {
         self.arm(index, Some(changes));
     }
 
-    /// Sets the watches of one target as things are now; if it came or went meanwhile, that is a change.
+    /// Sets the watches of one target as things are now. If it came or went meanwhile, that is a change.
     fn arm(&mut self, index: usize, changes: Option<&mut Changes>) {
         let path = self.targets[index].path.clone();
         let kind = fs::metadata(&path);
@@ -276,11 +279,11 @@ impl FileWatcher {
         }
     }
 
-    /// Watches a directory with everything below it that is no noise. Files are named only if they are new to us.
+    /// Watches a directory with everything below it that is no noise. Files are named only if `changes` is given.
     fn watch_below(&mut self, dir: &Path, mut changes: Option<&mut Changes>) {
         let mut queue = vec![dir.to_owned()];
         while let Some(dir) = queue.pop() {
-            // Watched first, read then: whoever comes in between is seen twice rather than never.
+            // Watched first, then read: an entry that comes in between is seen twice rather than never.
             if !self.watch(&dir, Depth::Contents) {
                 continue;
             }
@@ -300,7 +303,7 @@ impl FileWatcher {
         }
     }
 
-    /// Watches one directory; false if it cannot be.
+    /// Watches one directory; false if that is impossible.
     fn watch(&mut self, dir: &Path, depth: Depth) -> bool {
         let flags = match depth {
             Depth::Names => NAMES,
@@ -311,7 +314,7 @@ impl FileWatcher {
             places.any(|place| place == dir)
         };
         if self.places.len() >= self.watches_max && !known() {
-            self.lacks(format!(
+            self.set_short(format!(
                 "more than {} directories: {} and others are not watched",
                 self.watches_max,
                 dir.display()
@@ -326,10 +329,10 @@ impl FileWatcher {
                 }
                 true
             }
-            // Gone meanwhile; if it is missed, its parent tells.
+            // Gone meanwhile; if it was a target, its parent's watch reports that.
             Err(Errno::NOENT | Errno::NOTDIR) => false,
             Err(Errno::NOSPC) => {
-                self.lacks(format!(
+                self.set_short(format!(
                     "no more inotify watches: {} and others are not watched (raise fs.inotify.max_user_watches)",
                     dir.display()
                 ));
@@ -337,17 +340,17 @@ impl FileWatcher {
             }
             Err(error) => {
                 let why = io::Error::from(error);
-                self.lacks(format!("{} is not watched ({why})", dir.display()));
+                self.set_short(format!("{} is not watched ({why})", dir.display()));
                 false
             }
         }
     }
 
-    fn lacks(&mut self, why: String) {
+    fn set_short(&mut self, why: String) {
         self.short.get_or_insert(why);
     }
 
-    /// Nobody is to be watched under this name any more.
+    /// Removes the watches under this name.
     fn forget_below(&mut self, path: &Path) {
         let inotify = &self.inotify;
         self.places.retain(|&watch, places| {
@@ -373,7 +376,7 @@ impl AsRawFd for FileWatcher {
     }
 }
 
-/// One event, out of the buffer.
+/// One event, copied out of the buffer.
 struct Event {
     watch: i32,
     flags: ReadFlags,
@@ -416,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_directories_are_told_and_the_others_are_watched() {
+    fn watch_limit_is_reported_and_the_other_directories_are_watched() {
         let name = format!("mainstay-watches-{}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         for n in 0..6 {
@@ -431,7 +434,7 @@ mod tests {
         }
         // The parent and the directory itself are two of the four.
         assert_eq!(watcher.read().paths.len(), 2);
-        // Who is removed makes room.
+        // A removed directory makes room.
         fs::remove_dir_all(dir.join("src")).unwrap();
         watcher.read();
         assert_eq!(watcher.places.len(), 1);

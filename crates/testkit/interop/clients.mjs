@@ -2,6 +2,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { play } from './products/acts.mjs';
+import { adopted } from './products/adopted.mjs';
 import { PRODUCTS } from './products/cast.mjs';
 import { check, write } from './products/page.mjs';
 import { clearAll } from './products/stage.mjs';
@@ -16,17 +17,18 @@ os.execv(sys.argv[1], sys.argv[1:])`;
 const told = process.argv.slice(2);
 const bless = told.includes('--bless');
 const wanted = told.filter((word) => !word.startsWith('--'));
-const unknown = told.filter((word) => (word.startsWith('--') ? word !== '--bless' : !PRODUCTS.some(({ id }) => id === word)));
-if (unknown.length > 0) throw new Error(`unknown: ${unknown}; there is --bless, and ${PRODUCTS.map(({ id }) => id).join(', ')}`);
-if (bless && wanted.length > 0) throw new Error('--bless writes the page of all clients, so it plays all of them');
+const adoptOnly = told.includes('--adopt');
+const unknown = told.filter((word) => (word.startsWith('--') ? word !== '--bless' && word !== '--adopt' : !PRODUCTS.some(({ id }) => id === word)));
+if (unknown.length > 0) throw new Error(`unknown: ${unknown}; there is --bless, --adopt (only that act), and ${PRODUCTS.map(({ id }) => id).join(', ')}`);
+if (bless && (wanted.length > 0 || adoptOnly)) throw new Error('--bless writes the page of all clients, so it plays all of them');
 const products = PRODUCTS.filter(({ id }) => wanted.length === 0 || wanted.includes(id));
 
 if (process.env[INSIDE] === undefined) {
-  // A network of their own, with loopback and nothing else: whatever clients would like to tell somebody, they tell nobody.
+  // A network namespace with loopback only, so that clients cannot send telemetry or other data to the outside.
   const enter = ['--net', ...(process.getuid() === 0 ? [] : ['--map-root-user']), '--', 'python3', '-c', LOOPBACK_UP];
   const refused = spawnSync('unshare', [...enter, process.execPath, '--version'], { encoding: 'utf8' });
   if (refused.status !== 0) {
-    say(`not played: this machine gives nobody a network of his own (${refused.error?.message ?? refused.stderr.trim()})`);
+    say(`not played: this machine does not allow a network namespace (${refused.error?.message ?? refused.stderr.trim()})`);
     process.exit(bless ? 1 : 0);
   }
   say('installing');
@@ -45,7 +47,8 @@ async function playAll(at) {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => clearAll().then(() => process.exit(1)));
   for (const product of products) {
     const from = performance.now();
-    const result = await play(at, product, bless).catch((error) => ({ product, faults: [error.stack] }));
+    const played = adoptOnly ? adopted(at, product).then((faults) => ({ product, faults })) : play(at, product, bless);
+    const result = await played.catch((error) => ({ product, faults: [error.stack] }));
     await clearAll();
     say(`  ${result.faults.length === 0 ? 'ok    ' : 'BROKEN'}  ${product.title} (${((performance.now() - from) / 1000).toFixed(1)} s)`);
     for (const fault of result.faults) say(fault);
@@ -53,7 +56,7 @@ async function playAll(at) {
   }
   const broken = results.filter(({ faults }) => faults.length > 0).length;
   say(`${results.length - broken} passed, ${broken} failed`);
-  if (broken === 0) (bless ? write : check)(results);
+  if (broken === 0 && !adoptOnly) (bless ? write : check)(results);
   if (broken > 0) process.exitCode = 1;
 }
 

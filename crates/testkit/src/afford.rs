@@ -1,7 +1,7 @@
-//! Which tiers this machine affords, found out with its own tools and without a word of mainstay's: a tier that is
-//! afforded and does not open is broken, and no reason to leave something out.
+//! Which tiers this machine affords, found with the machine's own tools and without mainstay. A tier that the machine affords but
+//! that does not open is broken, so it must not be skipped.
 //!
-//! The tests of `os` read this file, too: it uses nothing of the testkit but `skip`, which they read as well.
+//! The tests of `os` include this file too, so it uses nothing of the testkit but `skip`, which they include as well.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mainstay_core::tier::Tier;
+use mainstay_protocol::tier::Tier;
 
-/// Whether a tier must be there for whoever asks; if not, why.
+/// Whether a tier must work on this machine, and if not, why.
 pub fn affords(tier: Tier) -> Result<(), String> {
     match tier {
         Tier::Subreaper => Ok(()),
@@ -23,8 +23,8 @@ pub fn affords(tier: Tier) -> Result<(), String> {
     }
 }
 
-/// The tiers that are played right here: all that the machine affords, but for `scope`, which needs a user manager and has tests of
-/// its own next to a private one. A tier that is missing is noted.
+/// The tiers that are tested right here: all that the machine affords except `scope`, which needs a user manager and has its own
+/// tests next to a private one. A missing tier is noted as skipped.
 pub fn afforded() -> Vec<Tier> {
     let mut tiers = Tier::ALL.to_vec();
     tiers.retain(|&tier| {
@@ -40,7 +40,7 @@ pub fn afforded() -> Vec<Tier> {
     tiers
 }
 
-/// Somebody is put into a cgroup below ours that can be killed as a whole.
+/// Moves a process into a cgroup below ours that can be killed as a whole.
 fn cgroup() -> Result<(), String> {
     static ASKED: AtomicU32 = AtomicU32::new(0);
     let own = own_cgroup()?;
@@ -49,7 +49,7 @@ fn cgroup() -> Result<(), String> {
     fs::create_dir(&trial)
         .map_err(|error| format!("no cgroup can be made below ours ({error})"))?;
     let entered = enter(&trial);
-    // Nobody is in it any more; should it stay, it is an empty directory.
+    // No process is left in it. If it stays, it is an empty directory.
     drop(fs::remove_dir(&trial));
     entered
 }
@@ -77,7 +77,7 @@ fn own_cgroup() -> Result<PathBuf, String> {
     Ok(Path::new(mount).join(within))
 }
 
-/// A PID namespace with a `/proc` of its own; without rights in a user namespace.
+/// A PID namespace with its own `/proc`. Without root it is made in a user namespace.
 fn pidns() -> Result<(), String> {
     let mut words = vec!["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"];
     if !rustix::process::geteuid().is_root() {

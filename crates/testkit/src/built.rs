@@ -1,18 +1,18 @@
 //! Where the testkit's own programs are.
 //!
-//! Cargo builds the binaries of the package under test, not those of its dependencies, so the first question in each
-//! test process builds them (a no-op of a fraction of a second when they are fresh).
+//! Cargo builds the binaries of the package under test, not those of its dependencies. So the first call in each test process
+//! builds them, which takes a fraction of a second when they are fresh.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Set to a directory with the programs, nothing is built (packagers, machines without cargo).
+/// If this variable names a directory with the programs, nothing is built (packagers, machines without cargo).
 const VARIABLE: &str = "MAINSTAY_TESTKIT_BIN";
 
-/// The program that is tested: the one that cargo built for this test, or another one that the variable
-/// `MAINSTAY_UNDER_TEST` names (an installed one, a stand-in).
+/// The program under test: the one that cargo built for this test, or the one that the variable `MAINSTAY_UNDER_TEST` names (an
+/// installed one, a stand-in).
 pub fn under_test(built: &str) -> PathBuf {
     env::var_os("MAINSTAY_UNDER_TEST").map_or_else(|| built.into(), PathBuf::from)
 }
@@ -23,7 +23,7 @@ pub fn unruly() -> &'static Path {
     PATH.get_or_init(|| folder().join("unruly"))
 }
 
-/// The client process on strings.
+/// The puppet: a client process that the test controls.
 pub fn puppet() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| folder().join("puppet"))
@@ -85,7 +85,7 @@ fn build(manifest: &str, what: &[&str]) -> PathBuf {
             },
         ])
         .stdin(Stdio::null());
-    // A nested build must not think that it is a part of the outer one.
+    // Without these variables, because a nested build must not take itself for a part of the outer one.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy().into_owned();
         let of_package = name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_BIN_");

@@ -1,9 +1,9 @@
-//! What mainstay tells about itself in a HOME: cards, recorded members, events. Read as any other program would.
+//! The files that mainstay writes in a HOME: cards, recorded members, events. They are read as any other program would read them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mainstay_core::ids::Identity;
+use mainstay_protocol::ids::Identity;
 use serde_json::Value;
 
 /// One entry of the registry.
@@ -21,7 +21,7 @@ pub struct Card {
     pub keeper: Option<Identity>,
     /// The server process of the present generation.
     pub server: Option<Identity>,
-    /// The whole text.
+    /// The whole JSON.
     pub json: Value,
 }
 
@@ -55,7 +55,7 @@ pub fn members(dir: &Path) -> Vec<Identity> {
         .unwrap_or_default()
 }
 
-/// Every event of this HOME, in the order of the files; torn lines are left out.
+/// All events of this HOME, in the order of the files, without torn lines.
 pub fn events(home: &Path) -> Vec<Value> {
     let Ok(entries) = fs::read_dir(state_dir(home).join("events")) else {
         return Vec::new();
@@ -79,7 +79,7 @@ pub fn events(home: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// The events with this word.
+/// The events of this kind.
 pub fn events_called(home: &Path, word: &str) -> Vec<Value> {
     events(home)
         .into_iter()

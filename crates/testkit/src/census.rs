@@ -1,9 +1,8 @@
-//! The census guard: proof that a test left nobody behind.
+//! The census: proof that a test left no process behind.
 //!
-//! Every process of a test carries the test's mark: in its arguments (the unruly server and all that it makes, also
-//! with an empty environment), in its environment (`MAINSTAY_TEST`, which our own shim, guard and keeper inherit), or
-//! in its short name. Whoever carries it is counted, whatever its parent, group, session or cgroup. Zombies are not
-//! alive; they are counted apart.
+//! Every process of a test carries the test's mark: in its arguments (the unruly server and all that it makes, also with an empty
+//! environment), in its environment (`MAINSTAY_TEST`, which our own shim, guard and keeper inherit), or in its short name. Every
+//! process with the mark counts, whatever its parent, group, session or cgroup. Zombies are not alive and are counted separately.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,10 +11,10 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use mainstay_core::ids::Identity;
 use mainstay_os::census::{self, Stat};
 use mainstay_os::clock;
 use mainstay_os::identity::Handle;
+use mainstay_protocol::ids::Identity;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
 
@@ -24,26 +23,26 @@ use crate::wait::{Deadline, HANG_STOP, poll_for, until};
 /// The variable that carries the mark.
 pub const MARK_VARIABLE: &str = "MAINSTAY_TEST";
 
-/// Scans that may be spoilt by processes that come and go before an empty one is believed anyway. A fork-and-exit
-/// chain can hide from one scan; hiding from this many in a row it cannot.
+/// How many scans may be disturbed by processes that start and exit before an empty scan is believed anyway. A fork-and-exit
+/// chain can hide from one scan, but not from this many in a row.
 const SPOILT_SCANS: usize = 200;
 
-/// One test's processes. Dropping it asserts that there are none, and ends them in any case.
+/// The processes of one test. Dropping it asserts that there are none, and ends them in any case.
 #[derive(Debug)]
 pub struct Census {
     mark: String,
     spared: RefCell<Vec<Identity>>,
-    /// Zombies that earlier scans have met.
+    /// Zombies that earlier scans have found.
     met: RefCell<BTreeSet<Identity>>,
 }
 
-/// One look at the process table.
+/// One scan of the process table.
 #[derive(Debug, Default)]
 struct Scan {
     living: Vec<Stat>,
     zombies: Vec<Stat>,
-    /// Somebody that was listed had ended before we could read whose it was, or is ours and has only just ended: it may
-    /// have had a child that the list does not know yet.
+    /// A listed process had ended before its mark could be read, or a process of ours has only just ended. It may have had a
+    /// child that the list does not contain yet.
     spoilt: bool,
 }
 
@@ -73,17 +72,17 @@ impl Census {
         &self.mark
     }
 
-    /// Leaves a process out of the count: a client that the test means to keep.
+    /// Leaves a process out of the count: a client that the test keeps on purpose.
     pub fn spare(&self, who: Identity) {
         self.spared.borrow_mut().push(who);
     }
 
-    /// Everybody who carries the mark and is alive.
+    /// All living processes with the mark.
     pub fn living(&self) -> Vec<Stat> {
         self.look(|_| true)
     }
 
-    /// Everybody alive who is called by the mark, but for these: the members of an unruly server's tree.
+    /// All living processes whose short name has the mark, except these: the members of an unruly server's tree.
     pub fn members_beside(&self, known: &[Identity]) -> Vec<Stat> {
         self.look(|stat| stat.comm.contains(&self.mark) && !known.contains(&stat.who()))
     }
@@ -99,32 +98,32 @@ impl Census {
         Vec::new()
     }
 
-    /// Everybody who carried the mark and waits to be reaped. Only members of the unruly server can be told then:
-    /// a zombie has neither arguments nor environment, but still its short name.
+    /// All processes with the mark that wait to be reaped. Only members of the unruly server are found: a zombie has neither
+    /// arguments nor environment, but it still has its short name.
     pub fn zombies(&self) -> Vec<Stat> {
         self.scan().zombies
     }
 
-    /// Waits until no sweep of a start is under way: it would do the work of the next one.
+    /// Waits until no sweep of a start is running, because it would do the work of the next one.
     pub fn wait_swept(&self) {
-        until("nobody sweeps", || {
+        until("no sweep runs", || {
             let sweeps = |stat: &Stat| stat.comm == "mcp-sweep";
             (!self.living().iter().any(sweeps)).then_some(())
         });
     }
 
-    /// Waits until nobody is left; panics with a list of who is.
+    /// Waits until no process is left. Panics with a list of those that are.
     pub fn assert_empty(&self) {
         self.assert_empty_within(HANG_STOP);
     }
 
-    /// Waits for the ends of the living until nobody is left; `limit` only stops a hang.
+    /// Waits for the ends of the living processes until none is left. `limit` only stops a hang.
     pub fn assert_empty_within(&self, limit: Duration) {
         let left = self.wait_empty(limit);
         assert!(left.is_empty(), "{}", self.describe(&left));
     }
 
-    /// Waits until nobody is left or the hang stop is reached, and says who is left.
+    /// Waits until no process is left or the hang stop is reached. Returns those that are left.
     pub fn wait_empty(&self, limit: Duration) -> Vec<Stat> {
         let end = Deadline::after(limit);
         loop {
@@ -136,7 +135,7 @@ impl Census {
         }
     }
 
-    /// One line for each process: who it is, whose child, in which state, how old, and what it was started as.
+    /// One line for each process: pid, parent, state, age, and command line.
     pub fn describe(&self, who: &[Stat]) -> String {
         let mut text = format!("{} still alive with mark {}:", who.len(), self.mark);
         for stat in who.iter().take(40) {
@@ -156,7 +155,7 @@ impl Census {
         text
     }
 
-    /// Ends everybody who carries the mark, spared or not.
+    /// Ends all processes with the mark, spared or not.
     pub fn end_all(&self) {
         self.spared.borrow_mut().clear();
         let end = Deadline::after(HANG_STOP);
@@ -178,7 +177,7 @@ impl Census {
         let mut scan = Scan::default();
         let me = std::process::id() as i32;
         let entry = format!("{MARK_VARIABLE}={}", self.mark);
-        // The newest first, while the list is fresh: that is where a fork-and-exit chain is.
+        // The newest first, while the list is fresh, because a fork-and-exit chain is there.
         for pid in census::pids()
             .expect("/proc can be listed")
             .into_iter()
@@ -221,7 +220,7 @@ impl Drop for Census {
     }
 }
 
-/// Waits until each of these has ended, or the hang stop.
+/// Waits until each of these has ended, or the hang stop is reached.
 pub fn wait_gone(who: &[Stat], end: Deadline) {
     let mut handles: Vec<Handle> = who
         .iter()

@@ -1,4 +1,4 @@
-//! A scripted client in the test's own process: starts a command with stdio as a real client would, and holds its ends.
+//! A scripted client in the test's own process: it starts a command with stdio as a real client would, and holds its ends.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,13 +9,14 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use mainstay_core::ids::Identity;
 use mainstay_os::identity;
+use mainstay_protocol::ids::Identity;
 use rustix::event::{PollFd, PollFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::card::state_dir;
 use crate::stage::Stage;
-use crate::wait::{Deadline, HANG_STOP, poll_for};
+use crate::wait::{Deadline, HANG_STOP, poll_for, until};
 use crate::wire::Wire;
 
 /// What a client uses as the server's stdin and stdout.
@@ -36,7 +37,7 @@ pub enum Stderr {
     Log,
     /// Holds a pipe and never reads it: Gemini, Qwen.
     Deaf,
-    /// This.
+    /// With this.
     Given(OwnedFd),
 }
 
@@ -49,21 +50,21 @@ pub struct Launch<'a> {
     stderr: Stderr,
 }
 
-/// A running command, and its ends.
+/// A running command and our ends of its stdio.
 #[derive(Debug)]
 pub struct Client {
     /// The ends.
     pub wire: Wire,
-    /// Who was started.
+    /// The process that was started.
     pub who: Identity,
     child: Child,
     log: PathBuf,
-    /// The end of stderr that nobody reads.
+    /// The read end of a stderr pipe that is never read.
     deaf: Option<OwnedFd>,
 }
 
 impl<'a> Launch<'a> {
-    /// A command as its words, program first.
+    /// A command by its words, program first.
     pub fn new(stage: &'a Stage, argv: &[OsString]) -> Self {
         let mut command = stage.command(&argv[0]);
         command.args(&argv[1..]);
@@ -89,14 +90,14 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Starts it in a process group of its own, as Codex does.
+    /// Starts it in its own process group, as Codex does.
     #[must_use]
     pub fn own_group(mut self) -> Self {
         self.command.process_group(0);
         self
     }
 
-    /// Anything else: variables, directory.
+    /// Changes anything else: variables, directory.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         change(&mut self.command);
@@ -147,6 +148,20 @@ impl Client {
         client
     }
 
+    /// The same, and waits until the sweep of this start has ended. For a session that the test kills and then leaves to another
+    /// command: a sweep that is still running might end the remains first.
+    pub fn open_swept(stage: &Stage, argv: &[OsString]) -> Self {
+        // A sweep removes this directory first of all, so once it is gone the sweep runs under its own name.
+        let half_made = state_dir(stage.home()).join("run/.new-00000000");
+        std::fs::create_dir_all(&half_made).expect("the HOME takes a directory");
+        let client = Self::open(stage, argv);
+        until("the sweep has begun", || {
+            (!half_made.exists()).then_some(())
+        });
+        stage.census.wait_swept();
+        client
+    }
+
     /// Waits for the end of the process that was started.
     pub fn wait(&mut self) -> ExitStatus {
         let pid = rustix::process::Pid::from_raw(self.who.pid).expect("a pid is not 0");
@@ -168,25 +183,25 @@ impl Client {
             .is_none()
     }
 
-    /// Closes stdin and waits for the end; returns what still came on stdout.
+    /// Closes stdin and waits for the end. Returns what still came on stdout.
     pub fn finish(&mut self) -> (ExitStatus, Vec<u8>) {
         self.wire.close_write();
         let rest = self.wire.rest().expect("stdout can be read to its end");
         (self.wait(), rest)
     }
 
-    /// Closes stdin and waits for the process that was started; somebody else may still hold its stdout.
+    /// Closes stdin and waits for the process that was started. Another process may still hold its stdout.
     pub fn finish_without_waiting_for_stdout(&mut self) -> ExitStatus {
         self.wire.close_write();
         self.wait()
     }
 
-    /// What was written to stderr so far.
+    /// The text on stderr so far.
     pub fn stderr_text(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// The end of stderr that nobody reads, if it was started so.
+    /// The read end of stderr, if it was started with [`Stderr::Deaf`].
     pub fn deaf_end(&self) -> Option<&OwnedFd> {
         self.deaf.as_ref()
     }
@@ -194,7 +209,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A child that nobody waits for would be a zombie of the test process; the census ends what is left.
+        // Without this wait, the child would stay as a zombie of the test process. The census ends what is left.
         self.wire.close_write();
         if self.runs() && std::thread::panicking() {
             drop(self.child.kill());

@@ -1,8 +1,8 @@
-//! A tiny streamable-HTTP MCP server on loopback, in the test's own process: it counts its sessions, remembers what it was
-//! sent, and misbehaves on command.
+//! A tiny streamable-HTTP MCP server on loopback, in the test's own process: it counts its sessions, remembers all requests, and
+//! misbehaves on command.
 //!
-//! One thread per connection; a fault is for the next request of a method, or for all. It never expires a session by
-//! itself: what is open at the end was left open by its client.
+//! One thread per connection. A fault applies to the next request of a method, or to all. It never expires a session by itself: a
+//! session that is open at the end was left open by its client.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,38 +21,38 @@ use play::Shared;
 /// How long a peer may be silent before its thread ends.
 const SILENCE: Duration = Duration::from_mins(2);
 
-/// What a server does instead of answering.
+/// What the server does instead of answering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing comes back until [`Httpd::release`].
+    /// Sends nothing until [`Httpd::release`].
     Hold,
-    /// The connection is closed without a word.
+    /// Closes the connection without an answer.
     Drop,
-    /// A stream is begun, with an event id if asked for, and breaks off.
+    /// Starts a stream, with an event id if asked for, and breaks off.
     Break {
         /// With an event id.
         with_id: bool,
     },
-    /// A status, with a text.
+    /// Answers with a status and a text.
     Status(u16, &'static str),
     /// The same, but only after [`Httpd::release`].
     LateStatus(u16, &'static str),
-    /// A page for people.
+    /// Answers with an HTML page.
     Html,
-    /// A body of this many bytes.
+    /// Answers with a body of this many bytes.
     Huge(usize),
-    /// An event line that never ends.
+    /// Sends an event line that never ends.
     Endless,
-    /// The answer comes twice.
+    /// Sends the answer twice.
     Twice,
-    /// The stream ends without an answer.
+    /// Ends the stream without an answer.
     Silent,
-    /// These bytes, and the end of the connection; `$ID` is the id of the request. A whole answer should say `connection: close`,
-    /// else the client may send its next request before it sees the end.
+    /// Sends these bytes and closes the connection. `$ID` is the id of the request. A whole answer should say `connection:
+    /// close`, because otherwise the client may send its next request before it sees the end.
     Raw(String),
 }
 
-/// How it answers.
+/// The form of its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Manner {
     /// With JSON.
@@ -62,7 +62,7 @@ pub enum Manner {
     Events,
 }
 
-/// A request that it was sent.
+/// A request that it got.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// GET, POST or DELETE.
@@ -71,7 +71,7 @@ pub struct Sent {
     pub path: String,
     /// Its headers, names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// Its message, if it is one.
+    /// Its message, if it has one.
     pub message: Value,
 }
 
@@ -124,7 +124,7 @@ impl Httpd {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     stream.set_read_timeout(Some(SILENCE)).ok();
-                    // A peer that goes away in the middle is a part of the play.
+                    // A peer that disconnects in the middle is part of the test.
                     shared.talk(&stream).ok();
                 });
             }
@@ -136,27 +136,27 @@ impl Httpd {
         format!("http://{}/mcp", self.at)
     }
 
-    /// Answers this way from now on.
+    /// Answers in this form from now on.
     pub fn manner(&self, manner: Manner) {
         self.shared.lock().manner = manner;
     }
 
-    /// Speaks only the old transport from now on.
+    /// Speaks only the 2024 transport from now on.
     pub fn old(&self) {
         self.shared.lock().old = true;
     }
 
-    /// Has a stream for what it says unasked.
+    /// Offers the GET stream.
     pub fn streams(&self) {
         self.shared.lock().streams = true;
     }
 
-    /// Refuses whoever does not send this header.
+    /// Refuses requests without this header.
     pub fn secret(&self, name: &str, value: &str) {
         self.shared.lock().secret = Some((name.to_ascii_lowercase(), value.into()));
     }
 
-    /// Misbehaves at the next message of this method; `DELETE` and `GET` are meant by their names.
+    /// Misbehaves at the next message of this method. `DELETE` and `GET` stand for themselves.
     pub fn next(&self, method: &str, fault: Fault) {
         self.shared
             .lock()
@@ -169,13 +169,13 @@ impl Httpd {
         self.shared.lock().faults.push((method.into(), fault, true));
     }
 
-    /// Behaves from now on.
+    /// Behaves normally from now on.
     pub fn mend(&self) {
         self.shared.lock().faults.clear();
         self.release();
     }
 
-    /// Lets go of what is held.
+    /// Releases all held requests.
     pub fn release(&self) {
         self.shared.lock().released = true;
         self.shared.changed.notify_all();
@@ -186,46 +186,46 @@ impl Httpd {
         self.shared.lock().open.clear();
     }
 
-    /// Forgets every session and counts from one again, as a restarted server does whose names are numbers.
+    /// Forgets every session and counts from one again, like a restarted server whose session ids are numbers.
     pub fn restart(&self) {
         let mut state = self.shared.lock();
         state.open.clear();
         state.opened = 0;
     }
 
-    /// Says something unasked.
+    /// Sends a message on the GET stream.
     pub fn say(&self, message: Value) {
         self.shared.lock().news.push_back(message);
         self.shared.changed.notify_all();
     }
 
-    /// Sessions that are open.
+    /// The number of open sessions.
     pub fn open(&self) -> usize {
         self.shared.lock().open.len()
     }
 
-    /// Sessions that were ever opened.
+    /// The number of sessions that were ever opened.
     pub fn opened(&self) -> u32 {
         self.shared.lock().opened
     }
 
-    /// Sessions that were closed by a DELETE, in order.
+    /// The sessions that were closed by a DELETE, in order.
     pub fn deleted(&self) -> Vec<String> {
         self.shared.lock().deleted.clone()
     }
 
-    /// What it was sent, in order.
+    /// All requests, in order.
     pub fn sent(&self) -> Vec<Sent> {
         self.shared.lock().sent.clone()
     }
 
-    /// How often it was sent this method.
+    /// The number of requests of this method.
     pub fn count(&self, method: &str) -> usize {
         let sent = self.sent();
         sent.iter().filter(|one| one.method() == method).count()
     }
 
-    /// Waits until it has been sent this method so often.
+    /// Waits until it has got this method this many times.
     pub fn heard(&self, method: &str, times: usize) {
         until(&format!("{method} is heard"), || {
             (self.count(method) >= times).then_some(())
@@ -237,17 +237,17 @@ impl Httpd {
         until("no session is open", || (self.open() == 0).then_some(()));
     }
 
-    /// Takes no connection any more.
+    /// Stops accepting connections.
     pub fn stop(&self) {
         self.shared.lock().listening = false;
-        // The listener looks at it with the next connection.
+        // The listener checks it at the next connection.
         drop(TcpStream::connect(self.at));
-        until("nobody listens", || {
+        until("no listener is left", || {
             TcpStream::connect(self.at).is_err().then_some(())
         });
     }
 
-    /// Takes connections again, at the same place.
+    /// Accepts connections again, at the same address.
     pub fn resume(&self) {
         self.shared.lock().listening = true;
         let listener = until("the port is free", || TcpListener::bind(self.at).ok());

@@ -1,19 +1,19 @@
-//! How real clients kill, and the kills that no client does.
+//! How real clients kill servers, and kills that no client does.
 //!
-//! The gaps between signals are part of the habit; whoever is gone before is not signalled again.
+//! The gaps between signals are part of a client's habit. A process that is already gone is not signalled again.
 
 use std::time::Duration;
 
-use mainstay_core::ids::Identity;
 use mainstay_os::census;
 use mainstay_os::identity::Handle;
+use mainstay_protocol::ids::Identity;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::wait::{idle, poll_for, span, until};
 use crate::wire::Wire;
 
-/// How a client ends a server that it started, be it to leave, to disable it or to connect again.
+/// How a client ends a server that it started: to leave, to disable it or to connect again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Habit {
     /// Claude Code: SIGINT, SIGTERM, SIGKILL to the process, and no EOF.
@@ -30,7 +30,7 @@ impl Habit {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Copilot, Self::Sdk];
 
-    /// As an argument.
+    /// The name as an argument.
     pub fn word(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -40,7 +40,7 @@ impl Habit {
         }
     }
 
-    /// Ends the process that was started, by its client: whoever calls this is the sender of the signals.
+    /// Ends the process that was started. The calling process is the sender of the signals, so the client must call this.
     pub fn end(self, shim: Identity, wire: &mut Wire) {
         match self {
             Self::Claude => claude(shim),
@@ -95,7 +95,7 @@ pub fn claude(shim: Identity) {
     }
 }
 
-/// Copilot CLI: walks the tree by parent pids, leaves first; SIGTERM to each, 2 ms later SIGKILL to each.
+/// Copilot CLI: walks the tree by parent pids, leaves first. SIGTERM to each, 2 ms later SIGKILL to each.
 pub fn copilot(shim: Identity) {
     let mut tree = census::descendants(shim.pid);
     tree.reverse();
@@ -110,7 +110,7 @@ pub fn copilot(shim: Identity) {
     send_all(&handles, Signal::KILL);
 }
 
-/// Codex: the same to the process group. The shim must lead a group of its own.
+/// Codex: the same to the process group. The shim must lead its own group.
 pub fn codex(shim: Identity) {
     let Ok(handle) = Handle::open(shim) else {
         return;
@@ -118,13 +118,13 @@ pub fn codex(shim: Identity) {
     let group = Pid::from_raw(shim.pid).expect("a pid is not 0");
     kill_process_group(group, Signal::TERM).ok();
     idle(Duration::from_millis(2));
-    // As long as the leader is there, even as a zombie of its client, the number belongs to this group.
+    // As long as the leader exists, even as a zombie of its client, the number belongs to this group.
     if census::stat(handle.who.pid).is_ok_and(|stat| stat.who() == shim) {
         kill_process_group(group, Signal::KILL).ok();
     }
 }
 
-/// SIGKILL to one, or to several as one blow: all are stopped first, so that none can react to the death of another.
+/// SIGKILL to one process, or to several at once: all are stopped first, so that none can react to the death of another.
 pub fn at_once(victims: &[Identity]) {
     let handles: Vec<Handle> = victims
         .iter()
@@ -151,7 +151,7 @@ fn send_all(handles: &[Handle], signal: Signal) {
     }
 }
 
-/// Sends through the handle; a victim that is gone already is what was wanted.
+/// Sends through the handle. A victim that is already gone is fine.
 fn send(handle: &Handle, signal: Signal) {
     handle.signal(signal).ok();
 }

@@ -1,10 +1,10 @@
-//! Never shipped: what mainstay's tests with real processes stand on.
+//! Never shipped: the base of mainstay's tests with real processes.
 //!
-//! The [`unruly`] server misbehaves on command, the [`puppet`] is a client process that can itself be killed, the
-//! [`census`] guard proves that a test left nobody behind, and a [`stage`] gives each test a HOME of its own.
+//! The [`unruly`] server misbehaves on command. The [`puppet`] is a client process that can itself be killed. The [`census`]
+//! proves that a test left no process behind. A [`stage`] gives each test its own HOME.
 //!
-//! Invariants: every process of a test carries the test's mark, in its arguments or its environment; nothing waits
-//! by the clock, a time-out is only ever a hang stop; whatever a failed test leaves is ended by the census.
+//! Invariants: every process of a test carries the test's mark, in its arguments or its environment. Nothing waits by the clock:
+//! a time-out is only ever a hang stop. The census ends all that a failed test leaves.
 
 pub mod afford;
 pub mod built;
@@ -14,6 +14,7 @@ pub mod client;
 pub mod fork;
 pub mod httpd;
 pub mod killers;
+pub mod lab;
 pub mod puppet;
 pub mod quiet;
 pub mod shared_world;
@@ -34,13 +35,13 @@ pub mod wire;
 )]
 pub mod world;
 
-/// Here and not beside its code, which the tests of `os` include.
+/// Here and not beside its code, because the tests of `os` include that file.
 #[cfg(test)]
 mod skip_tests {
     use crate::skip::{add, by_reason, not_allowed, told};
 
     #[test]
-    fn a_reason_is_told_once_with_all_its_tests() {
+    fn a_reason_is_listed_once_with_all_its_tests() {
         let list = std::env::temp_dir().join(format!("not-tested-{}", std::process::id()));
         add(&list, "b", "two", "needs\nroot");
         add(&list, "a", "one", "needs root");

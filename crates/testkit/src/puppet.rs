@@ -1,7 +1,8 @@
-//! A client process on strings: it starts servers in a chosen way, says when it is ready, obeys, and can be killed.
+//! A client process that the test controls: it starts servers in a chosen way, reports when it is ready, obeys commands, and can
+//! be killed.
 //!
-//! Both halves are here: [`Puppet`] in the test, [`run`] in the program. They talk in lines over the program's own
-//! stdin and stdout; its ends of the servers are its own alone.
+//! Both halves are here: [`Puppet`] in the test, [`run`] in the program. They exchange lines over the program's own stdin and
+//! stdout. Only the program has its ends of the servers.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,8 +13,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
-use mainstay_core::ids::Identity;
 use mainstay_os::identity::{self, Handle};
+use mainstay_protocol::ids::Identity;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     DumpableBehavior, Signal, getpid, kill_process, set_dumpable_behavior, setsid,
@@ -28,54 +29,55 @@ use crate::stage::Stage;
 use crate::terminal::Terminal;
 use crate::wire::Wire;
 
-/// After this many seconds a forgotten puppet ends by itself.
+/// After this many seconds a forgotten puppet exits by itself.
 const EXPIRE_S: u32 = 300;
 
-/// Whom the client's write end of the first server's stdin leaks to.
+/// The process that inherits the client's write end of the first server's stdin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leak {
-    /// Nobody.
+    /// No process.
     #[default]
-    Nobody,
+    Never,
     /// The command itself, as one more inherited descriptor.
     Command,
-    /// Another child of the client, younger than the client.
+    /// Another child of the client, which outlives it.
     Sibling,
 }
 
-/// How the client is to start its servers.
+/// How the client starts its servers.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Pipes or sockets.
     pub carrier: Carrier,
     /// Its controlling terminal.
     pub terminal: Option<Terminal>,
-    /// How many of the same, 1 unless told.
+    /// How many of the same, 1 by default.
     pub copies: Option<u32>,
-    /// Each in a process group of its own.
+    /// Each in its own process group.
     pub own_group: bool,
     /// A leaked write end.
     pub leak: Leak,
-    /// It does not let others of its user look at it.
+    /// Other processes of its user cannot inspect it.
     pub hidden: bool,
-    /// Its own command line does not show its servers', as those of clients with a config file do not.
+    /// Its own command line does not contain its servers' command lines, as with clients that have a config file.
     pub configured: bool,
-    /// The file that it is started from, if not its own: it is called like that.
+    /// The file that it is started from, if not its own. The process gets that name.
     pub program: Option<PathBuf>,
-    /// What starts the client itself, if not the test: the words before its own. Its pids may then have another meaning.
+    /// The words before the client's own command line, if another program starts the client. Its pids may then have another
+    /// meaning.
     pub behind: Vec<OsString>,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing in time.
+    /// No answer in time.
     Silence,
     /// The connection ended.
     Lost,
     /// An error.
     Error,
-    /// What the tool says.
+    /// The tool's answer.
     Answer(Value),
 }
 
@@ -94,12 +96,12 @@ pub struct Puppet {
 }
 
 impl Puppet {
-    /// Starts the client; returns when every opening exchange is done. The census does not count it.
+    /// Starts the client and returns when every opening exchange is done. The census does not count it.
     pub fn start(stage: &Stage, plan: Plan, argv: &[OsString]) -> Self {
         Self::begin(stage, plan, argv).expect("every server is opened")
     }
 
-    /// The same; none if a server could not be opened, and then the client has ended.
+    /// Like [`Self::start`]. Returns none if a server could not be opened; the client has exited then.
     pub fn begin(stage: &Stage, plan: Plan, argv: &[OsString]) -> Option<Self> {
         let mut words = plan.behind.clone();
         words.push(plan.program.as_deref().unwrap_or(built::puppet()).into());
@@ -119,7 +121,7 @@ impl Puppet {
         command.args(plan.own_group.then_some("--own-group"));
         command.args(plan.hidden.then_some("--hidden"));
         match plan.leak {
-            Leak::Nobody => {}
+            Leak::Never => {}
             Leak::Command => drop(command.arg("--leak-to-command")),
             Leak::Sibling => drop(command.arg("--leak-to-sibling")),
         }
@@ -144,7 +146,7 @@ impl Puppet {
             .stderr(Stdio::from(log))
             .spawn()
             .expect("the puppet can be started");
-        // With our copies of its ends: else one that ends would not be heard to.
+        // With our copies of its ends closed, because otherwise its end could not be noticed.
         drop(command);
         let who = identity::of(child.id() as i32).expect("an unreaped child is in the table");
         stage.census.spare(who);
@@ -171,7 +173,7 @@ impl Puppet {
         Some(puppet)
     }
 
-    /// Has it call a tool of its first server, which may never answer; what came within that time.
+    /// Makes it call a tool of its first server, which may never answer. Returns the outcome within that time.
     pub fn ask(&mut self, limit: Duration, tool: &str, arguments: &Value) -> Reply {
         let said = self.tell(&format!("ask {} {tool} {arguments}", limit.as_millis()));
         match said["how"].as_str() {
@@ -182,12 +184,12 @@ impl Puppet {
         }
     }
 
-    /// Has it end its servers as a client of that kind does; it goes on living.
+    /// Makes it end its servers like a client of that kind. It lives on.
     pub fn end(&mut self, habit: Habit) {
         self.tell(&format!("end {}", habit.word()));
     }
 
-    /// Has it start the same servers once more; whether they could be opened. None of the earlier ones may be in use.
+    /// Makes it start the same servers once more. Returns whether they could be opened. None of the earlier ones may be in use.
     pub fn reconnect(&mut self) -> bool {
         let said = self.tell("again");
         if let Some(shims) = said["shims"].as_array() {
@@ -196,7 +198,7 @@ impl Puppet {
         said["shims"].is_array()
     }
 
-    /// Has it call the tool `pid` on every server; the pids, `None` where no answer came any more.
+    /// Makes it call the tool `pid` on every server. Returns the pids, `None` where no answer came.
     pub fn call_pids(&mut self) -> Vec<Option<i32>> {
         let said = self.tell("call");
         said["pids"]
@@ -209,17 +211,17 @@ impl Puppet {
             .unwrap_or_default()
     }
 
-    /// Has it close its write ends.
+    /// Makes it close its write ends.
     pub fn close(&mut self) {
         self.tell("close");
     }
 
-    /// Has it say EOF on its sockets and keep them.
+    /// Makes it send EOF on its sockets and keep them.
     pub fn half_close(&mut self) {
         self.tell("half-close");
     }
 
-    /// Has it wait for the processes that it started; their exit codes, 128 + n for signals.
+    /// Makes it wait for the processes that it started. Returns their exit codes, 128 + n for signals.
     pub fn wait_shims(&mut self) -> Vec<i64> {
         let said = self.tell("wait");
         said["codes"]
@@ -228,18 +230,18 @@ impl Puppet {
             .unwrap_or_default()
     }
 
-    /// Has it start the same servers once more, after [`Self::wait_shims`].
+    /// Makes it start the same servers once more, after [`Self::wait_shims`].
     pub fn again(&mut self) {
         assert!(self.reconnect(), "every server is opened again");
     }
 
-    /// Has it end at once, closing nothing by hand, and waits for that.
+    /// Makes it exit at once without closing anything itself, and waits for its end.
     pub fn exit(mut self) -> ExitStatus {
         drop(self.strings.send_bytes(b"exit\n"));
         self.gone()
     }
 
-    /// Has it die by SIGABRT, as a crashing runtime does, and waits for that.
+    /// Makes it die by SIGABRT, like a crashing runtime, and waits for its end.
     pub fn crash(mut self) -> ExitStatus {
         drop(self.strings.send_bytes(b"crash\n"));
         self.gone()
@@ -360,7 +362,7 @@ fn play(args: Vec<OsString>) -> io::Result<()> {
     if part.hidden {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     }
-    // Kept open for ever: it is what makes the terminal ours.
+    // Stays open for ever, because it makes the terminal ours.
     let terminal = part
         .tty
         .as_ref()
@@ -409,7 +411,7 @@ fn start_all(part: &Part) -> io::Result<(Vec<Running>, Option<Child>)> {
         let (wire, their_in, their_out) = ends(part.carrier)?;
         let leaked = match (part.leak, wire.writer()) {
             (Leak::Command | Leak::Sibling, Some(writer)) => Some(rustix::io::dup(writer)?),
-            (Leak::Nobody, _) | (_, None) => None,
+            (Leak::Never, _) | (_, None) => None,
         };
         if part.leak == Leak::Sibling {
             sibling = Some(start_sibling(&part.mark)?);
@@ -484,7 +486,7 @@ fn obey(command: &str, running: &mut [Running]) -> io::Result<Value> {
     })
 }
 
-/// A time limit in milliseconds, a tool and its arguments; what came of the call.
+/// Reads a time limit in milliseconds, a tool and its arguments. Returns the outcome of the call.
 fn ask(words: &str, running: &mut [Running]) -> io::Result<Value> {
     let lacks = || io::Error::other("ask takes a limit, a tool and arguments");
     let (limit, words) = words.split_once(' ').ok_or_else(lacks)?;
@@ -526,7 +528,7 @@ fn start(part: &Part, wire: Wire, their_in: Stdio, their_out: Stdio) -> io::Resu
     Ok(Running { wire, child })
 }
 
-/// A process that inherits whatever is inheritable at this moment, and lives on.
+/// A process that inherits all descriptors that are inheritable now, and lives on.
 fn start_sibling(mark: &OsString) -> io::Result<Child> {
     #[expect(
         clippy::disallowed_methods,

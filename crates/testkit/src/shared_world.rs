@@ -1,32 +1,33 @@
 //! A simulated world around the HTTP front: clients, attackers and servers with a virtual clock, the same for the same seed.
 //!
-//! It drives the machine that ships (`mainstay_core::serve::front`) by its own verbs and has no model of it: `conn` is a
-//! connection that can be cut after any byte, `server` a link whose server misbehaves, `client` what clients want, `watch`
-//! what they may get. Here is what happens when, and how a world ends.
+//! It drives the machine that ships (`mainstay_http_core::serve::front`) by its own verbs and has no model of it: `conn` is a
+//! connection that can be cut after any byte, `server` a link whose server misbehaves, `client` what clients want, `upstream` a server upstream
+//! with its clients, `watch` what clients may get. Here is what happens when, and how a world ends.
 
 mod client;
 mod conn;
 mod server;
 pub mod sweep;
+mod upstream;
 mod watch;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use mainstay_core::clock::Moment;
-use mainstay_core::serve::front::{Count, Front, Output, Read, Step};
-use mainstay_core::serve::limits::ServeLimits;
-use mainstay_core::serve::sessions::Over;
+use mainstay_http_core::serve::front::{Count, Front, Output, Read, Step};
+use mainstay_http_core::serve::limits::ServeLimits;
+use mainstay_protocol::clock::Moment;
 
 use crate::world::dice::Dice;
 use client::Client;
 use conn::{Conn, Phase};
 use server::{Kind, Server};
+use upstream::Upstream;
 use watch::Watch;
 
 /// What happened in a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct FrontCounts {
     /// Requests that were sent.
     pub requests: u32,
     /// Those that were answered by a server.
@@ -47,6 +48,10 @@ pub struct Told {
     pub sessions: u32,
     /// Messages that attackers sent.
     pub attacks: u32,
+    /// Requests that were passed on to a server upstream.
+    pub passed: u32,
+    /// Sessions that a server upstream was told the end of.
+    pub deleted: u32,
 }
 
 type Held<T = ()> = Result<T, String>;
@@ -64,7 +69,7 @@ fn draw() -> u128 {
 }
 
 /// Tells the story of a seed, aloud if it is asked to: what happened, or which promise was broken.
-pub fn run(seed: u64, aloud: bool) -> Result<Told, String> {
+pub fn run(seed: u64, aloud: bool) -> Result<FrontCounts, String> {
     DRAWN.set(u128::from(seed) << 64);
     let mut world = World::new(seed, aloud);
     world.live()?;
@@ -86,7 +91,7 @@ struct World {
     links: BTreeMap<u64, Server>,
     clients: Vec<Client>,
     conns: BTreeMap<u64, Conn>,
-    far: Vec<Far>,
+    upstream: Upstream,
     watch: Watch,
     aloud: bool,
     /// No fault and no new request from now on.
@@ -97,13 +102,6 @@ struct World {
 struct Path {
     number: u64,
     kind: Kind,
-}
-
-/// A session of a server upstream, with its connections.
-#[derive(Clone, Copy, Debug)]
-struct Far {
-    key: u64,
-    connections: u32,
 }
 
 impl World {
@@ -133,6 +131,7 @@ impl World {
             })
             .collect();
         let kinds = paths.iter().map(|path| (path.number, path.kind)).collect();
+        let upstream = Upstream::new(front.add_path("/upstream/mcp".into(), false));
         let clients = (0..dice.between(2, 5) as usize)
             .map(|n| Client::new(n, &mut dice, &paths, pad(fat)))
             .collect();
@@ -146,7 +145,7 @@ impl World {
             links: BTreeMap::new(),
             clients,
             conns: BTreeMap::new(),
-            far: Vec::new(),
+            upstream,
             aloud,
             calm: false,
         }
@@ -186,7 +185,7 @@ impl World {
             94..=96 => self.cut_one(),
             97 if self.dice.permille(400) => self.link_dies(),
             98 => self.front_rereads_limits(),
-            _ => self.far_acts(),
+            _ => self.upstream_acts(),
         }
     }
 
@@ -196,11 +195,10 @@ impl World {
             self.perform(output)?;
         }
         self.front.check();
-        self.watch.sessions_add_up(
-            self.front.open_sessions(),
-            self.front.owed(),
-            self.far.len(),
-        )?;
+        let begun = self.front.open_sessions() - self.upstream.openings();
+        self.watch
+            .sessions_add_up(begun, self.front.open_sessions())?;
+        self.upstream.ends_add_up(self.front.unclosed())?;
         self.watch.queues_are_bounded(
             self.front.waiting_bytes(),
             self.conns.len(),
@@ -226,17 +224,18 @@ impl World {
                 self.say(|| format!("session {} is over: {}", ended.session, ended.why));
                 self.watch.over(ended.session)?;
             }
-            Output::EndFar { session, owed } => {
-                self.far.retain(|far| far.key != session);
-                if owed {
-                    self.watch.owes(session)?;
-                }
+            Output::EndUpstream {
+                session,
+                must_close,
+                ..
+            } => {
+                self.upstream.over(session, must_close)?;
             }
             Output::Count(Count::Dropped) if !self.watch.fat => {
                 return Err("a small message was dropped".into());
             }
             Output::Count(_) => {}
-            Output::LastOrders => self.say(|| "last orders".into()),
+            Output::CloseConnections => self.say(|| "connections are to close".into()),
         }
         Ok(())
     }
@@ -274,7 +273,7 @@ impl World {
     fn connect(&mut self, client: usize, wish: client::Wish) -> Held {
         if let client::Wish::Delete(get) = &wish {
             self.say(|| format!("client {client} ends its session"));
-            // An answer to DELETE has no body; whatever it says, the name is of no use any more.
+            // An answer to DELETE has no body; whatever it says, the session's name is useless now.
             self.front.delete(self.now, get.as_get()).ok();
             self.clients[client].forget_session();
             return Ok(());
@@ -505,7 +504,8 @@ impl World {
             self.watch.lost(&mut self.clients, number, conn, last);
             conn.request = None;
             // The other machine may be gone without a word: the front learns it later, or never.
-            conn.ghost = self.dice.permille(400);
+            // A request for a stream that was never read does not come later than the one that follows it.
+            conn.ghost = self.dice.permille(400) && !conn.is_unasked_stream();
             if conn.ghost {
                 self.say(|| format!("exchange {number} is a ghost"));
                 return Ok(());
@@ -630,43 +630,15 @@ impl World {
         Ok(())
     }
 
-    /// Sessions of a server upstream come and go beside the others.
-    fn far_acts(&mut self) -> Held {
-        let some = !self.far.is_empty();
-        let which = self.dice.below(self.far.len() as u64) as usize;
-        match self.dice.below(6) {
-            0 => {
-                if let Ok(key) = self.front.reserve(self.now) {
-                    if self.dice.permille(200) {
-                        self.front.release(key);
-                    } else {
-                        self.front.begin_far(self.now, key, self.paths[0].number);
-                        self.far.push(Far {
-                            key,
-                            connections: 1,
-                        });
-                    }
-                }
-            }
-            1 if some => {
-                self.front.enter(self.far[which].key);
-                self.far[which].connections += 1;
-            }
-            2 | 3 if some && self.far[which].connections > 0 => {
-                self.front.leave(self.now, self.far[which].key);
-                self.far[which].connections -= 1;
-            }
-            4 if some => {
-                let why = self.dice.pick(&[Over::Deleted, Over::ServerGone]);
-                self.front.end_session(self.now, self.far[which].key, why);
-            }
-            _ => {
-                if let Some(key) = self.watch.pays() {
-                    self.front.paid(key);
-                }
-            }
+    /// Clients of a server upstream, that server, and the ends of its sessions.
+    fn upstream_acts(&mut self) -> Held {
+        for _ in 0..self.dice.between(1, 6) {
+            let (dice, told) = (&mut self.dice, &mut self.watch.told);
+            let what = self.upstream.act(&mut self.front, self.now, dice, told)?;
+            self.say(|| format!("upstream: {what}"));
+            self.settle()?;
         }
-        self.settle()
+        Ok(())
     }
 
     /// Everything that can be answered is answered, and clients come back for what they missed.
@@ -701,7 +673,7 @@ impl World {
         Err(format!("a request hangs: {}", waiting.unwrap_or_default()))
     }
 
-    /// Bytes flow until nothing moves any more.
+    /// Bytes flow until nothing moves.
     fn everything_moves(&mut self) -> Held {
         for _ in 0..200 {
             let mut moved = false;
@@ -775,10 +747,12 @@ impl World {
             self.front.link_over(self.now, link, "exit status: 0");
             self.settle()?;
         }
-        while let Some(key) = self.watch.pays() {
-            self.front.paid(key);
+        while self.upstream.finish(&mut self.front, self.now)? {
+            self.settle()?;
+            self.now = self.now.after_ms(500);
         }
         self.settle()?;
+        self.upstream.all_ended()?;
         let left = self.front.links() + self.front.open_sessions() + self.front.waiting_bytes();
         if left > 0 {
             return Err(format!("{left} things are left after the stop"));

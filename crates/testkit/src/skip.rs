@@ -1,10 +1,10 @@
-//! What could not be tested here, and why.
+//! The tests that could not run here, and why.
 //!
-//! `cargo test` shows nothing of a test that passes, so a test that cannot run would look like one that ran. It calls [`skip`], which adds a
-//! line to a list, one list for each run of cargo. The last test program of a run (`tests/what_was_not_tested_is_named.rs`) shows the list as one
-//! line and, where a run may skip nothing, fails.
+//! `cargo test` shows no output of a test that passes, so a test that cannot run would look like one that ran. It calls [`skip`],
+//! which adds a line to a list, one list for each run of cargo. The last test program of a run
+//! (`tests/what_was_not_tested_is_named.rs`) shows the list as one line and, where a run may skip nothing, fails.
 //!
-//! The tests of `os` read this file, too: it uses nothing of the testkit.
+//! The tests of `os` include this file too, so it uses nothing of the testkit.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,10 +15,12 @@ use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// Names the list. Set for copies of a test program, which cannot find it; else the list belongs to the run of cargo.
+/// The variable with the list's path. It is set for copies of a test program, which cannot find the list. Otherwise the list
+/// belongs to the run of cargo.
 pub const LIST: &str = "MAINSTAY_NOT_TESTED";
 
-/// If it is set, only what is skipped for a reason with one of these words (separated by commas) may be: the others fail the run.
+/// If this variable is set, tests may be skipped only for a reason with one of these words (separated by commas). Others fail the
+/// run.
 pub const MAY_SKIP: &str = "MAINSTAY_MAY_SKIP";
 
 /// Notes that the calling test, or a part of it, does not run here.
@@ -28,7 +30,7 @@ pub fn skip(why: &str) {
     }
 }
 
-/// Whether we are root; if not, that is noted.
+/// Whether we are root. If not, that is noted.
 pub fn root_or_skip(why: &str) -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root {
@@ -37,7 +39,7 @@ pub fn root_or_skip(why: &str) -> bool {
     root
 }
 
-/// The list of this run; none for a program that is in no build directory.
+/// The list of this run, or none for a program outside of a build directory.
 pub fn list() -> Option<PathBuf> {
     if let Some(list) = env::var_os(LIST) {
         return Some(list.into());
@@ -53,16 +55,16 @@ pub fn list() -> Option<PathBuf> {
     Some(folder.join(format!("{pid}-{start}")))
 }
 
-/// One line of the list.
+/// Adds one line to the list.
 pub fn add(list: &Path, program: &str, test: &str, why: &str) {
     let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = format!("{why}\t{program}\t{test}\n");
     let file = File::options().create(true).append(true).open(list);
-    // One write: other tests add lines at the same time.
+    // One write, because other tests add lines at the same time.
     drop(file.and_then(|mut file| file.write_all(line.as_bytes())));
 }
 
-/// Takes the list of this run away; the tests that were skipped, for each reason. Lists of earlier runs go as well.
+/// Removes the list of this run and returns the skipped tests by reason. Lists of earlier runs are removed as well.
 pub fn take() -> BTreeMap<String, Vec<String>> {
     let Some(list) = list() else {
         return BTreeMap::new();
@@ -88,7 +90,7 @@ pub fn take() -> BTreeMap<String, Vec<String>> {
     by_reason(&text)
 }
 
-/// The tests of a list, for each reason.
+/// The tests of a list, by reason.
 pub fn by_reason(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in text.lines() {
@@ -107,7 +109,7 @@ pub fn by_reason(text: &str) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// The line that a run ends with.
+/// The last line of a run.
 pub fn told(skipped: &BTreeMap<String, Vec<String>>) -> String {
     if skipped.is_empty() {
         return "not tested here: nothing, every test could run".into();
@@ -119,7 +121,7 @@ pub fn told(skipped: &BTreeMap<String, Vec<String>>) -> String {
     format!("not tested here: {}", each.join("; "))
 }
 
-/// What was skipped for a reason that none of these words (separated by commas) allows.
+/// The tests that were skipped for a reason that none of these words (separated by commas) allows.
 pub fn not_allowed(skipped: &BTreeMap<String, Vec<String>>, words: &str) -> Vec<String> {
     let allows = |why: &str| {
         words
@@ -140,7 +142,8 @@ fn program() -> String {
     }
 }
 
-/// The test: threads are named by their tests. With one thread for all of them only a copy for one test knows it.
+/// The name of the test, because threads are named by their tests. With one thread for all tests, only a copy for one test knows
+/// it.
 fn test() -> String {
     let current = thread::current();
     let named = current.name().filter(|&name| name != "main");
@@ -151,7 +154,7 @@ fn test() -> String {
         .unwrap_or_else(|| "a test".into())
 }
 
-/// Pid and start time of the cargo that runs this program, however far above; of the parent if there is none.
+/// Pid and start time of the cargo that runs this program, however far above, or of the parent if there is none.
 fn run_of_cargo() -> (u32, u64) {
     let parent = parent_id();
     let mut pid = parent;

@@ -1,4 +1,4 @@
-//! Where one test plays: a HOME of its own, a mark of its own, and the commands that carry both.
+//! The place of one test: its own HOME, its own mark, and the commands that carry both.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -16,10 +16,10 @@ use crate::census::{Census, MARK_VARIABLE};
 use crate::quiet::Quiet;
 use crate::wait::until;
 
-/// One test's place. Dropping it asserts that no process is left, then removes the HOME.
+/// The place of one test. Dropping it asserts that no process is left, then removes the HOME.
 #[derive(Debug)]
 pub struct Stage {
-    /// Who is alive.
+    /// The processes of this test.
     pub census: Census,
     home: Home,
     _quiet: Quiet,
@@ -28,12 +28,12 @@ pub struct Stage {
 #[derive(Debug)]
 struct Home(PathBuf);
 
-/// What a program is made of.
+/// The content of a program.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
-    /// Another one.
+    /// A copy of this program.
     Copy(&'a Path),
-    /// A script.
+    /// This script.
     Text(&'a str),
 }
 
@@ -44,7 +44,7 @@ impl Stage {
         Self::with(Quiet::shared())
     }
 
-    /// A fresh one while no other test of this user has one: for what another test's start would sweep away.
+    /// A fresh one while no other test of this user has one. For processes that another test's start would sweep.
     pub fn alone() -> Self {
         Self::with(Quiet::alone())
     }
@@ -54,7 +54,7 @@ impl Stage {
         let census = Census::new();
         let home = std::env::temp_dir().join(format!("mainstay-test-{}", census.mark()));
         fs::create_dir(&home).expect("the temporary directory takes a directory");
-        // Some systems reach it through a link; mainstay tells real paths.
+        // Some systems reach it through a link, but mainstay prints real paths.
         let home = home
             .canonicalize()
             .expect("a directory just made has a path");
@@ -75,12 +75,12 @@ impl Stage {
         self.home.0.join(name)
     }
 
-    /// A command with the mark, the HOME, the PATH and no other variable, as hosts that pass only a few start us. Programs in
-    /// `bin` of the HOME are found first.
+    /// A command with the mark, HOME, PATH and no other variable, like hosts that pass only a few. Programs in `bin` of the HOME
+    /// are found first.
     pub fn command(&self, program: impl Into<OsString>) -> Command {
         #[expect(
             clippy::disallowed_methods,
-            reason = "the one door through which tests start processes"
+            reason = "the only place where tests start processes"
         )]
         let mut command = Command::new(program.into());
         let mut path = self.path("bin").into_os_string();
@@ -95,8 +95,8 @@ impl Stage {
         command
     }
 
-    /// Makes a program of a text, or a copy of a program if that is given. Another process does it: a descriptor of ours that is
-    /// open for writing may be in a fork of another test at that moment, and what is being written cannot be started.
+    /// Makes a program from a text or as a copy of another. Another process writes it: our own descriptor could be copied into a
+    /// fork of another test at that moment, and a file that is open for writing cannot be executed.
     pub fn program(&self, path: &Path, from: Source<'_>) {
         let mut command = self.command("sh");
         let script = r#"if [ -n "$2" ]; then cp "$2" "$1"; else printf %s "$3" > "$1"; fi && chmod 755 "$1""#;
@@ -109,7 +109,7 @@ impl Stage {
         assert!(made.status.success(), "{made:?}");
     }
 
-    /// The unruly server with these habits.
+    /// The unruly server with these flags.
     pub fn unruly<A: AsRef<str>>(&self, habits: &[A]) -> Vec<OsString> {
         let mut argv: Vec<OsString> = vec![
             built::unruly().into(),
@@ -125,12 +125,12 @@ impl Stage {
         card::cards(self.home())
     }
 
-    /// The one card in the HOME, complete with a living server; waits for it.
+    /// Waits for the one card in the HOME, complete with a living server.
     pub fn card(&self) -> Card {
         self.card_that("names its shim, guard, keeper and server", |_| true)
     }
 
-    /// The one complete card of which something is true; waits for it.
+    /// Waits for the one complete card that fulfils a condition.
     pub fn card_that(&self, what: &str, holds: impl Fn(&Card) -> bool) -> Card {
         until(
             &format!("a card that {what}, in {}", self.home().display()),
@@ -145,17 +145,17 @@ impl Stage {
         )
     }
 
-    /// The events with this word, now.
+    /// The events of this kind, now.
     pub fn events(&self, word: &str) -> Vec<Value> {
         card::events_called(self.home(), word)
     }
 
-    /// The first event with this word; waits for it.
+    /// Waits for the first event of this kind.
     pub fn event(&self, word: &str) -> Value {
         self.event_that(word, |_| true)
     }
 
-    /// The first event with this word of which something is true; waits for it.
+    /// Waits for the first event of this kind that fulfils a condition.
     pub fn event_that(&self, word: &str, holds: impl Fn(&Value) -> bool) -> Value {
         until(
             &format!("an event `{word}` in {}", self.home().display()),
@@ -163,7 +163,7 @@ impl Stage {
         )
     }
 
-    /// What is told when a test fails: the events, and what was said on stderr.
+    /// The report of a failed test: the events and all stderr.
     pub fn story(&self) -> String {
         let mut story = String::new();
         for event in card::events(self.home()) {
@@ -196,7 +196,7 @@ impl Drop for Stage {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // Whoever was killed in the middle of a write may have left anything; a rest is no reason to fail a test.
+        // A process killed in the middle of a write may have left anything. Leftover files are no reason to fail a test.
         drop(fs::remove_dir_all(&self.0));
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// The master side. Dropping it is the hang-up: the kernel sends SIGHUP to the session leader and to the foreground group.
+/// The master side. Dropping it hangs up: the kernel sends SIGHUP to the session leader and to the foreground group.
 #[derive(Debug)]
 pub struct Terminal {
     master: OwnedFd,
@@ -30,8 +30,8 @@ impl Terminal {
         Ok(PathBuf::from(name.to_string_lossy().into_owned()))
     }
 
-    /// The slave, opened in this process. It does not become this process's terminal: a test program that leads a session
-    /// (started by `setsid`) would get the SIGHUP of the hang-up itself.
+    /// The slave, opened in this process. It does not become this process's terminal, because a test program that leads a session
+    /// (started by `setsid`) would itself get the SIGHUP of the hang-up.
     pub fn slave(&self) -> io::Result<File> {
         File::options()
             .read(true)
@@ -40,7 +40,7 @@ impl Terminal {
             .open(self.path()?)
     }
 
-    /// Its keyboard.
+    /// The write end of its keyboard.
     pub fn keyboard(&self) -> io::Result<OwnedFd> {
         self.master.try_clone()
     }

@@ -1,6 +1,6 @@
 //! Both ends of a link as a client holds them: lines out, lines in, JSON-RPC on top.
 //!
-//! It knows nothing of processes. Reading waits by `poll`; a silent peer becomes a readable failure after the hang stop.
+//! It knows nothing of processes. Reading waits with `poll`, and a silent peer becomes a readable failure after the hang stop.
 
 use std::io;
 use std::net::Shutdown;
@@ -22,7 +22,7 @@ pub struct Wire {
     to: Option<OwnedFd>,
     from: OwnedFd,
     unread: Vec<u8>,
-    /// What of `unread` was already searched for a newline.
+    /// How much of `unread` was already searched for a newline.
     searched: usize,
     next_id: i64,
 }
@@ -59,12 +59,12 @@ impl Wire {
         self.send_bytes(line.as_bytes())
     }
 
-    /// The next line without its newline; `None` at the end. A last line without newline counts.
+    /// The next line without its newline, or `None` at the end. A last line without newline counts.
     pub fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         self.line_within(HANG_STOP)
     }
 
-    /// As [`Self::line`], with another hang stop.
+    /// Like [`Self::line`], with another hang stop.
     pub fn line_within(&mut self, limit: Duration) -> io::Result<Option<Vec<u8>>> {
         let end = Deadline::after(limit);
         loop {
@@ -95,13 +95,13 @@ impl Wire {
         Ok(std::mem::take(&mut self.unread))
     }
 
-    /// Whether something (a line, part of one, or the end) can be read at this moment.
+    /// Whether something (a line, part of one, or the end) can be read now.
     pub fn readable(&self) -> bool {
         let mut fds = [PollFd::new(&self.from, PollFlags::IN)];
         !self.unread.is_empty() || poll_for(&mut fds, crate::wait::span(Duration::ZERO)) > 0
     }
 
-    /// Sends a request without waiting; returns its id.
+    /// Sends a request without waiting. Returns its id.
     pub fn ask(&mut self, method: &str, params: &Value) -> io::Result<i64> {
         let id = self.next_id;
         self.next_id += 1;
@@ -109,12 +109,12 @@ impl Wire {
         Ok(id)
     }
 
-    /// Reads until the answer with this id; other messages on the way are dropped.
+    /// Reads until the answer with this id. Drops all other messages.
     pub fn answer(&mut self, id: i64) -> io::Result<Value> {
         self.answer_within(id, HANG_STOP)
     }
 
-    /// As [`Self::answer`], from a peer that may have no answer: so long for each line.
+    /// Like [`Self::answer`], for a peer that may not answer: waits this long for each line.
     pub fn answer_within(&mut self, id: i64, limit: Duration) -> io::Result<Value> {
         loop {
             let line = self.line_within(limit)?;
@@ -128,13 +128,13 @@ impl Wire {
         }
     }
 
-    /// Sends a request and reads its answer, the whole message.
+    /// Sends a request and returns the whole answer.
     pub fn request(&mut self, method: &str, params: &Value) -> io::Result<Value> {
         let id = self.ask(method, params)?;
         self.answer(id)
     }
 
-    /// Calls a tool of the unruly server; what it says as structured content, or the whole message if it failed.
+    /// Calls a tool of the unruly server. Returns its structured content, or the whole message if it failed.
     pub fn call(&mut self, tool: &str, arguments: &Value) -> io::Result<Value> {
         let answer = self.request("tools/call", &json!({"name": tool, "arguments": arguments}))?;
         Ok(match answer.pointer("/result/structuredContent") {
@@ -143,7 +143,7 @@ impl Wire {
         })
     }
 
-    /// The opening exchange of the legacy era; returns the result.
+    /// The opening exchange of the legacy era. Returns the result.
     pub fn initialize(&mut self) -> io::Result<Value> {
         let answer = self.request(
             "initialize",
@@ -160,14 +160,14 @@ impl Wire {
             .ok_or_else(|| io::Error::other(format!("initialize was refused: {answer}")))
     }
 
-    /// Closes the write end. On a pipe this is EOF, on a socket too, when this returns.
+    /// Closes the write end. The peer sees EOF when this returns, on a pipe and on a socket.
     pub fn close_write(&mut self) {
         if self.to.take().is_some() {
             children_executed();
         }
     }
 
-    /// Says EOF on a socket without letting go of it, as node's `stdin.end()` does.
+    /// Sends EOF on a socket and keeps it open, as node's `stdin.end()` does.
     pub fn half_close(&self) -> io::Result<()> {
         let to = self.to.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
         UnixStream::from(to.try_clone()?).shutdown(Shutdown::Write)
@@ -198,7 +198,7 @@ impl Wire {
                     return Ok(n > 0);
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                // A peer that ends with unread data in its socket resets it: an end like any other.
+                // A peer that exits with unread data in its socket resets the connection, which is an end like any other.
                 Err(rustix::io::Errno::CONNRESET) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
@@ -206,7 +206,7 @@ impl Wire {
     }
 }
 
-/// The words of an answer that says what went wrong: an error's message, or the text of a failed tool call.
+/// The text of an answer that reports a failure: an error's message, or the text of a failed tool call.
 pub fn trouble(answer: &Value) -> &str {
     let text = if let Some(error) = answer.get("error") {
         &error["message"]

@@ -1,22 +1,22 @@
 //! A simulated world around the link: one seed is one story.
 //!
-//! A scripted [`client`] and a scripted [`server`] talk through the relay that ships, in a [`shell`] without descriptors, by a clock that
-//! only the story moves. Chance lets servers die at any byte, starts fail, the machine sleep, the client leave, and the keeper be killed
-//! before any store into the memory that survives it, and around any read and write. The [`watch`] checks every promise on the way.
+//! A scripted [`client`] and a scripted [`server`] talk through the relay that ships, in a [`shell`] without descriptors, by a
+//! clock that only the story moves. At random, servers die at any byte, starts fail, the machine sleeps, the client leaves, and
+//! the keeper is killed: before any store into the memory that survives it, and around any read and write. The [`watch`] checks
+//! every promise after each step.
 //!
-//! Invariants: the same seed tells the same story, byte for byte; nothing here waits, and nothing knows how the link
-//! comes to its decisions.
+//! Invariants: the same seed gives the same story, byte for byte. Nothing here waits, and nothing knows how the link decides.
 
 pub mod chance;
 pub mod client;
 pub mod dice;
 mod happening;
 pub mod matrix;
+pub mod message;
 pub mod outside;
 mod phase;
 pub mod pipe;
 pub mod raw;
-pub mod said;
 pub mod server;
 pub mod shell;
 mod story;
@@ -26,7 +26,7 @@ pub mod watch;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mainstay_core::ids::LinkId;
+use mainstay_protocol::ids::LinkId;
 
 use outside::Halt;
 use story::Story;
@@ -34,9 +34,9 @@ use story::Story;
 /// The link of every world.
 const LINK: LinkId = LinkId(7);
 
-/// What a story was like.
+/// Counts of a story.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct StoryCounts {
     /// Generations that were started.
     pub generations: u32,
     /// Keepers that were killed.
@@ -47,17 +47,17 @@ pub struct Told {
     pub steps: u32,
 }
 
-/// A promise was broken.
+/// A broken promise.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which one.
+    /// Which promise.
     pub what: String,
-    /// The story up to there, if it was to be told.
+    /// The story up to there, if a trace was asked for.
     pub trace: Vec<String>,
 }
 
-/// Tells the story of this seed.
-pub fn run(seed: u64, trace: bool) -> Result<Told, Failure> {
+/// Runs the story of this seed.
+pub fn run(seed: u64, trace: bool) -> Result<StoryCounts, Failure> {
     let mut story = Story::new(seed, trace);
     story.tell().map_err(|halt| Failure {
         what: match halt {
@@ -68,10 +68,10 @@ pub fn run(seed: u64, trace: bool) -> Result<Told, Failure> {
     })
 }
 
-/// The story that is being told, for whoever hears a panic.
+/// The seed of the running story, for the report of a panic.
 static TELLING: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Notes which story is being told, and says so if it panics.
+/// Notes which story runs, and prints it if it panics.
 fn now_telling(seed: u64) {
     if TELLING.swap(seed, Ordering::Relaxed) == u64::MAX {
         let usual = std::panic::take_hook();

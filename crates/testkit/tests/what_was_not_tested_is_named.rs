@@ -1,7 +1,9 @@
-//! The last test program of a run: one line says what was not tested, and why. It has no harness, which would hide the line.
+//! The last test program of a run: one line says which tests did not run, and why. It has no harness, because a harness would
+//! hide the line.
 //!
-//! Cargo runs test programs by the names of packages and targets, so this one is last. Where `MAINSTAY_MAY_SKIP` is set (CI sets it), a test
-//! that was skipped for any other reason fails the run.
+//! Cargo runs test programs by the names of packages and targets, so this one is last. Where `MAINSTAY_MAY_SKIP` is set (CI sets
+//! it), a test that was skipped for any other reason fails the run.
+//! guards: A test that could not run on this machine is named at the end of the run.
 
 use std::env;
 use std::io::{self, Write};

@@ -16,13 +16,12 @@ use crate::role;
 
 /// A bridge that a client has started.
 pub struct Back {
-    /// Its processes.
     pub crew: Crew,
     child: Child,
 }
 
 impl Back {
-    /// Starts it and makes a call; a client, and the nanoseconds until its first answer.
+    /// Starts it and makes a call. Returns a client, and the nanoseconds until its first answer.
     pub fn start(
         place: &Place<'_>,
         peer: Peer,
@@ -50,13 +49,12 @@ impl Back {
         }
     }
 
-    /// Ends it.
     pub fn end(self, place: &Place<'_>) -> io::Result<()> {
         self.crew.end(place, self.child)
     }
 }
 
-/// So many clients start a bridge each, open, and are killed at once. Nobody waits for what becomes of the bridges.
+/// This many clients start a bridge each, open the session, and are killed at once. Does not wait for the end of the bridges.
 pub fn forsake(
     place: &Place<'_>,
     crew: &Crew,

@@ -1,4 +1,4 @@
-//! The two clients: one over HTTP, one over stdio. Each checks that what comes back is a result.
+//! The two clients: one over HTTP, one over stdio. Each checks that every answer is a result.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::http::{Connection, Endpoint, Session, call, is_result};
 
-/// Requests that are in flight at a time when it is about how many there are in a second.
+/// The number of requests in flight when the rate is measured.
 pub const AT_ONCE: usize = 16;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Somebody who makes calls.
+/// A client that makes calls.
 pub trait Client {
     /// Gets ready for the next block of calls.
     fn refresh(&mut self) -> io::Result<()>;
@@ -19,11 +19,11 @@ pub trait Client {
     /// One call and its answer.
     fn ask(&mut self, id: usize) -> io::Result<()>;
 
-    /// So many calls, with [`AT_ONCE`] of them unanswered at a time.
+    /// This many calls, with [`AT_ONCE`] of them unanswered at a time.
     fn ask_many(&mut self, count: usize) -> io::Result<()>;
 }
 
-/// Over HTTP: one session, as many connections as there are calls at once.
+/// Over HTTP: one session, and as many connections as there are calls at once.
 pub struct OverHttp {
     connections: Vec<Connection>,
     session: Session,
@@ -52,7 +52,8 @@ impl OverHttp {
 }
 
 impl Client for OverHttp {
-    /// Servers close connections that were idle while the others had their turn; the first call on a new one is not what is measured.
+    /// Servers close connections that were idle while other bridges had their turn. The first call on a new connection must not
+    /// be measured.
     fn refresh(&mut self) -> io::Result<()> {
         for connection in &mut self.connections {
             connection.renew()?;
@@ -88,7 +89,6 @@ pub struct OverStdio {
 }
 
 impl OverStdio {
-    /// Over these; nothing is said yet.
     pub fn new(to: UnixStream, from: UnixStream) -> io::Result<Self> {
         from.set_read_timeout(Some(PATIENCE))?;
         Ok(Self {
@@ -109,7 +109,7 @@ impl OverStdio {
         self.to.write_all(format!("{message}\n").as_bytes())
     }
 
-    /// The next answer; what has no id is no answer.
+    /// Reads the next answer. A message without id is no answer.
     fn hear(&mut self) -> io::Result<()> {
         loop {
             self.line.clear();

@@ -1,4 +1,4 @@
-//! The processes of one started bridge, found by a variable that all of them carry, whoever is whose parent.
+//! The processes of one started bridge, found by a variable that all of them carry, whatever their parents are.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,20 +17,20 @@ use crate::place::Place;
 use crate::role;
 
 const VARIABLE: &str = "MAINSTAY_BENCH_BRIDGE";
-/// How long ours has to end when it is asked to.
+/// How long ours has to end after SIGTERM.
 const OURS_ENDS_WITHIN: Duration = Duration::from_secs(10);
-/// How long the others have, of whom nobody asks how they end.
+/// How long the others have. How they end is not measured.
 const ENDS_WITHIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What one bridge, or several of one kind, is made of.
+/// The processes of one bridge, or of several of one kind.
 pub struct Crew {
     peer: Peer,
     tag: String,
 }
 
 impl Crew {
-    /// Nobody yet.
+    /// Without any process yet.
     pub fn new(peer: Peer, what: &str) -> Self {
         Self {
             peer,
@@ -43,14 +43,14 @@ impl Crew {
         self.marked(place, &argv(place, self.peer, words)?)
     }
 
-    /// A command of ours, counted among them.
+    /// A command of this program, counted among them.
     pub fn marked(&self, place: &Place<'_>, argv: &[OsString]) -> io::Result<Command> {
         let mut command = place.command(argv)?;
         command.env(VARIABLE, &self.tag).stdin(Stdio::null());
         Ok(command)
     }
 
-    /// The small stdio server, as a bridge is to start it: some pass hardly any variable on.
+    /// The small stdio server as a bridge must start it. The words set the variables, because some bridges pass hardly any on.
     pub fn server(&self, place: &Place<'_>) -> Vec<OsString> {
         let mut argv: Vec<OsString> = vec!["/usr/bin/env".into()];
         argv.push(format!("{VARIABLE}={}", self.tag).into());
@@ -59,7 +59,7 @@ impl Crew {
         argv
     }
 
-    /// Who is there.
+    /// The living processes.
     pub fn living(&self) -> Vec<Stat> {
         let mut all = census::all().unwrap_or_default();
         all.retain(|stat| {
@@ -68,7 +68,7 @@ impl Crew {
         all
     }
 
-    /// Memory of the bridge in KiB: of everybody but the servers behind it.
+    /// Memory of the bridge in KiB: of all its processes except the servers behind it.
     pub fn memory(&self) -> u64 {
         let mut living = self.living();
         // A witness has no memory but its keeper's.
@@ -81,7 +81,7 @@ impl Crew {
         footprint::alone(&bridge)
     }
 
-    /// Tells it to stop, and waits; whoever is there after that is ended. Ours must stop by itself, and leave nobody.
+    /// Sends SIGTERM and waits, then kills the processes that are left. Ours must stop by itself and leave no process.
     pub fn end(&self, place: &Place<'_>, mut child: Child) -> io::Result<()> {
         let mut stopped = child.try_wait()?.is_some();
         if !stopped {
@@ -97,30 +97,30 @@ impl Crew {
             child.wait()?;
         }
         place.step();
-        let nobody = self.end_all();
-        if self.peer == Peer::Mainstay && !(stopped && nobody) {
+        let none_left = self.end_all();
+        if self.peer.is_ours() && !(stopped && none_left) {
             return Err(io::Error::other(format!(
                 "mainstay was told to stop and did {}",
-                if stopped { "leave somebody" } else { "not" }
+                if stopped { "leave a process" } else { "not" }
             )));
         }
         Ok(())
     }
 
-    /// Ends whoever is there after a moment; whether nobody was.
+    /// Kills the processes that are still there after a moment. Returns true if there was none.
     pub fn end_all(&self) -> bool {
         let end = Deadline::after(self.patience());
-        let mut nobody = true;
+        let mut none_left = true;
         loop {
             let there = self.living();
             if there.is_empty() {
-                return nobody;
+                return none_left;
             }
             if end.passed() {
-                nobody = false;
+                none_left = false;
                 for stat in there {
                     if let Ok(handle) = Handle::open(stat.who()) {
-                        // Gone meanwhile is as good.
+                        // It does not matter if it has ended meanwhile.
                         handle.signal(Signal::KILL).ok();
                         handle.wait_ended(1_000);
                     }
@@ -131,7 +131,7 @@ impl Crew {
     }
 
     fn patience(&self) -> Duration {
-        if self.peer == Peer::Mainstay {
+        if self.peer.is_ours() {
             OURS_ENDS_WITHIN
         } else {
             ENDS_WITHIN
@@ -143,6 +143,7 @@ impl Crew {
 pub fn argv(place: &Place<'_>, peer: Peer, words: Vec<OsString>) -> io::Result<Vec<OsString>> {
     let mut argv = match peer {
         Peer::Mainstay => vec![place.mainstay()],
+        Peer::Old => vec![place.build(true).ok_or(io::ErrorKind::NotFound)?],
         Peer::Supergateway
         | Peer::ProxyNpm
         | Peer::ProxyPython

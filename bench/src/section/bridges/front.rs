@@ -21,16 +21,14 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// A bridge that listens, with the small server behind it.
 pub struct Front {
-    /// Who it is.
     pub peer: Peer,
-    /// Its processes.
     pub crew: Crew,
     child: Child,
     endpoint: Endpoint,
 }
 
 impl Front {
-    /// Starts it, with this idle limit of sessions if it can be told one; nobody has waited until it listens.
+    /// Starts it, with this idle limit of sessions if it has one. Does not wait until it listens.
     pub fn spawn(
         place: &Place<'_>,
         peer: Peer,
@@ -39,7 +37,7 @@ impl Front {
     ) -> io::Result<Self> {
         let crew = Crew::new(peer, what);
         let endpoint = Endpoint {
-            // Free a moment ago: most of them must be told a number.
+            // The port was free a moment ago. Most bridges need a fixed number.
             address: TcpListener::bind("127.0.0.1:0")?.local_addr()?,
             path: peer.path().into(),
         };
@@ -55,7 +53,7 @@ impl Front {
         })
     }
 
-    /// Starts it and makes a call; a client, and the nanoseconds until its first answer.
+    /// Starts it and makes a call. Returns a client, and the nanoseconds until its first answer.
     pub fn start(
         place: &Place<'_>,
         peer: Peer,
@@ -97,7 +95,7 @@ impl Front {
         }
     }
 
-    /// A client in a process of its own opens so many sessions and is killed; the sessions.
+    /// A client in its own process opens this many sessions and is killed. Returns the sessions.
     pub fn forsaken(&self, place: &Place<'_>, count: usize) -> io::Result<Vec<Session>> {
         let Endpoint { address, path } = &self.endpoint;
         let words = [
@@ -128,7 +126,7 @@ impl Front {
         Err(io::Error::other("a client could not open its sessions"))
     }
 
-    /// How many of the sessions it still answers in. Asking counts as use.
+    /// In how many of the sessions it still answers. Asking counts as use.
     pub fn answers(&self, sessions: &[Session]) -> io::Result<usize> {
         let mut open = 0;
         for session in sessions {
@@ -139,7 +137,6 @@ impl Front {
         Ok(open)
     }
 
-    /// Ends it.
     pub fn end(self, place: &Place<'_>) -> io::Result<()> {
         self.crew.end(place, self.child)
     }

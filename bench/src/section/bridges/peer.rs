@@ -1,18 +1,19 @@
-//! Who is compared, and how each is started. `bench/bridges` pins the versions and installs them.
+//! The bridges that are compared, and how each is started. `bench/bridges` pins the versions and installs them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// How they are installed.
+/// The command that installs them.
 pub const INSTALL: &str = "node bench/bridges/install.mjs";
 
-/// A bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// Ours.
     Mainstay,
+    /// Another build of ours.
+    Old,
     /// npm `supergateway`: both directions.
     Supergateway,
     /// npm `mcp-proxy`: HTTP in front of a stdio server.
@@ -26,7 +27,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// All of them.
+    /// All that are on the page.
     pub const ALL: [Self; 6] = [
         Self::Mainstay,
         Self::Supergateway,
@@ -36,11 +37,12 @@ impl Peer {
         Self::Remote,
     ];
 
-    /// Its name, with the version that is pinned.
+    /// Its name, with the pinned version.
     pub fn words(self) -> String {
         let npm = |name: &str| format!("npm `{name}` {}", npm_version(name));
         match self {
             Self::Mainstay => "mainstay".into(),
+            Self::Old => "mainstay, old".into(),
             Self::Supergateway => npm("supergateway"),
             Self::ProxyNpm => npm("mcp-proxy"),
             Self::Remote => npm("mcp-remote"),
@@ -59,7 +61,7 @@ impl Peer {
         }
     }
 
-    /// Its program, if it is installed; ours is known elsewhere.
+    /// Its program, if it is installed. Ours is found elsewhere.
     pub fn program(self) -> Option<Vec<OsString>> {
         let room = room();
         let script = |path: &str| {
@@ -75,7 +77,7 @@ impl Peer {
             path.is_file().then(|| vec![path.into_os_string()])
         };
         match self {
-            Self::Mainstay => None,
+            Self::Mainstay | Self::Old => None,
             Self::Supergateway => script("supergateway/dist/index.js"),
             Self::ProxyNpm => script("mcp-proxy/dist/bin/mcp-proxy.mjs"),
             Self::Remote => script("mcp-remote/dist/proxy.js"),
@@ -84,13 +86,18 @@ impl Peer {
         }
     }
 
+    /// Whether it is a build of ours, which must work.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Mainstay | Self::Old)
+    }
+
     /// Whether it puts HTTP in front of a stdio server.
     pub fn fronts(self) -> bool {
         self != Self::Remote
     }
 
-    /// Words that put HTTP in front of this stdio server, at this port; `None` if it does not do that. A session that is unused for `idle_ms` is
-    /// to be ended, or after what the bridge thinks fit.
+    /// Words that put HTTP in front of this stdio server, at this port, or `None` if it cannot. A session that is unused for
+    /// `idle_ms` must be ended; without a limit, the bridge's default applies.
     pub fn front(
         self,
         port: u16,
@@ -103,7 +110,7 @@ impl Peer {
         let mut words: Vec<OsString> = Vec::new();
         let mut say = |some: &[&str]| words.extend(some.iter().map(OsString::from));
         match self {
-            Self::Mainstay => {
+            Self::Mainstay | Self::Old => {
                 say(&["serve", "--listen", &format!("127.0.0.1:{port}")]);
                 if let Some(idle) = idle {
                     say(&["--session-ttl", &format!("{idle}ms")]);
@@ -143,10 +150,10 @@ impl Peer {
         Some(words)
     }
 
-    /// Words that put stdio in front of this HTTP server; `None` if it does not do that.
+    /// Words that put stdio in front of this HTTP server, or `None` if it cannot.
     pub fn back(self, url: &str) -> Option<Vec<OsString>> {
         let words: &[&str] = match self {
-            Self::Mainstay => &["run", "--url", url],
+            Self::Mainstay | Self::Old => &["run", "--url", url],
             Self::Supergateway => &["--streamableHttp", url, "--logLevel", "none"],
             Self::ProxyPython => &[
                 "--transport",
@@ -166,6 +173,7 @@ impl Peer {
         match self {
             Self::ProxyRust => "/",
             Self::Mainstay
+            | Self::Old
             | Self::Supergateway
             | Self::ProxyNpm
             | Self::ProxyPython
@@ -173,11 +181,12 @@ impl Peer {
         }
     }
 
-    /// What it calls the tool.
+    /// The tool's name as this bridge passes it on.
     pub fn tool(self) -> &'static str {
         match self {
             Self::ProxyRust => "s/fill",
             Self::Mainstay
+            | Self::Old
             | Self::Supergateway
             | Self::ProxyNpm
             | Self::ProxyPython
@@ -185,16 +194,16 @@ impl Peer {
         }
     }
 
-    /// Whether it can be told when to end a session.
+    /// Whether it has an idle limit for sessions.
     pub fn expires(self) -> bool {
         match self {
-            Self::Mainstay | Self::Supergateway | Self::ProxyNpm => true,
+            Self::Mainstay | Self::Old | Self::Supergateway | Self::ProxyNpm => true,
             Self::ProxyPython | Self::ProxyRust | Self::Remote => false,
         }
     }
 }
 
-/// Where they are installed.
+/// The directory in which they are installed.
 fn room() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
@@ -208,7 +217,7 @@ fn npm_version(name: &str) -> String {
     version.unwrap_or("?").into()
 }
 
-/// The command as a shell reads it.
+/// The command quoted for a shell.
 fn shell(argv: &[OsString]) -> String {
     let quoted = argv
         .iter()
@@ -227,7 +236,7 @@ fn toml(port: &str, server: &[OsString]) -> String {
     )
 }
 
-/// Makes Node's servers listen on loopback, whatever they ask for.
+/// Makes Node's servers listen on loopback only.
 const LOOPBACK: &str = concat!(
     "data:text/javascript,",
     "import%20net%20from%20'node:net';const%7Blisten%7D=net.Server.prototype;",
@@ -241,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_has_a_version_and_a_direction() {
+    fn every_bridge_has_a_version_and_a_direction() {
         for peer in Peer::ALL {
             assert!(!peer.words().contains('?'), "{}", peer.words());
             let room = std::env::temp_dir();

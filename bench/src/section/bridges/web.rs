@@ -1,4 +1,4 @@
-//! A small HTTP server in this process, the same answers as `role/plain.rs`: it counts its sessions and expires none of them.
+//! A small HTTP server in this process with the same answers as `role/plain.rs`. It counts its sessions and expires none of them.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,7 +12,6 @@ use crate::role::plain::Message;
 /// The longest head and body.
 const LONGEST: u64 = 1 << 20;
 
-/// The server.
 pub struct Web {
     address: SocketAddr,
     shared: Arc<Mutex<Sessions>>,
@@ -42,14 +41,13 @@ impl Web {
                     return;
                 }
                 let sessions = Arc::clone(&sessions);
-                // A client that goes away in the middle is what this is about.
+                // A client that disconnects in the middle is a normal case here.
                 thread::spawn(move || talk(&socket, &sessions).ok());
             }
         });
         Ok(Self { address, shared })
     }
 
-    /// Where it is.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint {
             address: self.address,
@@ -57,12 +55,11 @@ impl Web {
         }
     }
 
-    /// The same as a URL.
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
-    /// How many sessions were opened, and how many of them are open.
+    /// How many sessions were opened, and how many of them are still open.
     pub fn sessions(&self) -> (usize, usize) {
         let sessions = lock(&self.shared);
         (sessions.opened, sessions.open.len())
@@ -72,7 +69,7 @@ impl Web {
 impl Drop for Web {
     fn drop(&mut self) {
         lock(&self.shared).over = true;
-        // The listener looks at it with the next connection.
+        // The listener checks it at the next connection.
         drop(TcpStream::connect(self.address));
     }
 }

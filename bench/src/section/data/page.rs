@@ -1,4 +1,4 @@
-//! What is told of the data path.
+//! The page of the data path.
 
 use super::{Figures, Run, WINDOW, WRITINGS};
 use crate::lane::Kind;
@@ -7,11 +7,10 @@ use crate::stats::{Series, ms, number, ratio, us};
 use crate::table::Table;
 use crate::talk::Writing;
 
-/// Growth of the keeper's private memory, in KiB, that counts as none: what its buffers may hold at most, whether they
-/// are full or were just given back.
+/// The growth of the keeper's private memory, in KiB, that counts as none: the most that its buffers may hold, whether they are
+/// full or were just given back.
 const FLAT_KIB: u64 = 64;
 
-/// Text and tables.
 pub fn blocks(runs: &[Run; 2]) -> Vec<Block> {
     vec![
         format!(
@@ -22,8 +21,8 @@ pub fn blocks(runs: &[Run; 2]) -> Vec<Block> {
          program have shown ratios from 0.9 to 3 for the small round trip, the high ones on a busy machine, where time is shared by session \
          and the `cat`s are in one session with the client while keeper and server are not. So the targets are for one core, where a run can be repeated; how any core fares is told beside them. \
          In bulk a relay does next to nothing per message but look at it, and that is what `cat` does not do: there a message costs us about \
-         0.1 µs more than it costs a `cat`. One by one it is the turns that cost: whoever writes the next message is interrupted for the \
-         `cat`s after each of the first, and for the keeper, which waits for its turn, never.",
+         0.1 µs more than it costs a `cat`. One by one it is the turns that cost: the writer of the next message is interrupted for the \
+         `cat`s after each of the first messages. The keeper waits for its turn, so it never interrupts the writer.",
             runs[0].sets
         )
         .into(),
@@ -125,7 +124,7 @@ fn words(writing: Writing) -> &'static str {
     }
 }
 
-/// How the targets fare: on one core, where a run can be repeated, and on any core.
+/// The results for the targets: on one core, where a run can be repeated, and on any core.
 pub fn targets(runs: &[Run; 2]) -> Vec<Target> {
     let [any, one] = runs;
     let small = |run: &Run| run.ratio(|figures| figures.small.p50());

@@ -22,7 +22,6 @@ struct Case {
     answered: Series,
 }
 
-/// Measures.
 pub fn measure(
     place: &Place<'_>,
     effort: Effort,
@@ -74,7 +73,7 @@ fn table(cases: &[Case], own: u64) -> Table {
     );
     for case in cases {
         let answered = case.answered.p50();
-        // The large tree's server is another program; its start was not measured.
+        // The large tree's server is another program, whose start was not measured.
         let added = match case.size {
             1 => ms(answered.saturating_sub(own)),
             _ => "-".into(),
@@ -106,7 +105,7 @@ fn target(cases: &[Case]) -> Target {
     }
 }
 
-/// What the server itself takes from its spawn to its first answer after an opening.
+/// The time that the server itself takes from its spawn to its first answer after an opening.
 fn bare(place: &Place<'_>, cradle: &mut Cradle) -> io::Result<u64> {
     let server = cradle.server(place, 1);
     let start = clock::now();

@@ -1,4 +1,4 @@
-//! What it costs to tell a new generation of a thousand subscriptions.
+//! The cost of a replay with a thousand subscriptions.
 
 use std::io;
 
@@ -20,13 +20,12 @@ struct Case {
     subscriptions: usize,
     /// From the first instruction of the next generation to the first answer after the replay.
     ready: Series,
-    /// From its spawn to the end of the replay, as the event tells it, in milliseconds.
+    /// From its spawn to the end of the replay, from the event, in milliseconds.
     told: Series,
     /// How long the bare server takes to answer the same requests.
     own: Series,
 }
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort, cradle: &mut Cradle) -> io::Result<Part> {
     let mut cases = [0, 1, 1_000].map(|subscriptions| Case {
         subscriptions,
@@ -44,7 +43,7 @@ pub fn measure(place: &Place<'_>, effort: Effort, cradle: &mut Cradle) -> io::Re
             "subscriptions",
             "birth to first answer, p50, ms",
             "p90",
-            "event `replayed`, p50",
+            "event `ready`, p50",
             "bare server, the same requests, p50",
             "n",
         ],
@@ -64,7 +63,7 @@ pub fn measure(place: &Place<'_>, effort: Effort, cradle: &mut Cradle) -> io::Re
     }
     let blocks = vec![
         "**Replay.** The client has subscribed to so many resources when the server gets SIGKILL. *Birth to first answer*: from the first \
-         instruction of the next generation to the answer to a ping that waits behind the replay. The event `replayed` counts whole \
+         instruction of the next generation to the answer to a ping that waits behind the replay. The event `ready` counts whole \
          milliseconds from the spawn. *Bare*: the server alone answers the same subscriptions, sent at once."
             .into(),
         table.into(),
@@ -92,7 +91,7 @@ impl Case {
         lane.talk.ask(&Requests::pings(1))?;
         let answered = clock::now();
         self.ready.push(answered.0.saturating_sub(cradle.born()?));
-        let replayed = place.last_event("replayed", &card.id)?;
+        let replayed = place.last_event("ready", &card.id)?;
         if replayed["subscriptions"] != self.subscriptions {
             return Err(io::Error::other(format!("not all came back: {replayed}")));
         }

@@ -1,4 +1,4 @@
-//! Links whose server was put to rest: what is left of them in memory, and how fast they are awake.
+//! Links whose server is hibernated: their memory, and how fast they are awake.
 
 use std::io;
 
@@ -12,12 +12,11 @@ use crate::stats::{Series, mb, ms};
 use crate::table::Table;
 use crate::talk::Requests;
 
-/// How long a server must be idle here before it rests.
+/// The idle time after which a server is hibernated here.
 const IDLE: &str = "500ms";
-/// DESIGN §5.6: a link at rest stays open at about this much.
+/// DESIGN §5.6: a hibernated link stays open at about this much.
 const OWN_MAX_KIB: u64 = 200_000 / 1_024;
 
-/// Measures.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     let mut table = Table::new(
         1,
@@ -69,7 +68,7 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
     Ok(Part::new(blocks, vec![target]))
 }
 
-/// Puts so many links to rest; what they have in memory then, and how long each of them takes to wake.
+/// Hibernates this many links. Returns their memory then, and how long each of them takes to wake.
 fn resting(place: &Place<'_>, links: usize) -> io::Result<(Memory, Series)> {
     let small = Requests::new(100, 200, 200);
     let middle = Requests::new(1, 10_000, 10_000);

@@ -1,4 +1,4 @@
-//! A running `mainstay serve`, and what it says of itself.
+//! A running `mainstay serve`, and its metrics.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader};
@@ -14,7 +14,7 @@ use crate::http::{Connection, Endpoint};
 use crate::place::Place;
 use crate::role;
 
-/// How often the front is asked whether all have gone.
+/// How often the metrics are read while waiting.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The front with the tiny server behind it.
@@ -23,7 +23,7 @@ pub struct Front {
     address: SocketAddr,
 }
 
-/// What it says of itself.
+/// The metrics that are read.
 pub struct State {
     /// Sessions that are open.
     pub sessions: u64,
@@ -36,10 +36,9 @@ pub struct State {
 }
 
 impl Front {
-    /// Starts it.
     pub fn start(place: &Place<'_>, options: &[&str]) -> io::Result<Self> {
         let mut argv = place.kept(options, place.ours([role::SERVE]));
-        // `mainstay run …` with the front's verb, address and a form that can be read.
+        // `mainstay run …` with the front's verb and address, and with JSON output.
         let front = ["serve", "--listen", "127.0.0.1:0", "--json"].map(OsString::from);
         argv.splice(1..2, front);
         let mut child = place
@@ -58,7 +57,6 @@ impl Front {
         })
     }
 
-    /// A connection.
     pub fn connect(&self) -> io::Result<Connection> {
         self.at("/mcp")
     }
@@ -70,7 +68,7 @@ impl Front {
         })
     }
 
-    /// What it says of itself now.
+    /// Reads the metrics.
     pub fn state(&self) -> io::Result<State> {
         let page = self.at("/metrics")?.page()?;
         let number = |name: &str| {
@@ -88,7 +86,7 @@ impl Front {
         })
     }
 
-    /// Waits until so many servers are there.
+    /// Waits until there are this many links.
     pub fn settled(&self, place: &Place<'_>, links: u64) -> io::Result<()> {
         while self.state()?.links != links {
             place.step();
@@ -97,7 +95,7 @@ impl Front {
         Ok(())
     }
 
-    /// Tells it to stop, and waits for that.
+    /// Sends SIGTERM and waits for the end.
     pub fn end(mut self) -> io::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::TERM)?;
         let status = self.child.wait()?;

@@ -16,7 +16,6 @@ use crate::talk::Writing;
 const OPENED_MAX_NS: u64 = 3_000_000;
 const LISTED_MAX_NS: u64 = 3_300_000;
 
-/// One lane.
 struct Opening {
     kind: Kind,
     /// From the spawn to the answer of `initialize`.
@@ -25,13 +24,13 @@ struct Opening {
     listed: Series,
 }
 
-/// Measures, on one core: there whatever a relay does before it passes a message on is time that the client waits.
+/// Measures on one core, because there all work that a relay does before it passes a message on is time that the client waits.
 pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<(Vec<Block>, Vec<Target>)> {
     let _pin = Pin::to(Cores::One)?;
     let mut lanes: Vec<Opening> = place.kinds().into_iter().map(Opening::new).collect();
     for round in 0..effort.pick(200, 5) {
         for step in 0..lanes.len() {
-            // Another one begins each time.
+            // Another lane is first each time.
             let number = (round + step) % lanes.len();
             lanes[number].take(place)?;
         }
@@ -115,7 +114,7 @@ impl Opening {
         lane.talk.list()?;
         self.listed.push(clock::now() - start);
         lane.end()?;
-        // What ends behind the shim's back must not disturb the next one.
+        // A process that still ends after the shim must not disturb the next measurement.
         place.wait_empty()
     }
 }

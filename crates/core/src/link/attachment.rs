@@ -1,23 +1,26 @@
-//! Whose pipes the link holds. A client that lives, and whose shim was killed all the same, finds its server again.
+//! Whose pipes the link holds. If a client lives and only its shim was killed, the client gets its server back.
 //!
-//! Away is only a link whose server is up and serving. Whatever else the server does (it ends, it is to be replaced) ends
-//! the link: there would be nothing to come back to. What the client left unanswered are orphans; a client that came back
-//! opens the session again, and is answered with what the server said when it was opened.
+//! A link can be without a client only while its server is up and serving. If the server ends or is to be replaced, the
+//! link ends, because there is nothing to come back to. Requests that the client left unanswered are orphans. A client
+//! that comes back opens the session again and gets the answer that the server gave to the first opening.
 //!
-//! Every wish for the end comes through [`Attachment::stop`]: here it is decided whether it is one.
+//! Every request to end comes through [`Attachment::stop`], which decides whether the link ends.
 
 use alloc::string::String;
+
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{
+    Cause, LingerEnded, Lingering, Parting, Reattached, RestartReason, What,
+};
+use mainstay_protocol::limits::{ANSWERS_MS, DOUBT_MS};
+use mainstay_protocol::message::frame::{Frame, Id};
+use mainstay_protocol::message::inflight::Tracked;
+use mainstay_protocol::message::{envelope, settle};
 
 use super::exchange::Exchange;
 use super::generation::Generation;
 use super::io::{Output, Route};
 use super::own::Purpose;
-use crate::clock::Moment;
-use crate::event::{Cause, LingerEnded, Lingering, Parting, Reattached, Renewing, What};
-use crate::limits::{ANSWERS_MS, DOUBT_MS};
-use crate::message::frame::{Frame, Id};
-use crate::message::inflight::Tracked;
-use crate::message::{envelope, settle};
 use crate::record::Attached;
 
 #[derive(Debug)]
@@ -29,51 +32,60 @@ pub(super) struct Attachment {
 
 #[derive(Debug)]
 enum State {
-    /// A client's pipes are held.
+    /// The link holds a client's pipes.
     Held,
-    /// So they are, but the client's shim was signalled: an EOF until then says that the client wants the end.
-    Doubted { cause: Cause, until: Moment },
+    /// The same, but the client's shim was signalled: an EOF before this time means that the client wants the end.
+    Doubted {
+        cause: Cause,
+        until: Moment,
+        /// That client came back and has not opened yet.
+        unopened: Option<Unopened>,
+    },
     /// No pipes are held: the server, which is up and serving, is kept.
     Away(Away),
     /// The pipes of a client are held that came back and has not opened yet.
-    Reopening {
-        /// Why the server that was kept is replaced as soon as the client opens, if it is.
-        stale: Option<Renewing>,
-    },
-    /// No pipes are held, and no client is waited for: the link ends.
+    Reopening(Unopened),
+    /// The link holds no pipes and waits for no client: it ends.
     Parted,
+}
+
+/// The server that was kept, for a client that has not opened yet.
+#[derive(Debug)]
+struct Unopened {
+    /// Why the server is replaced when the client opens, if it is.
+    stale: Option<RestartReason>,
 }
 
 #[derive(Debug)]
 struct Away {
-    /// What was done to the shim.
+    /// What happened to the shim.
     cause: Cause,
     since: Moment,
     until: Moment,
-    /// Answers that no client got.
+    /// Answers that reached no client.
     dropped: u32,
     fitness: Fitness,
 }
 
-/// Whether the server that is kept is one that a newcomer can go on with.
+/// Whether a newcomer can continue with the kept server.
 #[derive(Debug)]
 enum Fitness {
     /// No newcomer has come yet.
     Unasked,
     /// The server was asked a question that every server answers at once.
     Asked { until: Moment },
-    /// It has answered.
+    /// The server has answered.
     Answers,
-    /// It hangs, or is not what would be started now: the newcomer gets the next generation.
-    Stale(Renewing),
+    /// The server hangs, or its code has changed since it was started: the newcomer gets the next generation.
+    Stale(RestartReason),
 }
 
 /// What becomes of the first request of a client that came back.
 pub(super) enum Reopened {
-    /// It is answered, or goes to the server as any other; the route.
+    /// It is answered, or goes to the server like any other; the route.
     Routed(Route),
-    /// The session is opened anew: it waits for the next generation.
-    Anew(Renewing),
+    /// The session is opened anew: the request waits for the next generation.
+    Anew(RestartReason),
 }
 
 impl Attachment {
@@ -84,17 +96,17 @@ impl Attachment {
         }
     }
 
-    /// How long the server is kept from now on, if it comes to that.
+    /// How long the server is kept from now on if its client goes away.
     pub fn set_linger(&mut self, ms: u64) {
         self.linger_ms = ms;
     }
 
-    /// Whether no client is attached, and one may come back.
+    /// Whether no client is attached and one may come back.
     pub fn away(&self) -> bool {
         matches!(self.state, State::Away(_))
     }
 
-    /// Whether an EOF is waited for that would say that the client wants the end.
+    /// Whether the link waits for an EOF that would mean that the client wants the end.
     pub fn doubted(&self) -> bool {
         matches!(self.state, State::Doubted { .. })
     }
@@ -104,10 +116,10 @@ impl Attachment {
         matches!(self.state, State::Held)
     }
 
-    /// Whether a client is there for which the server would be started again.
+    /// Whether a client is attached for which the server would be restarted.
     pub fn attached(&self) -> bool {
         match &self.state {
-            State::Held | State::Doubted { .. } | State::Reopening { .. } => true,
+            State::Held | State::Doubted { .. } | State::Reopening(_) => true,
             State::Away(_) | State::Parted => false,
         }
     }
@@ -117,7 +129,7 @@ impl Attachment {
         match &self.state {
             State::Doubted { until, .. } => Some(*until),
             State::Away(away) => Some(away.wake_at()),
-            State::Held | State::Reopening { .. } | State::Parted => None,
+            State::Held | State::Reopening(_) | State::Parted => None,
         }
     }
 
@@ -129,11 +141,11 @@ impl Attachment {
             State::Doubted { cause, .. } if self.may_linger(generation, ex) => {
                 self.linger(now, cause, generation, ex);
             }
-            // The server is not worth keeping any more.
+            // The server is no longer worth keeping.
             State::Doubted { cause, .. } => generation.stop(now, cause, true, ex),
             State::Away(mut away) if now < away.until => {
-                // Not in time.
-                away.fitness = Fitness::Stale(Renewing::Silent { ms: ANSWERS_MS });
+                // The client did not come back in time.
+                away.fitness = Fitness::Stale(RestartReason::Silent { ms: ANSWERS_MS });
                 self.state = State::Away(away);
             }
             State::Away(away) => {
@@ -143,11 +155,12 @@ impl Attachment {
                 generation.stop(now, cause, false, ex);
                 generation.client_released_before(ex);
             }
-            state @ (State::Held | State::Reopening { .. } | State::Parted) => self.state = state,
+            state @ (State::Held | State::Reopening(_) | State::Parted) => self.state = state,
         }
     }
 
-    /// The end is wanted. A signal to the shim, or its death, need not be the client's wish: then the server is kept.
+    /// The end is requested. A signal to the shim, or its death, need not be the client's wish: then the server is
+    /// kept.
     pub fn stop(
         &mut self,
         now: Moment,
@@ -165,7 +178,7 @@ impl Attachment {
         }
     }
 
-    /// Whether the server is kept although this has happened.
+    /// Whether the server is kept after this cause.
     fn keeps(
         &mut self,
         now: Moment,
@@ -175,47 +188,48 @@ impl Attachment {
     ) -> bool {
         let unasked = matches!(cause, Cause::ShimSignal { .. } | Cause::ShimKilled);
         match &self.state {
-            // The shim that was let go.
+            // This is the shim that was released.
             State::Away(_) if unasked => true,
             State::Away(_) => {
                 self.part(now, parting(cause), ex);
                 false
             }
-            // A second signal, or the death of the shim: what the client does from now on may be its consequence.
+            // A second signal, or the death of the shim: what the client does from now on may follow from it.
             State::Doubted { cause, .. } if unasked && self.may_linger(generation, ex) => {
                 let cause = cause.clone();
                 self.linger(now, cause, generation, ex);
                 true
             }
-            // That is the server's affair, and says nothing of the client.
+            // This concerns the server and says nothing about the client.
             State::Doubted { .. } if parting(cause) == Parting::ServerEnded => false,
             State::Doubted { .. } => {
                 self.state = State::Held;
                 false
             }
-            State::Held | State::Reopening { .. } if unasked && self.may_linger(generation, ex) => {
+            State::Held | State::Reopening(_) if unasked && self.may_linger(generation, ex) => {
                 if *cause == Cause::ShimKilled {
                     self.linger(now, cause.clone(), generation, ex);
                 } else {
                     self.state = State::Doubted {
                         cause: cause.clone(),
                         until: now.after_ms(DOUBT_MS),
+                        unopened: self.opens(),
                     };
                 }
                 true
             }
-            State::Held | State::Reopening { .. } | State::Parted => false,
+            State::Held | State::Reopening(_) | State::Parted => false,
         }
     }
 
-    /// Only a server that has been opened and that serves can be gone on with.
+    /// Only a server that is open and serves can be continued with.
     fn may_linger(&self, generation: &Generation, ex: &Exchange<'_>) -> bool {
         let session = ex.session();
         let known = session.modern() || session.opening().is_some() && session.greeting().is_some();
         self.linger_ms > 0 && generation.is_serving() && session.opened() && known
     }
 
-    /// The client is gone from here, and the server goes on.
+    /// The client is detached, and the server stays.
     fn linger(
         &mut self,
         now: Moment,
@@ -225,9 +239,6 @@ impl Attachment {
     ) {
         debug_assert!(generation.is_serving(), "only a server that serves is kept");
         let in_flight = ex.in_flight();
-        if in_flight > 0 {
-            generation.taken_back(now);
-        }
         ex.client_gone();
         let ms = self.linger_ms;
         self.state = State::Away(Away {
@@ -238,17 +249,22 @@ impl Attachment {
             fitness: Fitness::Unasked,
         });
         ex.outbox().push(Output::Linger);
-        let up_since = generation.up_since();
+        let up = generation.up();
         ex.owed().tell(What::Lingering(Lingering {
             cause,
             ms,
-            uptime_ms: up_since.map_or(0, |since| now.ms_since(since)),
+            uptime_ms: up.as_ref().map_or(0, |up| now.ms_since(up.since())),
             in_flight,
         }));
-        generation.busy_or_idle(now, ex);
+        if let Some(up) = up {
+            if in_flight > 0 {
+                up.taken_back(now);
+            }
+            up.busy_or_idle(now, ex);
+        }
     }
 
-    /// No client is waited for any more.
+    /// The link stops waiting for a client.
     pub fn part(&mut self, now: Moment, why: Parting, ex: &mut Exchange<'_>) {
         let state = core::mem::replace(&mut self.state, State::Parted);
         let State::Away(away) = state else {
@@ -263,13 +279,13 @@ impl Attachment {
         }));
     }
 
-    /// A killed keeper's successor; whether the server was kept for a client that was away. That server is dead, so there
-    /// is nothing to come back to.
+    /// For a killed keeper's successor: whether the server was kept without a client. That server is dead, so there is
+    /// nothing to come back to.
     pub fn take_over(&mut self, ex: &mut Exchange<'_>) -> bool {
         match ex.session().attached() {
             Attached::Yes => false,
             Attached::Again => {
-                self.state = State::Reopening { stale: None };
+                self.state = State::Reopening(Unopened { stale: None });
                 false
             }
             Attached::No => {
@@ -284,13 +300,13 @@ impl Attachment {
         }
     }
 
-    /// A newcomer wants the server: one that hangs, or whose code has changed, is not handed over to it.
+    /// A newcomer wants the server. A server that hangs, or whose code has changed, is not handed over.
     pub fn newcomer(&mut self, now: Moment, changed: Option<String>, ex: &mut Exchange<'_>) {
         let State::Away(away) = &mut self.state else {
             return;
         };
         if let Some(path) = changed {
-            away.fitness = Fitness::Stale(Renewing::Changed { path });
+            away.fitness = Fitness::Stale(RestartReason::Changed { path });
             return;
         }
         let until = now.after_ms(ANSWERS_MS);
@@ -298,7 +314,7 @@ impl Attachment {
         ex.probe(Purpose::Fitness);
     }
 
-    /// The server that is kept has answered.
+    /// The kept server has answered.
     pub fn fit(&mut self) {
         if let State::Away(away) = &mut self.state
             && let Fitness::Asked { .. } = away.fitness
@@ -307,14 +323,14 @@ impl Attachment {
         }
     }
 
-    /// So many answers of the server that is kept reached no client.
+    /// Counts answers of the kept server that reached no client.
     pub fn dropped(&mut self, answers: u32) {
         if let State::Away(away) = &mut self.state {
             away.dropped = away.dropped.saturating_add(answers);
         }
     }
 
-    /// Whether a newcomer may be taken in now: with the server that is kept, or (`false`) with the next generation.
+    /// Whether a newcomer can be attached now: to the kept server, or (`false`) to the next generation.
     pub fn judged(&self) -> Option<bool> {
         let State::Away(away) = &self.state else {
             return None;
@@ -326,7 +342,7 @@ impl Attachment {
         }
     }
 
-    /// A client is there again. In the modern era it just goes on; in the other one it has to open first.
+    /// A client is attached again. In the modern era it just continues; in the legacy era it has to open first.
     pub fn reattached(&mut self, now: Moment, generation: &mut Generation, ex: &mut Exchange<'_>) {
         let state = core::mem::replace(&mut self.state, State::Held);
         let State::Away(away) = state else {
@@ -337,14 +353,16 @@ impl Attachment {
             Fitness::Stale(why) => Some(why),
             Fitness::Unasked | Fitness::Asked { .. } | Fitness::Answers => None,
         };
-        generation.used(now);
+        if let Some(up) = generation.up() {
+            up.used(now);
+        }
         ex.owed().tell(What::Reattached(Reattached {
             after_ms: now.ms_since(away.since),
             dropped: away.dropped,
             replaced: stale.clone(),
         }));
         if !ex.session().modern() {
-            self.state = State::Reopening { stale };
+            self.state = State::Reopening(Unopened { stale });
             ex.session_mut().set_attached(Attached::Again);
             return;
         }
@@ -354,7 +372,39 @@ impl Attachment {
         }
     }
 
-    /// A request of a client that came back; none if it is to go to the server as any other.
+    /// Whether a client came back and has not opened yet.
+    fn unopened(&self) -> bool {
+        match &self.state {
+            State::Reopening(_) => true,
+            State::Doubted { unopened, .. } => unopened.is_some(),
+            State::Held | State::Away(_) | State::Parted => false,
+        }
+    }
+
+    /// The client opens now: the server that was kept for it.
+    fn opens(&mut self) -> Option<Unopened> {
+        match core::mem::replace(&mut self.state, State::Held) {
+            State::Reopening(unopened) => Some(unopened),
+            State::Doubted {
+                cause,
+                until,
+                unopened,
+            } => {
+                self.state = State::Doubted {
+                    cause,
+                    until,
+                    unopened: None,
+                };
+                unopened
+            }
+            state @ (State::Held | State::Away(_) | State::Parted) => {
+                self.state = state;
+                None
+            }
+        }
+    }
+
+    /// A request of a client that came back; none if it goes to the server like any other.
     pub fn reopen(
         &mut self,
         now: Moment,
@@ -362,9 +412,12 @@ impl Attachment {
         line: &[u8],
         ex: &mut Exchange<'_>,
     ) -> Option<Reopened> {
-        let (State::Reopening { .. }, Id::Token(id)) = (&self.state, frame.id) else {
+        let Id::Token(id) = frame.id else {
             return None;
         };
+        if !self.unopened() {
+            return None;
+        }
         let full = ex.requests().room() == 0 && ex.requests().get(id).is_none();
         match Tracked::of(frame.method.as_deref().unwrap_or_default()) {
             Tracked::Initialize | Tracked::Discover if full => {
@@ -386,9 +439,7 @@ impl Attachment {
             | Tracked::Listen
             | Tracked::Task => return None,
         }
-        let state = core::mem::replace(&mut self.state, State::Held);
-        ex.session_mut().set_attached(Attached::Yes);
-        if let State::Reopening { stale: Some(why) } = state {
+        if let Some(Unopened { stale: Some(why) }) = self.opens() {
             return Some(Reopened::Anew(why));
         }
         let before = ex.session().opening().unwrap_or_default();
@@ -402,8 +453,8 @@ impl Attachment {
                 ex.session_mut().greeting_again_on_way(of_ours);
                 Some(Reopened::Routed(Route::Replaced))
             }
-            // It opens in another way than before: that takes a server that has not been opened yet.
-            Some(_) | None => Some(Reopened::Anew(Renewing::Reopened)),
+            // It opens in another way than before, which needs a server that has not been opened yet.
+            Some(_) | None => Some(Reopened::Anew(RestartReason::Reopened)),
         }
     }
 }
@@ -418,13 +469,13 @@ impl Away {
     }
 }
 
-/// What ends the keeping, by what was told.
+/// Why the keeping ends, by what happened.
 fn parting(cause: &Cause) -> Parting {
     match cause {
         Cause::ClientEof | Cause::ClientGone | Cause::ClientDeaf => Parting::ClientGone,
         Cause::Asked | Cause::KeeperSignal { .. } => Parting::Asked,
         Cause::LeaseEnded(_) => Parting::LeaseEnded,
-        Cause::ServerExit | Cause::StartFailed | Cause::Renewal(_) | Cause::Differs => {
+        Cause::ServerExit | Cause::StartFailed | Cause::Restart(_) | Cause::Differs => {
             Parting::ServerEnded
         }
         Cause::KeeperLost => Parting::KeeperLost,

@@ -1,25 +1,27 @@
-//! The link's own end: the way down of its last tree, the answers to what is still asked, and the client's release.
+//! The link's own end: ending its last tree, answering open requests, and releasing the client.
 //!
-//! Invariants: the client's pipes are let go once; the link is done when the server is gone, the tree is empty, and the end
-//! has been explained.
+//! Invariants: the client's pipes are released once; the link is done when the server is gone, the tree is empty, and
+//! the reason has been explained to the client.
+
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Cause, Seen, Teardown};
+use mainstay_protocol::limits::{EXPLAIN_MS, Limits};
 
 use super::io::{Exited, Output, Reason};
 use super::outbox::Outbox;
 use super::state::{Because, Server, earliest};
-use crate::clock::Moment;
-use crate::event::{Seen, Teardown};
-use crate::limits::EXPLAIN_MS;
-use crate::server::stop::{Ladder, Step};
+use super::up::Up;
+use crate::server::stop::{Ladder, Standing, Step};
 use alloc::vec::Vec;
 
-/// The exit code that tells of a SIGKILL.
+/// The exit code of a process that SIGKILL ended.
 const KILLED: u8 = 128 + 9;
 
 #[derive(Debug)]
 pub(super) struct Closing {
     since: Moment,
     tree: TreeState,
-    /// Until when the end is explained to a client that asks in vain.
+    /// Until when requests of the client are answered with the reason for the end.
     explain: Option<Moment>,
     code: u8,
     because: Because,
@@ -35,21 +37,21 @@ enum TreeState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Client {
-    /// Its pipes are ours to write to.
+    /// We may write to the client's pipes.
     Reading,
-    /// They are let go.
+    /// The client's pipes are released.
     Released,
 }
 
 /// What is known when a tree is empty.
 pub(super) struct TreeEmpty {
     pub teardown: Teardown,
-    /// Why what the server owes is answered, if not even the kill ended it.
+    /// Why the server's requests are answered by us, if not even SIGKILL ended it.
     pub immortal: Option<Because>,
 }
 
 impl Closing {
-    /// The end of a link whose server was up since then, and is on its way down.
+    /// The end of a link whose server has been up since this time and is being ended.
     pub fn descending(
         since: Moment,
         ladder: Ladder,
@@ -68,6 +70,38 @@ impl Closing {
         }
     }
 
+    /// The end of a link whose server is up and is ended for this cause. `owing`: the client waits for its answers.
+    pub fn begin(
+        now: Moment,
+        up: &mut Up,
+        cause: Cause,
+        owing: bool,
+        limits: &Limits,
+    ) -> (Self, Option<Step>) {
+        let because = Because::of(&cause);
+        let standing = if owing { Standing::Owing } else { Standing::Up };
+        let (ladder, step) = Ladder::begin(cause, standing, limits, now);
+        let closing = Self::descending(up.since(), ladder, 0, because, up.take_server());
+        (closing, step)
+    }
+
+    /// The end of a link whose server has died: the rest of its tree is ended.
+    pub fn after_death(
+        now: Moment,
+        since: Moment,
+        code: u8,
+        because: Because,
+        tree_empty: bool,
+        limits: &Limits,
+    ) -> (Self, Option<Step>) {
+        if tree_empty {
+            return (Self::without_tree(now, code, because), None);
+        }
+        let (ladder, step) = Ladder::begin(Cause::ServerExit, Standing::Left, limits, now);
+        let closing = Self::descending(since, ladder, code, because, Server::Gone);
+        (closing, step)
+    }
+
     /// The end of a link without a tree.
     pub fn without_tree(now: Moment, code: u8, because: Because) -> Self {
         Self {
@@ -81,7 +115,7 @@ impl Closing {
         }
     }
 
-    /// The end of a link whose keeper was killed: its guard has ended the tree.
+    /// The end of a link whose keeper was killed and whose guard has ended the tree.
     pub fn after_keeper(now: Moment) -> Self {
         Self::without_tree(now, KILLED, Because::Stopping)
     }
@@ -104,7 +138,7 @@ impl Closing {
         }
     }
 
-    /// The process that we started has left, and others of its tree serve on: how it ended.
+    /// The process that we started has exited like this, and others of its tree continue to serve.
     pub fn left(&self) -> Option<&Exited> {
         match &self.server {
             Server::Left(exited) => Some(exited),
@@ -112,22 +146,22 @@ impl Closing {
         }
     }
 
-    /// Whether nothing that the server says reaches the client any more.
+    /// Whether lines of the server no longer reach the client.
     pub fn is_over(&self) -> bool {
         self.client == Client::Released || matches!(self.server, Server::Gone)
     }
 
-    /// Whether the server has closed its end, and how it ends is waited for.
+    /// Whether the server has closed its stdout and its exit status is awaited.
     pub fn is_leaving(&self) -> bool {
         matches!(self.because, Because::Leaving)
     }
 
-    /// Why a request that comes now is refused; none if the client is let go.
+    /// Why a request that comes now is refused; none if the client is released.
     pub fn refusal(&self) -> Option<&Because> {
         (self.client == Client::Reading).then_some(&self.because)
     }
 
-    /// What a user or a lease ordered, if that is why.
+    /// The order of a user or a lease, if that is the cause.
     pub fn ordered(&self) -> Option<&Because> {
         let ordered = matches!(self.because, Because::Asked | Because::LeaseEnded { .. });
         ordered.then_some(&self.because)
@@ -137,7 +171,7 @@ impl Closing {
         self.because = because;
     }
 
-    /// The server is gone, and ended like this. Whether how it ended was waited for, and the step for the rest of its tree.
+    /// The server has ended like this. Returns whether its status was awaited, and the step for the rest of its tree.
     pub fn server_gone(
         &mut self,
         now: Moment,
@@ -175,36 +209,36 @@ impl Closing {
         })
     }
 
-    /// Whether the end is being explained.
+    /// Whether the link still answers requests with the reason for its end.
     pub fn explains(&self) -> bool {
         self.explain.is_some()
     }
 
-    /// The end is explained to a client that asks in vain, for a while.
+    /// From now on, requests are answered with the reason for the end, until this time.
     pub fn explain(&mut self, now: Moment) {
         self.explain = Some(now.after_ms(EXPLAIN_MS));
     }
 
-    /// The client has heard why the server does not come, or listens no more.
+    /// The client knows why no server comes, or has closed its end.
     pub fn explained(&mut self) {
         self.explain = None;
     }
 
-    /// Lets the client's pipes go once what is queued has been written.
+    /// Releases the client's pipes once everything queued is written.
     pub fn release_client(&mut self, outbox: &mut Outbox) {
         if self.lets_client_go() {
             outbox.push(Output::ReleaseClient);
         }
     }
 
-    /// The client wants no more: what is being explained or waited for is void, and its pipes are let go now.
+    /// The client wants no more: stop explaining and waiting, and release its pipes now.
     pub fn drop_client(&mut self, outbox: &mut Outbox) {
         if self.lets_client_go() {
             outbox.push(Output::DropClient);
         }
     }
 
-    /// The client's pipes were let go before the end began.
+    /// The client's pipes were released before the end began.
     pub fn client_released_before(&mut self, outbox: &mut Outbox) {
         self.client = Client::Released;
         outbox.withdraw_release();
@@ -214,12 +248,12 @@ impl Closing {
         core::mem::replace(&mut self.client, Client::Released) == Client::Reading
     }
 
-    /// Whether the client has closed its end and waits for what it had asked before.
+    /// Whether the client has closed its stdin and waits for earlier answers.
     pub fn awaits_last_answers(&self) -> bool {
         self.client == Client::Reading && self.ladder().is_some_and(Ladder::drains)
     }
 
-    /// The client has all that it waits for, or waits no more: the server need not be waited for.
+    /// The client has every answer that it waits for, or waits no longer: the server is not waited for.
     pub fn drained(&mut self, now: Moment) -> Option<Step> {
         self.ladder_mut()?.drained(now)
     }
@@ -239,7 +273,7 @@ impl Closing {
         self.ladder_mut()?.tick(now)
     }
 
-    /// The code to leave with, if all is done.
+    /// The exit code, if everything is done.
     pub fn done(&self) -> Option<u8> {
         let gone = matches!((&self.tree, &self.server), (TreeState::Empty, Server::Gone));
         (gone && self.explain.is_none()).then_some(self.code)

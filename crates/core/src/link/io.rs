@@ -1,76 +1,77 @@
-//! What the link is told, and what it asks for.
+//! The inputs and outputs of the link.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::event::{Cause, OutOfMemory, Renewing, Seen, Status, Usage, What};
-use crate::ids::LinkId;
+use mainstay_protocol::event::{Cause, OutOfMemory, RestartReason, Seen, Status, Usage, What};
+use mainstay_protocol::ids::LinkId;
+
 use crate::server::stop::Step;
 
-/// What the link is called and runs.
+/// The name of the link, and what it runs.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// Its id.
+    /// Names the link in events and file names.
     pub link: LinkId,
-    /// The server's name.
+    /// The server's name, as users know it.
     pub name: String,
-    /// Its command.
+    /// The server's command.
     pub argv: Vec<String>,
-    /// The directory that it runs in.
+    /// The server's working directory.
     pub cwd: String,
-    /// Whether `mainstay why` and the other commands find it. They do not where there is no place for its events.
+    /// Whether `mainstay why` and the other commands can find the link. They cannot if no directory for its events
+    /// could be opened.
     pub listed: bool,
 }
 
-/// What happened.
+/// An input.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A generation was started.
     Started,
-    /// It could not be.
+    /// A generation could not be started.
     StartFailed {
         /// What went wrong.
         problem: String,
-        /// How to mend it.
+        /// How to repair it.
         hint: String,
-        /// The exit code to leave with.
+        /// The exit code to use.
         code: u8,
     },
-    /// The server process ended, and all that it wrote has been read.
+    /// The server process ended, and everything it wrote has been read.
     Exited(Exited),
-    /// Nobody holds the server's stdout any more.
+    /// No process holds the server's stdout.
     StdoutClosed {
-        /// Whether nobody is left of the tree.
+        /// Whether the tree is empty.
         tree_empty: bool,
     },
-    /// Nobody is left of the tree (or the kill rung is through, with these left).
+    /// The tree is empty, or SIGKILL was sent to all and these processes are left.
     TreeEmpty {
         /// Processes that ended since the ladder began.
         ended: u32,
-        /// Who could not be ended.
+        /// Processes that could not be ended.
         left: Vec<Seen>,
     },
     /// The client closed our stdin.
     ClientEof,
-    /// Somebody or something wants the end. A signal to the shim, or its death, need not be the client's wish: the link
-    /// decides.
+    /// A reason to end the link. A signal to the shim, or its death, need not be the client's wish: the link decides.
     Stop(Cause),
-    /// A newcomer wants the server that is kept: is it fit? [`Link::judged`](super::Link::judged) tells.
+    /// A newcomer wants the kept server: is it fit? [`Link::judged`](super::Link::judged) has the answer.
     Newcomer {
         /// A file of the server's code that has changed since the server was started.
         changed: Option<String>,
     },
-    /// A client has come back: its pipes are in the place of those that were let go.
+    /// A client has come back: its pipes replace those that were released.
     Reattached,
-    /// Somebody or something wants another generation, or none for now.
-    Renew(Renewing),
-    /// A stranger has signalled the shim, and perhaps the server, too.
+    /// A reason to replace the server, or to put it to rest.
+    Renew(RestartReason),
+    /// A process other than the client has signalled the shim, and perhaps the server too.
     Check,
-    /// What [`Output::Measure`] asked for.
+    /// The answer to [`Output::Measure`].
     Measured {
         /// Processor time of the tree so far.
         cpu_ms: u64,
-        /// Whether a debugger holds one of them.
+        /// Whether a debugger holds a process of the tree.
         traced: bool,
     },
     /// Time has passed.
@@ -80,35 +81,35 @@ pub enum Input {
 /// How the server process ended.
 #[derive(Clone, Debug)]
 pub struct Exited {
-    /// The server process.
+    /// The pid of the server process.
     pub pid: i32,
     /// How it ended.
     pub status: Status,
-    /// What it used.
+    /// The resources that it used.
     pub usage: Usage,
-    /// Its last words.
+    /// The last bytes of its stderr.
     pub stderr_tail: Vec<String>,
-    /// Whether memory had run out.
+    /// Whether the machine or the cgroup was out of memory.
     pub out_of_memory: Option<OutOfMemory>,
-    /// Who of its tree still holds both its stdin and its stdout.
+    /// Which processes of its tree still hold both its stdin and its stdout.
     pub holders: Holders,
-    /// Whether nobody is left of the tree.
+    /// Whether the tree is empty.
     pub tree_empty: bool,
 }
 
-/// Who holds the pipes of a server process that has ended.
+/// Which processes hold the pipes of a server process that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holders {
-    /// Nobody holds both.
-    Nobody,
-    /// A server that was started by what has ended, or a helper.
-    Somebody {
-        /// What all of them have written so far, wherever to, in bytes; none if that is not known.
+    /// No process holds both.
+    None,
+    /// A server that the ended process had started, or a helper.
+    Others {
+        /// How many bytes they have written so far, to any file; none if that is not known.
         written: Option<u64>,
     },
 }
 
-/// What is to be done.
+/// An output: what the shell has to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Start the next generation.
@@ -121,41 +122,41 @@ pub enum Output {
     Say(String),
     /// A step of the stop ladder.
     Stop(Step),
-    /// Look how much processor time the tree has used.
+    /// Measure the processor time of the tree.
     Measure,
-    /// Let go of the client's pipes once what is queued has been written.
+    /// Release the client's pipes once everything queued is written.
     ReleaseClient,
-    /// Let go of the client's pipes now: the client wants no more.
+    /// Release the client's pipes now: the client wants no more.
     DropClient,
-    /// Let go of the client's pipes now, and let a client that comes back find us.
+    /// Release the client's pipes now, and let a client that comes back find this link.
     Linger,
-    /// Be found no more.
+    /// Let no client find this link.
     LingerOver,
-    /// Write this down.
+    /// Write this event.
     Tell(What),
-    /// All is done: leave with this code.
+    /// Everything is done: exit with this code.
     Finish(u8),
 }
 
 /// What becomes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// It passes as it came.
+    /// The line is forwarded unchanged.
     Pass,
-    /// The link has taken it: it is held within the link, or needs to go nowhere.
+    /// The link has taken the line: it holds it, or the line goes nowhere.
     Consumed,
-    /// Nothing of it was noted: it is to be shown again later.
+    /// Nothing of the line was noted: show it again later.
     Later,
-    /// The link has taken it, and what goes in its place is in the outputs, before anything that follows it.
+    /// The link has taken the line. Its replacement is in the outputs, before anything that follows the line.
     Replaced,
-    /// A long line: its pieces are to be shown as they come, and go nowhere by themselves.
+    /// A long line: its pieces are shown as they come and are not forwarded by themselves.
     Gather,
 }
 
 /// Why the link wants to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The next rung of the ladder.
+    /// The next step of the stop ladder.
     Rung,
     /// A server that cannot be started has been explained for long enough.
     Explained,
@@ -169,14 +170,14 @@ pub enum Reason {
     Trial,
     /// A server that is to be replaced has had its time.
     Drained,
-    /// A question, or the answer to one, is due.
+    /// A probe, or the answer to one, is due.
     Health,
-    /// Nobody has needed the server for long enough.
+    /// The server has been idle for long enough.
     Idle,
     /// A request has taken too long.
     Deadline,
-    /// The opening can be answered from the record.
+    /// The opening can be answered from the cache.
     Instant,
-    /// An EOF that comes now is no wish of the client's any more, or nobody came back in time.
+    /// From now on an EOF is not taken as the client's wish to end, or no client came back in time.
     Linger,
 }

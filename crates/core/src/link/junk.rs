@@ -2,7 +2,7 @@
 
 use alloc::string::{String, ToString};
 
-use crate::event::Junk;
+use mainstay_protocol::event::Junk;
 
 /// Lines on stdout that are no messages.
 #[derive(Debug, Default)]

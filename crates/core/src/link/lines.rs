@@ -7,6 +7,12 @@
 //! Invariant: a line that passes on the fast path leaves the link as [`Link::client_line`] or [`Link::server_line`] would
 //! have.
 
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::RestartReason;
+use mainstay_protocol::message::frame::{Frame, Id, Kind, Scanner};
+use mainstay_protocol::message::inflight::{Token, Tracked};
+use mainstay_protocol::message::{batch, settle};
+
 use super::Link;
 use super::attachment::Reopened;
 use super::exchange::{Cut, Exchange, members};
@@ -16,11 +22,7 @@ use super::long_lines::Gathered;
 use super::requests::each_request;
 use super::state::{Because, Life};
 use super::up::Stage;
-use crate::clock::Moment;
-use crate::event::Renewing;
-use crate::message::frame::{Frame, Id, Kind, Scanner};
-use crate::message::inflight::Tracked;
-use crate::message::{batch, settle};
+use crate::record::Attached;
 
 impl Link<'_> {
     /// Lets the calls at the start of `lines` go on, and shows each; how many bytes they have.
@@ -30,9 +32,11 @@ impl Link<'_> {
             return 0;
         }
         let used = self.exchange.pass_calls(now, lines, passed);
-        if used > 0 {
-            self.generation.used(now);
-            self.generation.busy_or_idle(now, &self.exchange);
+        if used > 0
+            && let Some(up) = self.generation.up()
+        {
+            up.used(now);
+            up.busy_or_idle(now, &self.exchange);
         }
         used
     }
@@ -50,11 +54,12 @@ impl Link<'_> {
         if !self.is_plain() {
             return 0;
         }
-        let used = self.exchange.pass_results(lines, begin, passed);
-        if used > 0 {
-            self.generation.server_answered_calls(used);
-            self.generation.used(now);
-            self.generation.busy_or_idle(now, &self.exchange);
+        let used = self.exchange.pass_results(now, lines, begin, passed);
+        if used > 0
+            && let Some(up) = self.generation.up()
+        {
+            up.answers_calls(now, used);
+            up.busy_or_idle(now, &self.exchange);
         }
         used
     }
@@ -72,7 +77,7 @@ impl Link<'_> {
     /// Routes a whole line from the client.
     pub fn client_line(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         if self.attachment.away() {
-            // Of a client that is not there any more.
+            // It came from a client that has left.
             return Route::Consumed;
         }
         match self.exchange.owed().shorten(frame, line) {
@@ -98,19 +103,19 @@ impl Link<'_> {
     /// Routes a line from the client whose ids have their place in the table.
     fn route(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         match self.generation.life() {
-            Life::Up(up) => match &up.stage {
-                Stage::Serving if up.giving_way.is_some() && frame.kind == Kind::Request => {
+            Life::Up(up) => match up.stage() {
+                Stage::Serving if up.gives_way() && frame.kind == Kind::Request => {
                     self.hold_or_later(now, frame, line)
                 }
                 Stage::Serving => self.track(now, frame, line),
-                // What the server asks before it goes on may be what it waits for.
+                // The server may be waiting for this answer to its own question.
                 Stage::Instant | Stage::Greeting { .. } | Stage::Replaying { .. }
                     if matches!(frame.kind, Kind::Response | Kind::Error) =>
                 {
                     self.exchange.owed().client_answers(frame, line)
                 }
                 Stage::Instant => self.line_before_opening(now, frame, line),
-                Stage::Greeting { .. } | Stage::Replaying { .. } if up.trial.is_some() => {
+                Stage::Greeting { .. } | Stage::Replaying { .. } if up.trial().is_some() => {
                     self.refuse(now, frame, line)
                 }
                 // The server waits for an answer that lies behind this line.
@@ -150,7 +155,9 @@ impl Link<'_> {
 
     /// A line of the client's on its way to a server that serves.
     pub(super) fn track(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
-        self.generation.used(now);
+        if let Some(up) = self.generation.up() {
+            up.used(now);
+        }
         match frame.kind {
             Kind::Request => self.track_request(now, frame, line),
             Kind::Notification => self.track_notification(now, frame, line),
@@ -184,9 +191,15 @@ impl Link<'_> {
 
     /// The server is asked this; false if the table has no room and the client must wait.
     fn open(&mut self, now: Moment, id: &[u8], tracked: Tracked) -> bool {
-        let opened = self.exchange.session().opened();
-        self.generation.asked(now, opened);
+        self.server_is_asked(now);
         self.exchange.owed().open(now, id, tracked)
+    }
+
+    fn server_is_asked(&mut self, now: Moment) {
+        let opened = self.exchange.session().opened();
+        if let Some(up) = self.generation.up() {
+            up.asked(now, opened);
+        }
     }
 
     fn track_notification(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
@@ -202,13 +215,13 @@ impl Link<'_> {
             Some("notifications/cancelled") => {
                 let at_it;
                 (route, at_it) = self.exchange.cancel(line);
-                if at_it {
-                    self.generation.taken_back(now);
+                if at_it && let Some(up) = self.generation.up() {
+                    up.taken_back(now);
                 }
             }
             Some(_) | None => {}
         }
-        self.generation.busy_or_idle(now, &self.exchange);
+        self.busy_or_idle(now);
         route
     }
 
@@ -228,8 +241,7 @@ impl Link<'_> {
         let mut asks = false;
         batch::each_member(line, |member| asks |= member.kind == Kind::Request);
         if asks {
-            let opened = self.exchange.session().opened();
-            self.generation.asked(now, opened);
+            self.server_is_asked(now);
         }
         self.exchange.owed().open_batch(now, line);
         Route::Pass
@@ -237,10 +249,18 @@ impl Link<'_> {
 
     /// A client that came back opens in another way than before, or the server is not fit: that takes a server that has
     /// not been opened yet.
-    fn open_anew(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8], why: Renewing) -> Route {
+    fn open_anew(
+        &mut self,
+        now: Moment,
+        frame: &Frame<'_>,
+        line: &[u8],
+        why: RestartReason,
+    ) -> Route {
         let session = self.exchange.session_mut();
         session.open_anew();
         session.remember_opening(line);
+        // Last: a successor completes a change that is half done as long as this is not noted.
+        session.set_attached(Attached::Yes);
         self.generation.forget_tries();
         let route = self.hold_or_later(now, frame, line);
         self.generation.replace(now, why, &mut self.exchange);
@@ -277,7 +297,7 @@ impl Link<'_> {
         }
     }
 
-    /// A message of the client's before the server has answered the opening that the record has answered.
+    /// A message of the client's before the server has answered the opening that the cache has answered.
     fn line_before_opening(&mut self, now: Moment, frame: &Frame<'_>, line: &[u8]) -> Route {
         if let Some(route) = self.exchange.answered_from_record(now, frame, line) {
             return route;
@@ -326,7 +346,7 @@ impl Link<'_> {
                 None => return Route::Consumed,
             },
             Life::Abandoned(given_up) => given_up.why(about, false),
-            Life::Up(up) => match &up.trial {
+            Life::Up(up) => match up.trial() {
                 Some(given_up) => given_up.why(about, false),
                 None => return Route::Consumed,
             },
@@ -338,8 +358,10 @@ impl Link<'_> {
         };
         let answer = settle::answer(id, tracked, self.exchange.session().modern(), &why);
         if tracked == Tracked::Initialize {
-            // The client has heard it where it matters; it need not be told twice.
-            self.generation.explained();
+            // The client has got this answer already.
+            if let Some(closing) = self.generation.closing() {
+                closing.explained();
+            }
         }
         if self.exchange.owed().answer_new(now, id, tracked, answer) {
             Route::Replaced
@@ -366,6 +388,11 @@ impl Link<'_> {
     pub fn client_cut(&mut self, now: Moment, frame: Option<&Frame<'_>>) -> Route {
         let route = self.cut_route(frame);
         self.exchange.long_lines().set_unsent(None);
+        if let (Route::Consumed, Life::Closing(_), Some(frame)) =
+            (route, self.generation.life(), frame)
+        {
+            return self.refuse_cut(now, frame);
+        }
         if route == Route::Gather {
             self.exchange.long_lines().begin_from_client();
         }
@@ -378,6 +405,20 @@ impl Link<'_> {
         route
     }
 
+    /// The beginning of a request that no server will see: it is answered before its beginning is gone, because a successor of
+    /// this keeper could not know it any more.
+    fn refuse_cut(&mut self, now: Moment, frame: &Frame<'_>) -> Route {
+        let route = self.refuse_one(now, frame);
+        if route == Route::Later {
+            return route;
+        }
+        if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
+            self.exchange.long_lines().set_unsent(Token::new(id));
+        }
+        self.generation.finish_if_done(&mut self.exchange);
+        route
+    }
+
     fn cut_route(&mut self, frame: Option<&Frame<'_>>) -> Route {
         if self.attachment.away() {
             return Route::Consumed;
@@ -385,12 +426,12 @@ impl Link<'_> {
         let ex = &mut self.exchange;
         let full = ex.requests().room() == 0;
         match self.generation.life() {
-            Life::Up(up) => match up.stage {
-                Stage::Serving if up.giving_way.is_none() => {
+            Life::Up(up) => match up.stage() {
+                Stage::Serving if !up.gives_way() => {
                     let may_ask =
                         frame.is_none_or(|frame| matches!(frame.kind, Kind::Request | Kind::Batch));
                     if full && may_ask {
-                        // Once its beginning is gone it could not wait for a place any more.
+                        // Once its beginning is gone, the line could not wait for a place.
                         Route::Later
                     } else if ex.must_see_client_line(frame) {
                         Route::Gather
@@ -415,6 +456,7 @@ impl Link<'_> {
                 Route::Later
             }
             Life::Abandoned(_) if full && is_request(frame) => Route::Later,
+            Life::Closing(closing) if closing.is_leaving() => Route::Later,
             Life::Abandoned(_) | Life::Closing(_) if Exchange::has_more_ids(frame) => Route::Gather,
             Life::Abandoned(_) | Life::Closing(_) | Life::Finished => Route::Consumed,
         }
@@ -441,17 +483,26 @@ impl Link<'_> {
 
     /// The end of a long line from the client that went nowhere, and that was not known before: it is answered now.
     pub fn client_lost(&mut self, now: Moment, frame: &Frame<'_>) {
-        let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) else {
+        let rest = self.exchange.long_lines().take_rest();
+        let Id::Token(id) = frame.id else {
             return;
         };
+        if rest.as_ref().is_some_and(|rest| rest.is_answered(id)) {
+            return;
+        }
+        // The client may have answered what a dead server had asked. That question may have the id of a request of its own.
+        if rest.is_some_and(|rest| rest.may_answer())
+            && self.exchange.owed().client_answers_in_vain(id)
+        {
+            return;
+        }
+        if frame.kind != Kind::Request {
+            return;
+        }
         // If the request was registered when its line was cut, no server has seen any of it. Otherwise a dead server may
         // have read the start.
         let cut = self.exchange.end_of_cut();
         if cut == Some(Cut::Answered) {
-            return;
-        }
-        if frame.method.is_none() && self.exchange.owed().client_answers_in_vain(id) {
-            // The beginning was lost with a keeper: it answered what a dead server had asked.
             return;
         }
         if let (Life::Abandoned(given_up), None) = (self.generation.life(), cut) {
@@ -511,9 +562,11 @@ impl Link<'_> {
 
     // From the server.
 
-    /// The server wrote something, be it a part of a line: it is there.
+    /// The server wrote something, even if only part of a line: it is alive.
     pub fn server_wrote(&mut self, now: Moment) {
-        self.generation.server_wrote(now);
+        if let Some(up) = self.generation.up() {
+            up.wrote(now);
+        }
     }
 
     /// Counts a line from the server that was no message.
@@ -530,17 +583,20 @@ impl Link<'_> {
 
     /// The end of a long line from the server that has passed, or was dropped: all that is known of it is its frame.
     pub fn server_line_unseen(&mut self, now: Moment, frame: &Frame<'_>) -> Route {
+        self.exchange.long_lines().answer_ends();
         self.server_says(now, frame, None)
     }
 
     fn server_says(&mut self, now: Moment, frame: &Frame<'_>, line: Option<&[u8]>) -> Route {
-        let Some(speaker) = self.generation.speaker() else {
+        let Some(speaker) = self.generation.life().speaker() else {
             return Route::Consumed;
         };
-        // An answer to a question of our own is of use to no client.
+        // No client needs the answer to a question of ours.
         let of_use = !matches!(frame.id, Id::Token(id) if self.exchange.is_own(id));
         let bytes = line.map_or(0, <[u8]>::len);
-        self.generation.server_said(now, frame.kind, bytes, of_use);
+        if let Some(up) = self.generation.up() {
+            up.says(now, frame.kind, bytes, of_use);
+        }
         if let Some(line) = line {
             self.exchange.note_tasks(now, line);
         }
@@ -551,28 +607,28 @@ impl Link<'_> {
             let dropped = self.exchange.unheard(frame, line);
             self.attachment.dropped(dropped);
             self.heed(now);
-            self.generation.busy_or_idle(now, &self.exchange);
+            self.busy_or_idle(now);
             return Route::Consumed;
         }
         if self.generation.is_changed() && matches!(frame.kind, Kind::Response | Kind::Error) {
             self.generation.answered_anything();
         }
-        let route = self.exchange.server_says(speaker, frame, line);
+        let route = self.exchange.server_says(now, speaker, frame, line);
         self.heed(now);
         let ex = &mut self.exchange;
         self.generation.drained_if_answered(now, ex);
         self.generation.give_way_if_drained(now, ex);
-        self.generation.busy_or_idle(now, ex);
+        self.busy_or_idle(now);
         match route {
-            Route::Pass => ex.forwarded(frame, line),
+            Route::Pass => self.exchange.owed().forwarded(frame, line),
             Route::Consumed | Route::Later | Route::Replaced | Route::Gather => route,
         }
     }
 
     /// Learns what is known of a long line from the server before it is forwarded: may it go on?
     pub fn server_known(&mut self, frame: Option<&Frame<'_>>) -> Route {
-        // While no client is there, only what is ours would be of use, and that is short.
-        if self.generation.speaker().is_none() || self.attachment.away() {
+        // While no client is attached, only answers to us matter, and those are short.
+        if self.generation.life().speaker().is_none() || self.attachment.away() {
             return Route::Consumed;
         }
         self.exchange.long_line_route(frame)
@@ -596,7 +652,7 @@ impl Link<'_> {
             }
         };
         match self.server_line(now, frame, &line) {
-            Route::Pass | Route::Later => self.exchange.send_gathered(frame, line),
+            Route::Pass | Route::Later => self.exchange.owed().send_gathered(frame, line),
             Route::Consumed | Route::Replaced | Route::Gather => {}
         }
     }

@@ -3,13 +3,14 @@
 
 use alloc::vec::Vec;
 
+use mainstay_protocol::limits::{ID_BYTES, LONG_ID_BYTES};
+use mainstay_protocol::message::envelope::{self, Members};
+use mainstay_protocol::message::frame::{Frame, Id, Kind, Scanner};
+use mainstay_protocol::message::{batch, settle};
+
 use super::outbox::Outbox;
 use super::requests::Requests;
 use super::session::Session;
-use crate::limits::{ID_BYTES, LONG_ID_BYTES};
-use crate::message::envelope::{self, Members};
-use crate::message::frame::{Frame, Id, Kind, Scanner};
-use crate::message::{batch, settle};
 
 /// What becomes of a line with long ids.
 pub(super) enum Short {

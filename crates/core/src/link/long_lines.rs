@@ -4,8 +4,10 @@
 
 use alloc::vec::Vec;
 
-use crate::limits::HELD_LINE_BYTES;
-use crate::message::inflight::Token;
+use mainstay_protocol::limits::HELD_LINE_BYTES;
+use mainstay_protocol::message::frame::{Begun, Frame, Id, Kind};
+use mainstay_protocol::message::inflight::Token;
+use mainstay_protocol::message::token;
 
 #[derive(Debug, Default)]
 pub(super) struct LongLines {
@@ -13,6 +15,42 @@ pub(super) struct LongLines {
     from_server: Option<Vec<u8>>,
     /// The request in the table whose long line is on its way, and of which no server has seen anything.
     unsent: Option<Token>,
+    /// The long answer of the server's that is on its way to the client as it comes.
+    answer: Option<LongAnswer>,
+    /// The rest of a line that a killed keeper had begun is still to come.
+    rest: Option<Rest>,
+}
+
+/// The rest of a line whose beginning is lost with a killed keeper.
+#[derive(Debug)]
+pub(super) struct Rest {
+    begun: Begun,
+    /// The requests that were answered before it came: if it names one of them, that one has its answer.
+    answered: Vec<Token>,
+}
+
+impl Rest {
+    /// True if the line may be an answer of the client's.
+    pub fn may_answer(&self) -> bool {
+        match self.begun {
+            Begun::Unknown | Begun::Answers => true,
+            Begun::Asks => false,
+        }
+    }
+
+    /// True if this request was answered before the rest of its line came.
+    pub fn is_answered(&self, id: &[u8]) -> bool {
+        self.answered.iter().any(|request| token::same(request, id))
+    }
+}
+
+/// A long answer of which the client has, or is about to have, the beginning: its request is not answered by us as well.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LongAnswer {
+    /// To this request.
+    To(Token),
+    /// Its id has not come yet: it may be the answer to any request.
+    ToAny,
 }
 
 impl LongLines {
@@ -54,10 +92,64 @@ impl LongLines {
         self.unsent.take()
     }
 
+    /// The next line from the client is the rest of one that a killed keeper had begun.
+    pub fn await_rest(&mut self, begun: Begun) {
+        self.rest = Some(Rest {
+            begun,
+            answered: Vec::new(),
+        });
+    }
+
+    /// A request that the killed keeper left in the table is answered now.
+    pub fn answered_at_take_over(&mut self, request: &Token) {
+        if let Some(rest) = &mut self.rest {
+            rest.answered.push(*request);
+        }
+    }
+
+    /// A line from the client that went nowhere is at its end: what is known of it if a killed keeper had begun it.
+    pub fn take_rest(&mut self) -> Option<Rest> {
+        self.rest.take()
+    }
+
+    /// A long line from the server begins to pass. Not all of it may be known yet.
+    pub fn passes_from_server(&mut self, frame: Option<&Frame<'_>>) {
+        let (kind, id) = frame.map_or((Kind::Response, Id::Absent), |f| (f.kind, f.id));
+        let answer = match (kind, id) {
+            (Kind::Response | Kind::Error, Id::Token(id)) => {
+                Token::new(id).map_or(LongAnswer::ToAny, LongAnswer::To)
+            }
+            (Kind::Response | Kind::Error, Id::Absent) => LongAnswer::ToAny,
+            (
+                Kind::Request
+                | Kind::Response
+                | Kind::Error
+                | Kind::Notification
+                | Kind::Batch
+                | Kind::Blank
+                | Kind::Junk,
+                _,
+            ) => return,
+        };
+        self.answer = Some(answer);
+    }
+
+    /// The answer that passes, if one does.
+    pub fn answer(&self) -> Option<&LongAnswer> {
+        self.answer.as_ref()
+    }
+
+    /// It is at its end, or its rest will never come.
+    pub fn answer_ends(&mut self) {
+        self.answer = None;
+    }
+
     /// The client is gone, and the rest of its line with it.
     pub fn client_gone(&mut self) {
         self.from_client = None;
         self.unsent = None;
+        self.answer = None;
+        self.rest = None;
     }
 }
 

@@ -6,8 +6,9 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use mainstay_protocol::event::What;
+
 use super::io::Output;
-use crate::event::What;
 use crate::server::stop::Step;
 
 #[derive(Debug, Default)]
@@ -62,7 +63,7 @@ impl Outbox {
         self.push(Output::Spawn);
     }
 
-    /// The start that was asked for is not wanted any more.
+    /// Takes back the start that was asked for.
     pub fn withdraw_spawn(&mut self) {
         self.queue.retain(|output| *output != Output::Spawn);
     }

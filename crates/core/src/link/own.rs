@@ -5,11 +5,12 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use mainstay_protocol::ids::LinkId;
+use mainstay_protocol::message::envelope;
+use mainstay_protocol::message::lists::{self, Which};
+
 use super::outbox::Outbox;
 use super::session::Session;
-use crate::ids::LinkId;
-use crate::message::envelope;
-use crate::message::lists::{self, Which};
 
 /// What a request of ours is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,6 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Of this link's.
     pub fn of(link: LinkId) -> Self {
         Self {
             link,
@@ -46,7 +46,7 @@ impl Own {
         }
     }
 
-    /// A new one; its id: a string that is no number.
+    /// Opens a request; its id is a string that is not a number.
     pub fn open(&mut self, purpose: Purpose) -> Vec<u8> {
         self.count += 1;
         let before = self.unanswered.insert(self.count, purpose);
@@ -131,7 +131,7 @@ impl Own {
         self.link.own_number(id).is_some()
     }
 
-    /// Its answer is there.
+    /// The answer to this request has come.
     pub fn close(&mut self, id: &[u8]) -> Option<Purpose> {
         self.unanswered.remove(&self.link.own_number(id)?)
     }
@@ -146,7 +146,7 @@ impl Own {
         self.unanswered.is_empty()
     }
 
-    /// Whether an answer that tells more than that somebody is there is still to come.
+    /// Whether an answer is awaited that says more than that the server is alive.
     pub fn wants_more(&self) -> bool {
         let mut all = self.unanswered.values();
         all.any(|purpose| match purpose {

@@ -9,12 +9,15 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::clock::Moment;
-use crate::limits::Limits;
-use crate::message::frame::{Frame, Id, Kind, Scanner};
-use crate::message::inflight::{Entry, Inflight, Opened, Slot, Token, Tracked};
-use crate::message::resend::{Fate, Resend};
-use crate::message::{batch, token};
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::limits::Limits;
+use mainstay_protocol::message::frame::{Frame, Id, Kind, Scanner};
+use mainstay_protocol::message::inflight::{Entry, Inflight, Opened, Slot, Token, Tracked};
+use mainstay_protocol::message::resend::{Fate, Resend};
+use mainstay_protocol::message::{batch, token};
+use mainstay_protocol::traffic::Traffic;
+
+use super::long_lines::LongAnswer;
 
 /// Held lines that a debug build adds up after every change.
 const CHECKED_MOST: usize = 64;
@@ -30,9 +33,10 @@ pub(super) struct Requests<'a> {
     held_since: Option<Moment>,
     held_messages_most: usize,
     held_bytes_most: usize,
+    traffic: Traffic,
 }
 
-/// A request that waits: its id, its sort, and the generation that it was sent to.
+/// A request that waits: its id, its kind, and the generation that it was sent to.
 pub(super) type Waiting = (Token, Tracked, Option<u32>);
 
 impl<'a> Requests<'a> {
@@ -45,7 +49,13 @@ impl<'a> Requests<'a> {
             held_since: None,
             held_messages_most: limits.held_messages as usize,
             held_bytes_most: limits.held_bytes as usize,
+            traffic: Traffic::default(),
         }
+    }
+
+    /// What has been answered so far.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// A request goes to this generation.
@@ -58,43 +68,48 @@ impl<'a> Requests<'a> {
         self.table.hold(id, method, now)
     }
 
-    /// The request was sent to this generation after all, or once more; it waits for as long as before.
+    /// The request was now sent to this generation, perhaps a second time; its waiting time continues.
     pub fn move_to(&mut self, id: &[u8], generation: u32) {
         if let Some(entry) = self.table.get(id) {
             self.table.open(id, entry.method, generation, entry.opened);
         }
     }
 
-    /// Its answer is the server's, and is on its way to the client.
-    pub fn answered(&mut self, id: &[u8]) -> Option<Entry> {
-        self.table.answered(id)
+    /// The server's answer to it is on its way to the client.
+    pub fn answered(&mut self, now: Moment, id: &[u8], kind: Kind) -> Option<Entry> {
+        let entry = self.table.answered(id)?;
+        self.traffic.answered(entry.method, now - entry.opened);
+        self.traffic.errors += u64::from(kind == Kind::Error);
+        Some(entry)
     }
 
-    /// Its answer is ours, and is on its way to the client.
+    /// Our own answer to it is on its way to the client.
     pub fn answered_by_us(&mut self, id: &[u8], line: u64) -> Option<Entry> {
         self.table.next_of_ours(line);
         let entry = self.table.answered_by_us(id);
         self.resend.forget(id);
+        self.traffic.answered_by_mainstay += u64::from(entry.is_some());
         debug_assert!(self.table.get(id).is_none(), "one answer per request");
         entry
     }
 
-    /// The same before the server has answered, which may answer all the same.
+    /// The same, while the server may still answer.
     pub fn answered_ahead(&mut self, id: &[u8], line: u64) {
         self.table.next_of_ours(line);
-        self.table.settle(id);
+        let waited = self.table.settle(id);
         self.resend.forget(id);
+        self.traffic.answered_by_mainstay += u64::from(waited);
         debug_assert!(self.table.get(id).is_none(), "one answer per request");
     }
 
-    /// No answer is wanted any more; what was known of it.
+    /// No answer is wanted; what was known of the request.
     pub fn withdraw(&mut self, id: &[u8]) -> Option<Entry> {
         let entry = self.table.close(id);
         self.resend.forget(id);
         entry
     }
 
-    /// It never came, and nothing is to be answered.
+    /// The request never arrived whole, so it needs no answer.
     pub fn forget(&mut self, id: &[u8]) {
         self.table.close(id);
     }
@@ -121,12 +136,12 @@ impl<'a> Requests<'a> {
         self.table.line_ends_at(end);
     }
 
-    /// Whether we have answered it ahead of the server.
+    /// Whether we have answered it before the server did.
     pub fn is_answered_ahead(&self, id: &[u8]) -> bool {
         self.table.is_settled(id)
     }
 
-    /// A late answer of the server's: whether it is one to a request that we have answered.
+    /// A late answer of the server: whether we have answered its request ourselves.
     pub fn swallow(&mut self, id: &[u8]) -> bool {
         self.table.swallow(id)
     }
@@ -184,7 +199,7 @@ impl<'a> Requests<'a> {
             .collect()
     }
 
-    /// Those that were sent to a generation before this one, the oldest first.
+    /// The requests that were sent to a generation before this one, the oldest first.
     pub fn sent_before(&self, generation: u32) -> Vec<(Token, Tracked)> {
         let all = self.all().into_iter();
         all.filter(|(_, _, sent_to)| sent_to.is_some_and(|sent_to| sent_to < generation))
@@ -203,15 +218,23 @@ impl<'a> Requests<'a> {
         self.table.iter().any(|(_, entry)| !entry.method.listens())
     }
 
-    /// Whether we learn from an answer that is due.
+    /// Whether an awaited answer is one that we learn from.
     pub fn teaches(&self) -> bool {
         self.table.iter().any(|(_, entry)| entry.method.teaches())
     }
 
     /// The oldest request that a deadline holds for: listening has none, and an opening has its own and is never cancelled.
-    pub fn oldest_call(&self) -> Option<(&[u8], Entry)> {
+    /// Nor does it hold for one whose answer is on its way already.
+    pub fn oldest_call(&self, answer: Option<&LongAnswer>) -> Option<(&[u8], Entry)> {
         let mut all = self.table.iter();
-        all.find(|(_, entry)| !entry.method.listens() && entry.method != Tracked::Initialize)
+        all.find(|(id, entry)| {
+            let comes = match answer {
+                None => false,
+                Some(LongAnswer::To(request)) => token::same(request, id),
+                Some(LongAnswer::ToAny) => !entry.is_held(),
+            };
+            !comes && !entry.method.listens() && entry.method != Tracked::Initialize
+        })
     }
 
     /// Keeps the line of a request that is sent, so that it can be sent once more.
@@ -233,7 +256,7 @@ impl<'a> Requests<'a> {
         self.resend.resend(id)
     }
 
-    /// What becomes of a request at a death.
+    /// What happens to a request when its server dies.
     pub fn fate(&self, id: &[u8]) -> Fate {
         self.resend.fate(id)
     }
@@ -342,7 +365,7 @@ impl<'a> Requests<'a> {
         self.check();
     }
 
-    /// The client is gone: it waits for nothing. The ids that a server listens for, as far as it was sent them.
+    /// The client is gone and waits for nothing. Returns the ids of listening requests that a server was sent.
     pub fn client_gone(&mut self, generation: u32) -> Vec<Token> {
         let mut listening = Vec::new();
         for (id, method, sent_to) in self.all() {
@@ -388,6 +411,7 @@ impl<'a> Requests<'a> {
     #[inline]
     pub fn pass_results(
         &mut self,
+        now: Moment,
         lines: &[u8],
         begin: u64,
         mut passed: impl FnMut(&Frame<'_>),
@@ -397,9 +421,10 @@ impl<'a> Requests<'a> {
             && let (Id::Token(id), Kind::Response) = (frame.id, frame.kind)
         {
             self.table.line_ends_at(begin + (used + len) as u64);
-            if !self.table.answered_if(id, Tracked::ToolsCall) {
+            let Some(opened) = self.table.answered_if(id, Tracked::ToolsCall) else {
                 break;
-            }
+            };
+            self.traffic.answered(Tracked::ToolsCall, now - opened);
             self.resend.forget(id);
             passed(&frame);
             used += len;
@@ -430,7 +455,7 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// Shows the ids of the requests in a line, be it a batch.
+/// Shows the ids of the requests in a line or a batch.
 pub(super) fn each_request(line: &[u8], mut show: impl FnMut(&[u8], Tracked)) {
     let mut one = |frame: &Frame<'_>| {
         if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {

@@ -6,11 +6,13 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::Losses;
+use mainstay_protocol::limits::{Limits, OPENING_TRIES, OPENING_WAIT_MS};
+
 use super::session::Session;
 use super::state::{GivenUp, Then};
-use crate::clock::Moment;
-use crate::limits::{Limits, OPENING_TRIES, OPENING_WAIT_MS};
-use crate::server::backoff::{Budget, Losses, Next};
+use crate::server::backoff::{Budget, Next};
 
 #[derive(Debug)]
 pub(super) struct Restarts {
@@ -37,8 +39,8 @@ impl Restarts {
         }
     }
 
-    /// Whether a death now is followed by another generation: one that cannot be opened gets a few chances; what the client
-    /// builds on is kept up.
+    /// Whether another generation follows a death now. A server that was never opened gets a few tries; one that the
+    /// client uses is kept running.
     pub fn goes_on(&self, attached: bool, opened: bool) -> bool {
         self.allowed && attached && (opened || self.tries + 1 < OPENING_TRIES)
     }
@@ -53,23 +55,23 @@ impl Restarts {
         self.changed.is_some()
     }
 
-    /// The server has answered something: it starts after the change, be the answer good or bad.
+    /// The server has answered something, good or bad: it starts after the change.
     pub fn answered_anything(&mut self) {
         self.changed = None;
     }
 
-    /// Whatever was wrong is mended: all deaths are forgiven. The change that did it, if it was one.
+    /// The cause was removed: forgets all deaths. Returns the change that did it, if a change did.
     pub fn mended(&mut self, changed: Option<String>) {
         self.budget.forgive();
         self.changed = changed;
     }
 
-    /// The same without a fresh start.
+    /// The same without a new start.
     pub fn set_changed(&mut self, changed: Option<String>) {
         self.changed = changed;
     }
 
-    /// All deaths are forgiven.
+    /// Forgets all deaths.
     pub fn forgive(&mut self) {
         self.budget.forgive();
     }
@@ -96,7 +98,7 @@ impl Restarts {
             };
         }
         if self.changed.is_some() {
-            // It would not start the next time either: the change is told at once.
+            // It would not start the next time either: report the change at once.
             return Then::Abandon(self.given_up(now, Losses::default().with_death(), last, tail));
         }
         match self.budget.died(now, up_ms, session.has_answered()) {
@@ -119,24 +121,24 @@ impl Restarts {
         Then::Abandon(self.given_up(now, trial.losses.with_death(), last, tail))
     }
 
-    /// What follows if not even the kill ended a server, so that how it ended is not known.
+    /// What follows if not even SIGKILL ended a server, so that its exit status is not known.
     pub fn after_immortal(&self, now: Moment, trial: Option<Box<GivenUp>>) -> GivenUp {
         let last = "it closed its end and could not be ended".into();
         let losses = trial.map_or(Losses::default(), |trial| trial.losses);
         self.given_up(now, losses.with_death(), last, Vec::new())
     }
 
-    /// What follows if a later generation could not even be started.
+    /// What follows if a later generation could not be started.
     pub fn after_failed_start(
         &mut self,
         now: Moment,
         problem: &str,
         trial: Option<Box<GivenUp>>,
     ) -> Then {
-        // What was missing for a moment is there again soon: then it is not waited for as long as for a server that dies.
+        // What is missing for a moment is soon there again, so the wait is shorter than after a death.
         let (losses, last_ms) = match trial {
             Some(trial) => (trial.losses.with_failed_start(), Some(trial.probe_ms)),
-            // It would not start the next time either: the change is told at once.
+            // It would not start the next time either: report the change at once.
             None if self.changed.is_some() => {
                 let losses = Losses::default().with_failed_start();
                 return Then::Abandon(self.given_up(now, losses, problem.into(), Vec::new()));

@@ -5,10 +5,11 @@
 
 use alloc::vec::Vec;
 
+use mainstay_protocol::message::asked::{Answered, Asked, Label};
+use mainstay_protocol::message::settle;
+
 use super::outbox::Outbox;
 use super::session::Session;
-use crate::message::asked::{Answered, Asked, Label};
-use crate::message::settle;
 
 #[derive(Debug, Default)]
 pub(super) struct ServerRequests {

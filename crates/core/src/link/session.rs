@@ -9,15 +9,16 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::ids::LinkId;
-use crate::kill_point::kill_point;
-use crate::message::envelope::{self, Era};
-use crate::message::frame::{Id, Scanner};
-use crate::message::inflight::Tracked;
-use crate::message::lists::{DIGEST_BYTES, Which};
-use crate::message::long_ids::LongIds;
-use crate::message::{remembered, token};
-use crate::record::keepsakes::{Board, Keepsakes, Kind};
+use mainstay_protocol::ids::LinkId;
+use mainstay_protocol::kill_point::kill_point;
+use mainstay_protocol::message::envelope::{self, Era};
+use mainstay_protocol::message::frame::{Id, Scanner};
+use mainstay_protocol::message::inflight::Tracked;
+use mainstay_protocol::message::lists::{DIGEST_BYTES, Which};
+use mainstay_protocol::message::{remembered, token};
+
+use crate::record::long_ids::LongIds;
+use crate::record::replay_log::{Board, EntryKind, ReplayLog};
 use crate::record::{Attached, Head, Phase};
 
 /// The key of what there is only one of.
@@ -29,7 +30,7 @@ const META: &[u8] = b"meta";
 pub(super) struct Session<'a> {
     head: &'a mut Head,
     opening: &'a mut [u8],
-    log: Keepsakes<'a>,
+    log: ReplayLog<'a>,
     on_way: OnWay,
     /// The last generation that has answered the client.
     answered_by: Option<u32>,
@@ -65,8 +66,8 @@ impl<'a> Session<'a> {
         board: &'a Board,
         log: &'a mut [u8],
     ) -> Self {
-        let log = Keepsakes::over(board, log);
-        Self {
+        let log = ReplayLog::over(board, log);
+        let mut session = Self {
             head,
             opening,
             on_way: OnWay::default(),
@@ -74,6 +75,19 @@ impl<'a> Session<'a> {
             initialized_before: false,
             long_ids: LongIds::of(link, &log),
             log,
+        };
+        session.complete_reopening();
+        session
+    }
+
+    /// A keeper that was killed while it noted how a client that came back opens has left an opening that no server can be
+    /// told: then that client opens anew.
+    fn complete_reopening(&mut self) {
+        let known = self.head.greeted != 0 && self.opening().is_some() && self.greeting().is_some();
+        if self.attached() == Attached::Again && !known {
+            self.open_anew();
+            self.forget_opening();
+            self.set_attached(Attached::Yes);
         }
     }
 
@@ -163,7 +177,7 @@ impl<'a> Session<'a> {
         self.modern() || self.greeted()
     }
 
-    /// An answer of the server's is on its way.
+    /// An answer of the server is on its way to the client.
     pub fn answer_on_way(&mut self, end: impl FnOnce() -> u64) {
         if self.head.served == 0 {
             self.on_way.answer.get_or_insert_with(|| At::Passed(end()));
@@ -179,13 +193,13 @@ impl<'a> Session<'a> {
     /// The server's answer to the client's `initialize` is on its way.
     pub fn greeting_on_way(&mut self, line: &[u8], end: u64) {
         self.on_way.greeting = Some(At::Passed(end));
-        self.log.put(Kind::Greeting, ONLY, line);
+        self.log.put(EntryKind::Greeting, ONLY, line);
     }
 
     /// Our own answer to the client's `initialize` is on its way.
     pub fn our_greeting_on_way(&mut self, line: &[u8], of_ours: u64) {
         self.on_way.greeting = Some(At::Ours(of_ours));
-        self.log.put(Kind::Greeting, ONLY, line);
+        self.log.put(EntryKind::Greeting, ONLY, line);
     }
 
     /// The same for a client that came back: it is told what an earlier one was told.
@@ -217,6 +231,9 @@ impl<'a> Session<'a> {
         if self.on_way.greeting.take_if(there).is_some() {
             kill_point();
             self.head.greeted = 1;
+            if self.attached() == Attached::Again {
+                self.set_attached(Attached::Yes);
+            }
         }
         if self.on_way.answer.take_if(there).is_some() {
             kill_point();
@@ -224,7 +241,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The client opens anew: what it was told before does not count any more.
+    /// The client opens anew: earlier answers to it do not count.
     pub fn open_anew(&mut self) {
         kill_point();
         self.head.greeted = 0;
@@ -233,21 +250,21 @@ impl<'a> Session<'a> {
         kill_point();
         self.head.initialized = 0;
         self.on_way = OnWay::default();
-        self.log.clear(Kind::Greeting);
-        self.log.clear(Kind::Level);
+        self.log.clear(EntryKind::Greeting);
+        self.log.clear(EntryKind::Level);
     }
 
     /// The client is gone, and with it all that it had asked to be told of: the URIs that it had subscribed to. The log
     /// level stays, because what it was before is not known.
     pub fn client_gone(&mut self) -> Vec<Vec<u8>> {
-        let subscriptions = self.log.each(Kind::Subscription);
+        let subscriptions = self.log.each(EntryKind::Subscription);
         let uris = subscriptions.map(|(uri, _)| uri.to_vec()).collect();
         for kind in [
-            Kind::Subscription,
-            Kind::Listen,
-            Kind::Acknowledged,
-            Kind::Asked,
-            Kind::Seen,
+            EntryKind::Subscription,
+            EntryKind::Listen,
+            EntryKind::Acknowledged,
+            EntryKind::Asked,
+            EntryKind::Seen,
         ] {
             self.log.clear(kind);
         }
@@ -284,7 +301,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// It was never passed on.
+    /// The opening was never forwarded.
     pub fn forget_opening(&mut self) {
         kill_point();
         self.head.opening_len = 0;
@@ -322,7 +339,7 @@ impl<'a> Session<'a> {
         kill_point();
         self.head.modern = 1;
         let meta = envelope::meta(line)?;
-        self.log.put(Kind::Greeting, META, &meta);
+        self.log.put(EntryKind::Greeting, META, &meta);
         Some(meta)
     }
 
@@ -331,80 +348,81 @@ impl<'a> Session<'a> {
         if !self.modern() {
             return None;
         }
-        self.log.get(Kind::Greeting, META).map(<[u8]>::to_vec)
+        self.log.get(EntryKind::Greeting, META).map(<[u8]>::to_vec)
     }
 
     /// What the client was told about the server.
     pub fn greeting(&self) -> Option<&[u8]> {
-        self.log.get(Kind::Greeting, ONLY)
+        self.log.get(EntryKind::Greeting, ONLY)
     }
 
     /// What opened the session, in either era.
     pub fn openings(&self) -> impl Iterator<Item = &[u8]> {
-        self.log.each(Kind::Greeting).map(|(_, value)| value)
+        self.log.each(EntryKind::Greeting).map(|(_, value)| value)
     }
 
-    /// The log level was set with this request.
+    /// This request set the log level.
     pub fn note_level(&mut self, request: &[u8]) {
-        self.log.put(Kind::Level, ONLY, request);
+        self.log.put(EntryKind::Level, ONLY, request);
     }
 
     pub fn has_level(&self) -> bool {
-        self.log.each(Kind::Level).next().is_some()
+        self.log.each(EntryKind::Level).next().is_some()
     }
 
-    /// A resource was subscribed to with this request.
+    /// This request subscribed to a resource.
     pub fn note_subscription(&mut self, uri: &str, request: &[u8]) {
-        self.log.put(Kind::Subscription, uri.as_bytes(), request);
+        self.log
+            .put(EntryKind::Subscription, uri.as_bytes(), request);
     }
 
     pub fn forget_subscription(&mut self, uri: &str) {
-        self.log.remove(Kind::Subscription, uri.as_bytes());
+        self.log.remove(EntryKind::Subscription, uri.as_bytes());
     }
 
     pub fn subscriptions(&self) -> u32 {
-        self.log.each(Kind::Subscription).count() as u32
+        self.log.each(EntryKind::Subscription).count() as u32
     }
 
     /// The requests that the next generation is sent after its opening: log level and subscriptions.
     pub fn to_replay(&self) -> Vec<Vec<u8>> {
-        let level = self.log.each(Kind::Level);
-        let all = level.chain(self.log.each(Kind::Subscription));
+        let level = self.log.each(EntryKind::Level);
+        let all = level.chain(self.log.each(EntryKind::Subscription));
         all.map(|(_, line)| line.to_vec()).collect()
     }
 
     /// Whether resources or lists are listened to, which a sleeping server could not tell about.
     pub fn subscribed(&self) -> bool {
-        self.log.each(Kind::Subscription).next().is_some()
-            || self.log.each(Kind::Listen).next().is_some()
+        self.log.each(EntryKind::Subscription).next().is_some()
+            || self.log.each(EntryKind::Listen).next().is_some()
     }
 
     /// A listening request, as it is sent to each generation.
     pub fn note_listening(&mut self, id: &[u8], line: &[u8]) {
-        self.log.put(Kind::Listen, id, line);
+        self.log.put(EntryKind::Listen, id, line);
     }
 
     pub fn listening(&self, id: &[u8]) -> Option<&[u8]> {
-        self.log.get(Kind::Listen, id)
+        self.log.get(EntryKind::Listen, id)
     }
 
     pub fn stop_listening(&mut self, id: &[u8]) {
-        self.log.remove(Kind::Listen, id);
-        self.log.remove(Kind::Acknowledged, id);
+        self.log.remove(EntryKind::Listen, id);
+        self.log.remove(EntryKind::Acknowledged, id);
     }
 
     /// The request never reached a server.
     pub fn forget_listening(&mut self, id: &[u8]) {
-        self.log.remove(Kind::Listen, id);
+        self.log.remove(EntryKind::Listen, id);
     }
 
     /// What a listening request was granted before, if it was.
     pub fn granted(&self, id: &[u8]) -> Option<&[u8]> {
-        self.log.get(Kind::Acknowledged, id)
+        self.log.get(EntryKind::Acknowledged, id)
     }
 
     pub fn note_granted(&mut self, id: &[u8], granted: &[u8]) {
-        self.log.put(Kind::Acknowledged, id, granted);
+        self.log.put(EntryKind::Acknowledged, id, granted);
     }
 
     /// Open listening requests that were granted this kind of news.
@@ -415,7 +433,7 @@ impl<'a> Session<'a> {
             _ => "resourcesListChanged",
         };
         self.log
-            .each(Kind::Acknowledged)
+            .each(EntryKind::Acknowledged)
             .filter(|(_, granted)| envelope::is_true(granted, wanted))
             .map(|(id, _)| id.to_vec())
             .collect()
@@ -450,25 +468,26 @@ impl<'a> Session<'a> {
 
     /// The server has asked the client something, under this id.
     pub fn note_asked(&mut self, id: &[u8]) {
-        self.log.put(Kind::Asked, id, b"");
+        self.log.put(EntryKind::Asked, id, b"");
     }
 
     pub fn forget_asked(&mut self, id: &[u8]) {
-        self.log.remove(Kind::Asked, id);
+        self.log.remove(EntryKind::Asked, id);
     }
 
     pub fn all_asked(&self) -> Vec<Vec<u8>> {
-        let all = self.log.each(Kind::Asked);
+        let all = self.log.each(EntryKind::Asked);
         all.map(|(id, _)| id.to_vec()).collect()
     }
 
     /// What the client has seen of a list.
     pub fn note_seen(&mut self, which: Which, digest: &[u8; DIGEST_BYTES]) {
-        self.log.put(Kind::Seen, which.method().as_bytes(), digest);
+        self.log
+            .put(EntryKind::Seen, which.method().as_bytes(), digest);
     }
 
     pub fn seen(&self, which: Which) -> Option<&[u8]> {
-        self.log.get(Kind::Seen, which.method().as_bytes())
+        self.log.get(EntryKind::Seen, which.method().as_bytes())
     }
 
     /// Whether no id is too long for the table, so that none has a label.
@@ -491,7 +510,7 @@ impl<'a> Session<'a> {
         self.long_ids.id_of(label)
     }
 
-    /// Whether an id is a label of ours, be its request over.
+    /// Whether an id is a label of ours, even if its request is over.
     pub fn is_label(&self, id: &[u8]) -> bool {
         self.long_ids.is_label(id)
     }
@@ -507,7 +526,7 @@ impl<'a> Session<'a> {
 #[cfg(test)]
 impl Session<'_> {
     /// What a successor would find.
-    pub fn left_behind(&self) -> (Head, &[u8], &Keepsakes<'_>) {
+    pub fn left_behind(&self) -> (Head, &[u8], &ReplayLog<'_>) {
         (*self.head, self.opening, &self.log)
     }
 }
@@ -523,7 +542,7 @@ impl MidLine<'_> {
         self.head.server_mid_line != 0
     }
 
-    /// Notes it.
+    /// Notes that a line to the client is half written, or that it is not.
     pub fn set_to_client(&mut self, yes: bool) {
         kill_point();
         self.head.server_mid_line = u8::from(yes);

@@ -4,20 +4,23 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::Losses;
+use mainstay_protocol::event::{Cause, RestartReason, Status};
+use mainstay_protocol::message::settle::Why;
+
 use super::closing::Closing;
+use super::exchange::Speaker;
 use super::io::{About, Exited, Reason};
+use super::swapping::Swapping;
 use super::up::Up;
-use crate::clock::Moment;
-use crate::event::{Cause, Renewing, Status};
-use crate::message::settle::Why;
-use crate::server::backoff::Losses;
 use crate::server::stop::Ladder;
 
 #[derive(Debug)]
 pub(super) enum Life {
     /// The next generation is asked for.
     Absent {
-        /// It is only a trial: the link had been given up.
+        /// Whether the generation is a trial, because the link had given up.
         trial: Option<Box<GivenUp>>,
     },
     /// A generation is up.
@@ -26,7 +29,7 @@ pub(super) enum Life {
     Swapping(Swapping),
     /// The next generation is started then.
     Waiting { until: Moment },
-    /// Nobody needs it now: the next request starts it.
+    /// No server is needed now: the next request starts one.
     Resting,
     /// It died too often.
     Abandoned(GivenUp),
@@ -36,15 +39,93 @@ pub(super) enum Life {
     Finished,
 }
 
-/// A generation on its way down, while the link goes on.
-#[derive(Debug)]
-pub(super) struct Swapping {
-    pub since: Moment,
-    pub ladder: Ladder,
-    pub server: Server,
-    /// Nobody but the dead server was in the tree: there is no descent to tell of.
-    pub quiet: bool,
-    pub then: Then,
+impl Life {
+    /// The server that is up.
+    pub fn up(&mut self) -> Option<&mut Up> {
+        match self {
+            Self::Up(up) => Some(up),
+            Self::Absent { .. }
+            | Self::Swapping(_)
+            | Self::Waiting { .. }
+            | Self::Resting
+            | Self::Abandoned(_)
+            | Self::Closing(_)
+            | Self::Finished => None,
+        }
+    }
+
+    /// The link's own end.
+    pub fn closing(&mut self) -> Option<&mut Closing> {
+        match self {
+            Self::Closing(closing) => Some(closing),
+            Self::Absent { .. }
+            | Self::Up(_)
+            | Self::Swapping(_)
+            | Self::Waiting { .. }
+            | Self::Resting
+            | Self::Abandoned(_)
+            | Self::Finished => None,
+        }
+    }
+
+    /// The descent that is under way.
+    pub fn ladder(&self) -> Option<&Ladder> {
+        match self {
+            Self::Swapping(swapping) => Some(swapping.ladder()),
+            Self::Closing(closing) => closing.ladder(),
+            Self::Absent { .. }
+            | Self::Up(_)
+            | Self::Waiting { .. }
+            | Self::Resting
+            | Self::Abandoned(_)
+            | Self::Finished => None,
+        }
+    }
+
+    /// How the launcher of a server that is on its way down ended, if it left before.
+    pub fn left(&self) -> Option<&Exited> {
+        match self {
+            Self::Swapping(swapping) => swapping.left(),
+            Self::Closing(closing) => closing.left(),
+            Self::Absent { .. }
+            | Self::Up(_)
+            | Self::Waiting { .. }
+            | Self::Resting
+            | Self::Abandoned(_)
+            | Self::Finished => None,
+        }
+    }
+
+    /// How far the server is that speaks now; none if its lines no longer reach a client.
+    pub fn speaker(&self) -> Option<Speaker> {
+        match self {
+            Self::Up(up) => Some(up.speaker()),
+            // What is said after the server's end reaches no client: what the server owed is settled.
+            Self::Swapping(swapping) => (!swapping.is_over()).then_some(Speaker::GoingDown),
+            Self::Closing(closing) => (!closing.is_over()).then_some(Speaker::Closing),
+            Self::Absent { .. }
+            | Self::Waiting { .. }
+            | Self::Resting
+            | Self::Abandoned(_)
+            | Self::Finished => None,
+        }
+    }
+
+    /// The state in one word, for views.
+    pub fn word(&self, away: bool, opened: bool) -> &'static str {
+        match self {
+            Self::Absent { .. } => "starting",
+            Self::Up(_) if away => "lingering",
+            Self::Up(up) => up.word(opened),
+            Self::Swapping(_) => "restarting",
+            Self::Waiting { .. } => "waiting",
+            Self::Resting => "resting",
+            Self::Abandoned(_) => "abandoned",
+            Self::Closing(closing) if closing.explains() => "failed",
+            Self::Closing(_) => "stopping",
+            Self::Finished => "gone",
+        }
+    }
 }
 
 /// What follows when the tree is empty.
@@ -61,32 +142,17 @@ pub(super) enum Then {
     Rest,
 }
 
-/// Why a server was given up, for whoever asks.
+/// Why the server was given up, for answers and views.
 #[derive(Clone, Debug)]
 pub(super) struct GivenUp {
     pub losses: Losses,
     pub window_ms: u64,
     pub last: String,
     pub stderr_tail: Vec<String>,
-    /// The change that it does not start after, if it is that.
+    /// The change of code after which the server does not start, if that is the reason.
     pub changed: Option<String>,
     pub probe_ms: u64,
     pub probe_at: Option<Moment>,
-}
-
-impl Swapping {
-    /// The process that we started has left, and others of its tree serve on: how it ended.
-    pub fn left(&self) -> Option<&Exited> {
-        match &self.server {
-            Server::Left(exited) => Some(exited),
-            Server::Up | Server::Gone => None,
-        }
-    }
-
-    /// Whether nothing that the generation says reaches the client any more.
-    pub fn is_over(&self) -> bool {
-        matches!(self.server, Server::Gone)
-    }
 }
 
 /// What becomes of the requests in flight when a server is gone.
@@ -127,7 +193,7 @@ pub(super) enum Because {
         /// Whether a server may have begun with the request before.
         sent: bool,
     },
-    Renewed(Renewing),
+    Renewed(RestartReason),
     Deadline {
         ms: u64,
     },
@@ -171,7 +237,7 @@ impl Because {
             | Cause::ShimKilled
             | Cause::KeeperSignal { .. }
             | Cause::StartFailed
-            | Cause::Renewal(_)
+            | Cause::Restart(_)
             | Cause::KeeperLost => Self::Stopping,
         }
     }

@@ -1,4 +1,5 @@
 //! The link's decisions, told as short stories.
+//! guards: Every end of a link answers everything in flight once and gives the exit status of the server.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -16,14 +17,15 @@ mod life;
 mod linger;
 mod long;
 
+use mainstay_protocol::event::{Cause, Rung, Status, Usage};
+use mainstay_protocol::ids::LinkId;
+use mainstay_protocol::message::frame::{Fed, Scanner};
+use mainstay_protocol::message::inflight::Slot;
+use mainstay_protocol::message::lists::Which;
+
 use super::*;
-use crate::event::{Cause, Rung, Status, Usage};
-use crate::ids::LinkId;
-use crate::message::frame::{Fed, Scanner};
-use crate::message::inflight::Slot;
-use crate::message::lists::Which;
 use crate::record::Head;
-use crate::record::keepsakes::{Board, Keepsakes, Kind as Kept};
+use crate::record::replay_log::{Board, EntryKind, ReplayLog};
 use crate::server::stop::Step;
 
 /// A link with its record on the heap and the time in milliseconds.
@@ -67,7 +69,7 @@ impl World {
             opening: &mut memory.1,
             slots: &mut memory.2,
             board: &memory.3,
-            keepsakes: &mut memory.4,
+            replay_log: &mut memory.4,
         };
         let about = About {
             link: LinkId(7),
@@ -192,7 +194,11 @@ impl World {
 
 fn shown(
     line: &str,
-    route: impl FnOnce(&mut Link<'static>, &crate::message::frame::Frame<'_>, &[u8]) -> Route,
+    route: impl FnOnce(
+        &mut Link<'static>,
+        &mainstay_protocol::message::frame::Frame<'_>,
+        &[u8],
+    ) -> Route,
     link: &mut Link<'static>,
 ) -> Route {
     let line = format!("{line}\n");
@@ -206,9 +212,9 @@ fn shown(
 
 fn exited(status: Status, served_on: bool, tree_empty: bool) -> Exited {
     let holders = if served_on {
-        Holders::Somebody { written: None }
+        Holders::Others { written: None }
     } else {
-        Holders::Nobody
+        Holders::None
     };
     Exited {
         pid: 7,
@@ -252,7 +258,7 @@ fn told(output: &Output) -> String {
         Output::DropClient => "drop client".into(),
         Output::Linger => "linger".into(),
         Output::LingerOver => "linger over".into(),
-        Output::Tell(what) => format!("tell {}", what.word()),
+        Output::Tell(what) => format!("tell {}", what.name()),
         Output::Finish(code) => format!("finish {code}"),
     }
 }
@@ -326,7 +332,7 @@ fn answers_that_are_owed_at_eof_are_waited_for() {
 }
 
 #[test]
-fn who_is_stopped_by_hand_is_told_so_whether_it_waits_or_comes_later() {
+fn requests_before_and_after_mainstay_stop_are_answered_with_that_reason() {
     let mut world = World::up();
     world.client(&ask(1, "tools/call"));
     world.input(Input::Stop(Cause::Asked));
@@ -386,7 +392,7 @@ fn a_deaf_server_is_killed_in_the_end_and_its_death_is_passed_on() {
 }
 
 #[test]
-fn whoever_not_even_the_kill_ends_is_named_and_the_link_ends_all_the_same() {
+fn a_process_that_survives_sigkill_is_named_and_the_link_ends() {
     let mut world = World::up();
     world.input(Input::Stop(Cause::ClientGone));
     world.wait();
@@ -414,7 +420,7 @@ fn a_death_in_mid_call_answers_everything_in_flight_once() {
     assert_eq!(world.client(&ask(4, "ping")), Route::Later);
     world.greets_again("1");
     let resent = format!("to server {}", ask(3, "tools/list"));
-    assert_eq!(world.drain(), [resent, "tell replayed".into()]);
+    assert_eq!(world.drain(), [resent, "tell ready".into()]);
     assert_eq!(world.client(&ask(4, "ping")), Route::Pass);
     assert_eq!(world.server(&answer("3")), Route::Pass);
     assert_eq!(world.link.generation(), 2);
@@ -441,7 +447,7 @@ fn a_failed_start_is_explained_to_the_probe_and_to_the_opening() {
 }
 
 #[test]
-fn a_failed_start_that_nobody_asks_about_ends_by_itself() {
+fn a_failed_start_without_requests_ends_by_itself() {
     let mut world = World::over(memory(), None);
     world.input(Input::StartFailed {
         problem: String::new(),
@@ -514,7 +520,7 @@ fn a_request_to_a_server_that_is_leaving_waits_for_its_status() {
 }
 
 #[test]
-fn junk_is_dropped_and_told_once_per_power_of_ten_and_at_the_end() {
+fn junk_is_dropped_and_reported_once_per_power_of_ten_and_at_the_end() {
     let mut world = World::up();
     let mut told = Vec::new();
     let mut look = |world: &mut World| {
@@ -733,7 +739,7 @@ fn a_new_keeper_greets_the_new_server_on_the_clients_behalf() {
     );
     assert_eq!(
         next.drain(),
-        [format!("to server {INITIALIZED}"), "tell replayed".into()]
+        [format!("to server {INITIALIZED}"), "tell ready".into()]
     );
     assert_eq!(next.client(&ask(3, "ping")), Route::Pass);
     assert_eq!(next.link.generation(), 2);
@@ -749,7 +755,7 @@ fn an_opening_in_flight_is_sent_again_as_it_was() {
     next.input(Input::Started);
     assert_eq!(
         next.drain(),
-        [format!("to server {INITIALIZE}"), "tell replayed".into()]
+        [format!("to server {INITIALIZE}"), "tell ready".into()]
     );
     next.link.written_to(u64::MAX);
     next.link.delivered_to(u64::MAX);
@@ -830,8 +836,8 @@ fn snapshot(world: &World) -> &'static mut Memory {
         Board::new(),
         vec![0; 8192].into_boxed_slice(),
     )));
-    let mut copy = Keepsakes::over(&memory.3, &mut memory.4);
-    for kind in Kept::ALL {
+    let mut copy = ReplayLog::over(&memory.3, &mut memory.4);
+    for kind in EntryKind::ALL {
         for (key, value) in log.each(kind) {
             assert!(copy.put(kind, key, value));
         }

@@ -11,7 +11,9 @@
 
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-use crate::kill_point::kill_point;
+use mainstay_protocol::message::frame::Begun;
+
+use mainstay_protocol::kill_point::kill_point;
 
 /// Where the bytes in a buffer stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,8 +24,8 @@ pub struct Marks {
     pub routed: u32,
     /// End of what was read.
     pub end: u32,
-    /// What is not routed begins with the rest of a line whose beginning is gone.
-    pub within_a_line: bool,
+    /// What is not routed begins with the rest of a line whose beginning is gone, and was this.
+    pub within_a_line: Option<Begun>,
 }
 
 impl Marks {
@@ -61,7 +63,13 @@ impl Board {
             end,
             within_a_line,
         } = marks;
-        let words = [start, routed, end, u32::from(within_a_line)];
+        let within_a_line = match within_a_line {
+            None => 0,
+            Some(Begun::Unknown) => 1,
+            Some(Begun::Asks) => 2,
+            Some(Begun::Answers) => 3,
+        };
+        let words = [start, routed, end, within_a_line];
         let other = 1 - (self.in_force.load(Ordering::Relaxed) & 1);
         for (place, word) in self.marks[other as usize].iter().zip(words) {
             kill_point();
@@ -82,7 +90,12 @@ impl Board {
             start,
             routed,
             end,
-            within_a_line: within_a_line != 0,
+            within_a_line: match within_a_line {
+                0 => None,
+                2 => Some(Begun::Asks),
+                3 => Some(Begun::Answers),
+                _ => Some(Begun::Unknown),
+            },
         }
     }
 }
@@ -156,7 +169,10 @@ impl<'a> Inbox<'a> {
             free.fill(0);
         }
         marks.end += free.iter().position(|&b| b == 0).unwrap_or(free.len()) as u32;
-        self.moved(marks, marks.end as usize);
+        self.mark(marks);
+        kill_point();
+        // Last: until the marks are in force, a successor of ours must judge the bytes beyond the end as we did.
+        self.board.stale.store(0, Ordering::Release);
         marks
     }
 }
@@ -175,7 +191,7 @@ mod tests {
             start: 0,
             routed: 3,
             end: 3,
-            within_a_line: true,
+            within_a_line: Some(Begun::Asks),
         });
         let mut next = Inbox::over(&board, &mut memory);
         assert_eq!(
@@ -184,11 +200,38 @@ mod tests {
                 start: 0,
                 routed: 3,
                 end: 6,
-                within_a_line: true,
+                within_a_line: Some(Begun::Asks),
             }
         );
         next.moved(Marks::default(), 6);
         assert_eq!(Inbox::over(&board, &mut memory).recover(), Marks::default());
+    }
+
+    #[test]
+    fn a_successor_that_is_killed_while_it_recovers_loses_nothing() {
+        extern crate std;
+
+        use mainstay_protocol::kill_point::{Killed, set_fuse};
+        use std::panic::{self, AssertUnwindSafe};
+
+        for point in 0.. {
+            let board = Board::new();
+            let mut memory = [0; 32];
+            // Two lines came with the read in which the first keeper was killed.
+            memory[..6].copy_from_slice(b"{}\n{}\n");
+            let lived = panic::catch_unwind(AssertUnwindSafe(|| {
+                set_fuse(Some(point));
+                Inbox::over(&board, &mut memory).recover();
+                set_fuse(None);
+            }));
+            let marks = Inbox::over(&board, &mut memory).recover();
+            assert_eq!(marks.end, 6, "at kill point {point}");
+            let Err(end) = lived else {
+                assert!(point > 4, "{point} kill points");
+                return;
+            };
+            assert!(end.is::<Killed>(), "at kill point {point}");
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The flow of bytes: both directions, and our own lines between those of the peers.
 
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::Cause;
+use mainstay_protocol::limits::EXITING_MS;
+
 use super::routing::{From, Routing};
 use super::shell::{Shell, Sight, Wrote};
 use super::{Exit, Output, Relay, Stdin};
-use crate::clock::Moment;
-use crate::event::Cause;
-use crate::limits::EXITING_MS;
 use crate::link::Input;
 
 /// Steps of one direction before the other has its turn.
@@ -260,7 +261,7 @@ impl Relay<'_> {
     /// Writes what is routed to the server, then our own lines.
     fn write_server(&mut self, now: Moment, shell: &mut impl Shell) -> bool {
         if self.reads_no_more() {
-            // It is taken back when the end is told.
+            // These bytes are taken back when the end is reported.
             return false;
         }
         let Some(server) = &mut self.server else {
@@ -310,7 +311,7 @@ impl Relay<'_> {
             }
             self.outputs.push_back(Output::CloseServerStdin);
             if broken && !closing {
-                // It reads no more, so it can serve no more; its own end, if that is what it is, comes first.
+                // The server reads no more, so it cannot serve. If it is exiting, its exit is reported first.
                 self.outputs.push_back(Output::ServerDeaf);
             }
             return true;

@@ -1,14 +1,17 @@
 //! One direction of the data: a buffer, a scanner, and the lines in it.
 //!
 //! Bytes come in at the end, are routed line by line, and go out from the start. A line of up to 64 KiB is routed whole; a longer one is
-//! forwarded as it comes. A full buffer is back-pressure: nothing is read until something was written.
+//! forwarded as it comes, all but its last bytes so far: these wait until the router knows the line's id, or until the line ends. A full
+//! buffer is back-pressure: nothing is read until something was written.
 //!
-//! Invariants: `start ≤ routed ≤ scanned ≤ end`; what is routed is never looked at again; no allocation.
+//! Invariants: `start ≤ routed ≤ scanned ≤ end`; what is routed is never looked at again; no byte of an id is routed before the router
+//! has been shown the whole id; no allocation.
+
+use mainstay_protocol::limits::WHOLE_LINE_BYTES;
+use mainstay_protocol::message::frame::{Begun, Fed, Frame, Scanner, TAIL_BYTES};
 
 use super::shell::{Read, Wrote};
-use crate::limits::WHOLE_LINE_BYTES;
 use crate::link::Route;
-use crate::message::frame::{Fed, Frame, Scanner};
 use crate::record::inbox::{Inbox, Marks};
 
 /// How much may wait for a sink while more is read.
@@ -21,7 +24,7 @@ pub(super) enum Part<'a> {
     Line(&'a Frame<'a>, &'a [u8]),
     /// The beginning of a line that is too long to be held, and what is there of it: may it go on?
     LongBegins(Option<&'a Frame<'a>>, &'a [u8]),
-    /// More is known of a long line that is on its way.
+    /// More is known of a long line that is being forwarded.
     LongKnown(&'a Frame<'a>),
     /// The end of a long line that went on.
     LongPassed(&'a Frame<'a>),
@@ -56,12 +59,12 @@ pub(super) enum Room<'a> {
 enum Long {
     /// There is none.
     No,
-    /// It goes on.
+    /// It is forwarded.
     Passes {
         /// The router knows which message it is.
         known: bool,
     },
-    /// It goes nowhere.
+    /// It is dropped.
     Dropped {
         /// The router knows which message it is.
         known: bool,
@@ -113,9 +116,9 @@ impl<'a> Lane<'a> {
             ..at
         };
         lane.scanned = at.routed as usize;
-        if at.within_a_line {
+        if let Some(begun) = at.within_a_line {
             lane.long = Long::Dropped { known: false };
-            lane.scanner = Scanner::within_a_line();
+            lane.scanner = Scanner::within_a_line(begun);
         }
         lane.check();
         lane
@@ -236,7 +239,7 @@ impl<'a> Lane<'a> {
             }
             let (scanned, end) = (self.scanned, self.at.end as usize);
             if scanned == end {
-                // A long line that was held may be wanted now.
+                // A long line that was held may be forwarded now.
                 self.part_of_a_line(router);
                 break;
             }
@@ -289,7 +292,11 @@ impl<'a> Lane<'a> {
     /// line has been shown.
     pub fn finish(&mut self, router: &mut impl Router) {
         let (routed, end) = (self.at.routed as usize, self.at.end as usize);
-        if self.long != Long::No || self.held || routed == end || self.lines_wait() {
+        if self.held || routed == end || self.lines_wait() {
+            return;
+        }
+        if self.long != Long::No {
+            self.long_line_without_end();
             return;
         }
         let buffer = self.room.bytes_mut();
@@ -301,6 +308,15 @@ impl<'a> Lane<'a> {
         buffer[end] = b'\n';
         self.at.end += 1;
         self.route(router);
+    }
+
+    /// The source has ended within a long line. A server may read a last line that has no newline. The client may not: it would take the
+    /// line for the answer, and then get ours as well.
+    fn long_line_without_end(&mut self) {
+        if let (Room::Recorded(_), Long::Passes { .. }) = (&self.room, self.long) {
+            self.at.routed = self.at.end;
+            self.keep();
+        }
     }
 
     /// Writes once of what was routed; `None` if nothing is left.
@@ -329,10 +345,15 @@ impl<'a> Lane<'a> {
         &self.room.bytes()[self.at.start as usize..self.at.routed as usize]
     }
 
-    /// What was read and not routed yet, and whether it begins with the rest of a line whose beginning is gone.
-    pub fn fresh(&self) -> (&[u8], bool) {
+    /// What was read and not routed yet, and what is known of its first line if the beginning of that is gone.
+    pub fn fresh(&self) -> (&[u8], Option<Begun>) {
         let bytes = &self.room.bytes()[self.at.routed as usize..self.at.end as usize];
-        (bytes, self.long != Long::No)
+        (bytes, self.half_line())
+    }
+
+    /// What is known of a line that is half routed.
+    fn half_line(&self) -> Option<Begun> {
+        (self.long != Long::No).then(|| self.scanner.begun_as())
     }
 
     /// Forgets what was routed: the sink is gone.
@@ -471,16 +492,15 @@ impl<'a> Lane<'a> {
                 match route {
                     Route::Pass => {
                         self.long = Long::Passes { known };
-                        self.at.routed = self.at.end;
+                        self.at.routed = self.safe_end() as u32;
                     }
                     Route::Consumed | Route::Replaced => {
                         self.long = Long::Dropped { known: false };
-                        self.remove(end);
+                        self.remove(self.safe_end());
                     }
                     Route::Gather => {
                         self.long = Long::Gathered;
-                        router.route(Part::Piece(&self.room.bytes()[routed..end]), position);
-                        self.remove(end);
+                        self.gather(router);
                     }
                     // Nothing is forwarded; the full buffer makes the source wait.
                     Route::Later => {}
@@ -492,12 +512,36 @@ impl<'a> Lane<'a> {
                     router.route(Part::LongKnown(&frame), position);
                     self.long = Long::Passes { known: true };
                 }
-                self.at.routed = self.at.end;
+                self.at.routed = self.safe_end() as u32;
             }
-            Long::Dropped { .. } => self.remove(end),
-            Long::Gathered => {
-                router.route(Part::Piece(&self.room.bytes()[routed..end]), position);
-                self.remove(end);
+            Long::Dropped { .. } => self.remove(self.safe_end()),
+            Long::Gathered => self.gather(router),
+        }
+    }
+
+    /// The router gathers what is there of a long line and may be routed.
+    fn gather(&mut self, router: &mut impl Router) {
+        let (routed, until) = (self.at.routed as usize, self.safe_end());
+        if routed < until {
+            let piece = &self.room.bytes()[routed..until];
+            router.route(Part::Piece(piece), self.position(until));
+        }
+        self.remove(until);
+    }
+
+    /// Up to where the long line that is here may be routed before its end has come. If this process is killed, its successor finds the
+    /// rest of the client's line, and must read the id in it unless the record has it. The server's line is different: its rest is lost
+    /// with us, and the client must not have all of a line whose end the router has not seen.
+    fn safe_end(&self) -> usize {
+        let end = self.at.end as usize;
+        let known = matches!(
+            self.long,
+            Long::Passes { known: true } | Long::Dropped { known: true }
+        );
+        match &self.room {
+            Room::Recorded(_) if known => end,
+            Room::Recorded(_) | Room::Own(_) => {
+                (self.at.routed as usize).max(end.saturating_sub(TAIL_BYTES))
             }
         }
     }
@@ -547,7 +591,7 @@ impl<'a> Lane<'a> {
 
     /// Puts the marks in force, then clears what used to reach to `old_end`.
     fn clear_to(&mut self, old_end: usize) {
-        self.at.within_a_line = self.long != Long::No;
+        self.at.within_a_line = self.half_line();
         self.check();
         match &mut self.room {
             Room::Own(_) => {}
@@ -556,7 +600,7 @@ impl<'a> Lane<'a> {
     }
 
     fn keep(&mut self) {
-        self.at.within_a_line = self.long != Long::No;
+        self.at.within_a_line = self.half_line();
         self.check();
         if let Room::Recorded(inbox) = &mut self.room {
             inbox.mark(self.at);

@@ -1,9 +1,10 @@
 //! Shows each line of one direction to the link, and tells the shell what became of it.
 
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::frames::Side;
+
 use super::lane::{Part, Router};
 use super::shell::{Shell, Sight};
-use crate::clock::Moment;
-use crate::frames::Side;
 use crate::link::{Link, Route};
 
 /// The lines of one side.
@@ -135,7 +136,7 @@ impl<S: Shell> Router for Routing<'_, '_, S> {
 }
 
 impl<S: Shell> Routing<'_, '_, S> {
-    fn long_ends(&mut self, frame: &crate::message::frame::Frame<'_>, passed: bool) {
+    fn long_ends(&mut self, frame: &mainstay_protocol::message::frame::Frame<'_>, passed: bool) {
         let sight = Sight::LongEnds {
             from: self.from.side(),
             frame,

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-use crate::clock::Moment;
-use crate::frames::Side;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::frames::Side;
+use mainstay_protocol::message::frame::Frame;
+
 use crate::link::Route;
-use crate::message::frame::Frame;
 
 /// What a read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,8 @@ pub trait Shell {
     /// True if the server's stdin has no reader and bytes are left in it.
     fn server_left_unread(&self) -> bool;
 
-    /// Takes what no process can read any more out of the server's stdin; `None` while a process may read it yet.
+    /// Takes the bytes out of the server's stdin that no process can read now; `None` while a process may still read
+    /// them.
     fn take_unread(&mut self) -> Option<Vec<u8>>;
 
     /// True if each message is wanted by [`saw`](Self::saw); if not, the fast path reports to [`passed`](Self::passed) only.

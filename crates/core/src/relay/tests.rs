@@ -1,3 +1,10 @@
+//! guards: A keeper may be killed at any store into shared memory: its successor finds every line that was not routed.
+
+mod deaths;
+mod flow;
+mod one_lane;
+mod stage;
+
 use super::whole_lines;
 
 #[test]
@@ -23,10 +30,11 @@ mod killed {
     use alloc::vec::Vec;
     use std::panic::{self, AssertUnwindSafe};
 
+    use mainstay_protocol::kill_point::{Killed, kill_point, set_fuse};
+    use mainstay_protocol::limits::WHOLE_LINE_BYTES;
+
     use super::super::lane::{Lane, Part, Router};
     use super::super::shell::{Read, Wrote};
-    use crate::kill_point::{Killed, kill_point, set_fuse};
-    use crate::limits::WHOLE_LINE_BYTES;
     use crate::link::Route;
     use crate::record::inbox::{Board, Inbox};
 
@@ -206,6 +214,88 @@ mod killed {
     }
 }
 
+/// How much of a long line is routed before its end has come.
+mod long_line {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use mainstay_protocol::limits::WHOLE_LINE_BYTES;
+    use mainstay_protocol::message::frame::TAIL_BYTES;
+
+    use super::super::lane::{Lane, Part, Router};
+    use super::super::shell::{Read, Wrote};
+    use crate::link::Route;
+    use crate::record::inbox::{Board, Inbox};
+
+    const ROOM: usize = 2 * WHOLE_LINE_BYTES;
+
+    struct PassesAll;
+
+    impl Router for PassesAll {
+        fn pass(&mut self, _: &[u8], _: u64) -> usize {
+            0
+        }
+
+        fn route(&mut self, _: Part<'_>, _: u64) -> Route {
+            Route::Pass
+        }
+    }
+
+    /// A line whose id is not known before its end.
+    const ID_LAST: [&[u8]; 2] = [br#"{"method":"x","params":{"pad":""#, br#""},"id":3}"#];
+    const ID_FIRST: [&[u8]; 2] = [br#"{"id":3,"method":"x","params":{"pad":""#, br#""}}"#];
+
+    /// How many bytes wait unrouted once these have been read and all that was routed has been written.
+    fn unrouted(lane: &mut Lane<'_>, bytes: &[u8]) -> usize {
+        lane.fill(|into| {
+            into[..bytes.len()].copy_from_slice(bytes);
+            Read::Bytes(bytes.len())
+        });
+        lane.route(&mut PassesAll);
+        while lane.write(|bytes| Wrote::Took(bytes.len())).is_some() {}
+        lane.waiting().1
+    }
+
+    /// The same for a line of more than 64 KiB without its newline.
+    fn unrouted_of(lane: &mut Lane<'_>, [begin, end]: [&[u8]; 2]) -> usize {
+        let mut line = begin.to_vec();
+        line.resize(WHOLE_LINE_BYTES, b'x');
+        line.extend(end);
+        unrouted(lane, &line)
+    }
+
+    #[test]
+    fn the_end_waits_until_the_id_is_known_and_at_the_client_until_the_line_ends() {
+        for (line, to_server, to_client) in
+            [(ID_LAST, TAIL_BYTES, TAIL_BYTES), (ID_FIRST, 0, TAIL_BYTES)]
+        {
+            let (board, mut memory): (Board, Vec<u8>) = (Board::new(), vec![0; ROOM]);
+            let mut up = Lane::recorded(Inbox::over(&board, &mut memory));
+            assert_eq!(unrouted_of(&mut up, line), to_server);
+            let mut memory = vec![0; ROOM];
+            let mut down = Lane::own(&mut memory);
+            assert_eq!(unrouted_of(&mut down, line), to_client);
+            for lane in [&mut up, &mut down] {
+                assert_eq!(unrouted(lane, b"\n"), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_gets_all_of_a_last_line_without_newline_and_a_client_does_not() {
+        let (board, mut memory): (Board, Vec<u8>) = (Board::new(), vec![0; ROOM]);
+        let mut up = Lane::recorded(Inbox::over(&board, &mut memory));
+        let mut memory = vec![0; ROOM];
+        let mut down = Lane::own(&mut memory);
+        for (lane, left) in [(&mut up, 0), (&mut down, TAIL_BYTES)] {
+            unrouted_of(lane, ID_LAST);
+            lane.fill(|_| Read::End);
+            lane.finish(&mut PassesAll);
+            assert_eq!(lane.waiting().1, left);
+        }
+    }
+}
+
 /// A keeper that is killed while a line of 150 KB is on its way, in either direction, and its successor.
 mod taken_over {
     extern crate std;
@@ -215,22 +305,22 @@ mod taken_over {
     use alloc::vec::Vec;
     use std::panic::{self, AssertUnwindSafe};
 
+    use mainstay_protocol::clock::Moment;
+    use mainstay_protocol::event::Lost;
+    use mainstay_protocol::frames::Side;
+    use mainstay_protocol::ids::LinkId;
+    use mainstay_protocol::kill_point::{Killed, kill_point, set_fuse};
+    use mainstay_protocol::limits::{Limits, WHOLE_LINE_BYTES};
+    use mainstay_protocol::message::frame::Frame;
+    use mainstay_protocol::message::inflight::Slot;
+    use mainstay_protocol::policy::Policy;
     use serde_json::{Value, json};
 
     use super::super::shell::{Read, Shell, Sight, Wrote};
     use super::super::{Output, Relay};
-    use crate::clock::Moment;
-    use crate::event::Lost;
-    use crate::frames::Side;
-    use crate::ids::LinkId;
-    use crate::kill_point::{Killed, kill_point, set_fuse};
-    use crate::limits::{Limits, WHOLE_LINE_BYTES};
     use crate::link::{About, Input};
-    use crate::message::frame::Frame;
-    use crate::message::inflight::Slot;
-    use crate::policy::Policy;
     use crate::record::inbox::{self, Inbox};
-    use crate::record::{Head, Record, keepsakes};
+    use crate::record::{Head, Record, replay_log};
 
     const LONG: usize = 150_000;
 
@@ -239,8 +329,8 @@ mod taken_over {
         head: Head,
         opening: Vec<u8>,
         slots: Vec<Slot>,
-        board: keepsakes::Board,
-        keepsakes: Vec<u8>,
+        board: replay_log::Board,
+        replay_log: Vec<u8>,
         marks: inbox::Board,
         inbox: Vec<u8>,
     }
@@ -360,7 +450,7 @@ mod taken_over {
             opening: &mut memory.opening,
             slots: &mut memory.slots,
             board: &memory.board,
-            keepsakes: &mut memory.keepsakes,
+            replay_log: &mut memory.replay_log,
         };
         let about = About {
             link: LinkId(7),
@@ -415,8 +505,8 @@ mod taken_over {
                 head: Head::default(),
                 opening: vec![0; WHOLE_LINE_BYTES],
                 slots: vec![Slot::free(); 16],
-                board: keepsakes::Board::new(),
-                keepsakes: vec![0; 8192],
+                board: replay_log::Board::new(),
+                replay_log: vec![0; 8192],
                 marks: inbox::Board::new(),
                 inbox: vec![0; 2 * WHOLE_LINE_BYTES],
             };
@@ -496,6 +586,41 @@ mod taken_over {
         let half = alloc::format!("{{\"params\":{{\"pad\":\"{pad}");
         let rest = "yyy\"},\"jsonrpc\":\"2.0\",\"method\":\"x/y\",\"id\":3}\n".to_string();
         at_every_kill_point(&half, &(rest + &request(4, "ping")), &[1, 3, 4]);
+    }
+
+    /// A long line that comes in two pieces, cut at each of these places of its end.
+    fn cut_within_its_end(begin: &str, end: &str) {
+        let pad = "x".repeat(LONG);
+        let id = end.find("\"id\"").expect("it has an id");
+        for cut in [id, id + 2, id + 5, id + 6, id + 7, end.len() - 1, end.len()] {
+            let (first, rest) = end.split_at(cut);
+            let rest = rest.to_string() + "\n" + &request(4, "ping");
+            at_every_kill_point(&[begin, &pad, first].concat(), &rest, &[1, 317, 4]);
+        }
+    }
+
+    #[test]
+    fn a_long_line_that_is_cut_within_the_id_at_its_end() {
+        cut_within_its_end(
+            r#"{"jsonrpc":"2.0","method":"x/y","params":{"pad":""#,
+            r#""},"id":317}"#,
+        );
+    }
+
+    #[test]
+    fn a_long_line_that_is_cut_between_method_and_id_at_its_end() {
+        cut_within_its_end(
+            r#"{"jsonrpc":"2.0","params":{"pad":""#,
+            r#""},"method":"x/y","id":317}"#,
+        );
+    }
+
+    #[test]
+    fn a_long_line_that_is_cut_between_id_and_method_at_its_end() {
+        cut_within_its_end(
+            r#"{"jsonrpc":"2.0","params":{"pad":""#,
+            r#""},"id":317,"method":"x/y"}"#,
+        );
     }
 
     #[test]

@@ -6,13 +6,14 @@
 
 use alloc::collections::VecDeque;
 
-use crate::clock::Moment;
-use crate::limits::{BACKOFF_MS, Limits, STEADY_MS};
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::Losses;
+use mainstay_protocol::limits::{BACKOFF_MS, Limits, STEADY_MS};
 
-/// What follows a death.
+/// What follows a death or a failed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The next generation, then.
+    /// The next generation, at this time.
     At(Moment),
     /// Too many deaths.
     GiveUp,
@@ -33,33 +34,8 @@ enum Loss {
     FailedStart,
 }
 
-/// What has happened within the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// Generations that ended.
-    pub deaths: u32,
-    /// Starts that failed.
-    pub failed_starts: u32,
-}
-
-impl Losses {
-    /// And one more death.
-    #[must_use]
-    pub fn with_death(mut self) -> Self {
-        self.deaths += 1;
-        self
-    }
-
-    /// And one more failed start.
-    #[must_use]
-    pub fn with_failed_start(mut self) -> Self {
-        self.failed_starts += 1;
-        self
-    }
-}
-
 impl Budget {
-    /// Nobody has died yet.
+    /// No death yet.
     pub fn new(limits: &Limits) -> Self {
         Self {
             most: limits.restart_budget as usize,
@@ -69,7 +45,7 @@ impl Budget {
         }
     }
 
-    /// A generation died after it had been up for so long, and had served the client or not.
+    /// A generation died after this time, and had served the client or not.
     pub fn died(&mut self, now: Moment, up_ms: u64, served: bool) -> Next {
         if served || up_ms >= STEADY_MS {
             self.in_a_row = 0;
@@ -106,7 +82,7 @@ impl Budget {
         next.max(BACKOFF_MS[1]).min(probe_ms)
     }
 
-    /// What has happened within the window, as far as it was looked at.
+    /// The deaths and failed starts within the window.
     pub fn losses(&self) -> Losses {
         let count = |wanted| {
             self.losses
@@ -120,7 +96,7 @@ impl Budget {
         }
     }
 
-    /// Somebody has mended it: all is forgiven.
+    /// A user or a changed file has removed the cause: forgets all deaths.
     pub fn forgive(&mut self) {
         self.losses.clear();
         self.in_a_row = 0;
@@ -129,6 +105,8 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    //! guards: Restarts stay within their budget.
+
     use super::*;
     use alloc::vec::Vec;
 

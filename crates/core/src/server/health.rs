@@ -5,32 +5,33 @@
 //! like, nor how a tree is measured.
 //!
 //! Invariants:
-//! - **A busy server is left alone**: with requests in flight nothing is asked and no loss is counted. What was taken back
-//!   may hold it all the same: until it answers a later question, for an hour after its last word, no loss is counted.
+//! - **A busy server is left alone**: with requests in flight nothing is asked and no loss is counted. A cancelled
+//!   request may still keep it busy: no loss is counted until the server answers a later question, at most for an hour
+//!   after its last output.
 //! - At most one probe is outstanding, and none is sent soon after output.
 //! - A server is given up only if it was idle all the time, left enough probes in a row unanswered, wrote nothing, used
 //!   no processor time meanwhile, is not held by a debugger, and has answered a probe in this or an earlier generation.
 //!   One that never did is [`Knows::Deaf`] and is never asked again.
-//! - Time that nobody watched proves nothing: a wait that ends much too late begins again.
+//! - Time during which we did not run proves nothing: a wait that ends much too late begins again.
 
-use crate::clock::Moment;
-use crate::limits::{ALIVE_CPU_MS, Limits, TAKEN_BACK_MS};
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::limits::{ALIVE_CPU_MS, Limits, TAKEN_BACK_MS};
 
 /// What is known about a server and probes. It outlives a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knows {
-    /// It has answered none yet.
+    /// It has not answered a probe yet.
     Unknown,
-    /// It has answered one.
+    /// It has answered a probe.
     Answers,
-    /// It leaves probes unanswered though nothing else is wrong with it.
+    /// It leaves probes unanswered although it works.
     Deaf,
 }
 
 /// Why a server is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does not react to anything.
+    /// It does not react at all.
     Unresponsive {
         /// Probes lost in a row.
         lost: u32,
@@ -39,39 +40,39 @@ pub enum Verdict {
     },
 }
 
-/// What is to be done.
+/// What the caller has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Do {
     /// Ask the server; this is the number of the probe, from 1.
     Probe(u64),
-    /// Look at the processor time of the tree and tell it with [`Health::measured`].
+    /// Measure the processor time of the tree and report it with [`Health::measured`].
     Measure,
-    /// Give this generation up. Said once.
+    /// Give this generation up. Returned once.
     Restart(Verdict),
-    /// Nothing, from now on: the server has turned out to be deaf. Said once.
+    /// Nothing, from now on: the server does not answer probes. Returned once.
     LeaveAlone,
 }
 
 /// The health of one generation.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// None: never ask.
+    /// None: probes are off.
     pace: Option<Pace>,
     knows: Knows,
     state: State,
     /// Probes sent so far.
     probes: u64,
-    /// When something was last heard.
+    /// When the server last wrote something.
     heard: Moment,
-    /// Work that nobody waits for any more, and that may hold it all the same.
+    /// Cancelled work that may still keep the server busy.
     taken_back: Option<TakenBack>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct TakenBack {
-    /// Since then it has said nothing.
+    /// Since when the server has written nothing.
     since: Moment,
-    /// The last probe before it. One that answers a later probe is free.
+    /// The last probe before that. A server that answers a later probe is free.
     probe: u64,
 }
 
@@ -90,9 +91,9 @@ enum State {
     Calm { until: Moment },
     /// A probe is out; it is lost at this time.
     Asking { until: Moment, doubt: Doubt },
-    /// It was lost; the next one is due.
+    /// A probe was lost; the next one is due at this time.
     Again { at: Moment, doubt: Doubt },
-    /// Enough are lost: only the processor time can save it.
+    /// Enough probes are lost: only used processor time can save the server.
     Weighing { lost: u32, cpu_ms: u64 },
     /// Nothing saved it.
     Condemned { at: Moment, lost: u32 },
@@ -108,7 +109,7 @@ struct Doubt {
 }
 
 impl Health {
-    /// A generation that is ready and idle. What is known comes from earlier ones.
+    /// A generation that is ready and idle. `knows` comes from earlier generations.
     pub fn new(limits: &Limits, now: Moment, knows: Knows) -> Self {
         let pace = Pace {
             idle_ms: limits.probe_idle_ms,
@@ -140,21 +141,22 @@ impl Health {
         };
     }
 
-    /// Nothing is in flight any more.
+    /// No request is in flight.
     pub fn idle(&mut self, now: Moment) {
         if matches!(self.state, State::Busy) {
             self.calm(now);
         }
     }
 
-    /// Something may have happened to the server: if it is idle, it is asked now.
+    /// Something may have happened to the server: if it is idle, it is probed now.
     pub fn check(&mut self, now: Moment) {
         if let State::Calm { until } = &mut self.state {
             *until = now;
         }
     }
 
-    /// Nobody waits any more for something that it was asked: it may stop, or go on and see nothing else meanwhile.
+    /// A request of the client's was cancelled: the server may stop working on it, or may continue and read nothing
+    /// else meanwhile.
     pub fn taken_back(&mut self, now: Moment) {
         let since = self.taken_back.map_or(now, |before| before.since);
         let probe = self.probes;
@@ -162,7 +164,7 @@ impl Health {
         self.busy(now);
     }
 
-    /// The server wrote something, be it one byte.
+    /// The server wrote something, even a single byte.
     pub fn heard(&mut self, now: Moment) {
         self.heard = now;
         if let Some(taken_back) = &mut self.taken_back {
@@ -178,7 +180,7 @@ impl Health {
         }
     }
 
-    /// The server answered this probe, however late, and be it with an error.
+    /// The server answered this probe, however late, with a result or an error.
     pub fn answered(&mut self, now: Moment, probe: u64) {
         if (1..=self.probes).contains(&probe) {
             self.knows = Knows::Answers;
@@ -187,7 +189,7 @@ impl Health {
         }
     }
 
-    /// The processor time that the tree has used so far, and whether a debugger holds somebody in it.
+    /// The processor time that the tree has used so far, and whether a debugger holds one of its processes.
     pub fn measured(&mut self, now: Moment, cpu_ms_total: u64, traced: bool) {
         let wanted = match &mut self.state {
             State::Asking { doubt, .. } | State::Again { doubt, .. } if doubt.lost > 0 => {
@@ -195,7 +197,7 @@ impl Health {
                 true
             }
             &mut State::Weighing { lost, cpu_ms } => {
-                // Less than before: somebody of the tree has ended, which is a sign of life too.
+                // Less than before: a process of the tree has ended, which is also a sign of life.
                 if cpu_ms.abs_diff(cpu_ms_total) < ALIVE_CPU_MS {
                     self.state = State::Condemned { at: now, lost };
                 } else {
@@ -215,8 +217,8 @@ impl Health {
         }
     }
 
-    /// Time has passed, and all that the server wrote until now has been [heard](Self::heard). To be called until there
-    /// is nothing to do.
+    /// Time has passed, and everything that the server wrote until now has been reported with [`heard`](Self::heard).
+    /// Call it until it returns nothing.
     pub fn tick(&mut self, now: Moment) -> Option<Do> {
         let pace = self.pace?;
         if self.knows == Knows::Deaf {
@@ -224,7 +226,7 @@ impl Health {
         }
         match self.state {
             State::Calm { until } if now >= until => match self.spared_until(now) {
-                // It has been asked since, and need not be asked twice.
+                // It has been probed since, and need not be probed twice.
                 Some((until, taken_back)) if self.probes > taken_back.probe => {
                     self.state = State::Calm { until };
                     None
@@ -271,7 +273,7 @@ impl Health {
         }
     }
 
-    /// Whether probes were lost and nothing has been heard since.
+    /// Whether probes were lost and the server has written nothing since.
     pub fn doubtful(&self) -> bool {
         match self.state {
             State::Asking { doubt, .. } | State::Again { doubt, .. } => doubt.lost > 0,
@@ -285,7 +287,7 @@ impl Health {
         self.knows
     }
 
-    /// Until when what was taken back may hold it, if that is still to come.
+    /// Until when cancelled work may keep the server busy, if that time is still to come.
     fn spared_until(&self, now: Moment) -> Option<(Moment, TakenBack)> {
         let taken_back = self.taken_back?;
         let until = taken_back.since.after_ms(TAKEN_BACK_MS);

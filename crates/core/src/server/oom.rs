@@ -1,9 +1,9 @@
-//! Whether a server died because memory had run out: judged by counters that somebody else reads.
+//! Whether a server died because memory had run out, judged by counters that the caller reads.
 //!
-//! SIGKILL alone proves nothing. A counter of the tree's own leaf that rose is proof; the machine's is only a hint, and
-//! none if we have sent the kill ourselves.
+//! SIGKILL alone proves nothing. A counter of the tree's own cgroup that rose is proof. The machine's counter is only a
+//! hint, and none if we sent SIGKILL ourselves.
 
-use crate::event::{OutOfMemory, Status};
+use mainstay_protocol::event::{OutOfMemory, Status};
 
 /// A counter of kills for lack of memory: as it was before, and as it is now. None where it cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ mod tests {
             // The controller came with the limit.
             (KILLED, false, kills(None, Some(2)), none, tree),
             (KILLED, false, kills(None, Some(0)), none, None),
-            // A leaf that counts and did not: whoever else the machine has killed.
+            // The tree's own cgroup counted no kill: the machine has killed another process.
             (
                 KILLED,
                 false,

@@ -4,22 +4,22 @@
 
 use alloc::vec::Vec;
 
-use crate::clock::Moment;
-use crate::event::{Cause, Ending, Rung, Seen, Status, Teardown};
-use crate::limits::Limits;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Cause, Ending, Rung, Seen, Status, Teardown};
+use mainstay_protocol::limits::Limits;
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Close the server's stdin.
     CloseStdin,
     /// SIGTERM to every member.
     Terminate,
-    /// Kill by tier and confirm.
+    /// Kill the tree in the way of its tier, and confirm that it is empty.
     Kill,
 }
 
-/// What is there to be stopped when the ladder begins.
+/// What there is to stop when the ladder begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The server is up and owes answers to a client that still reads.
@@ -28,7 +28,7 @@ pub enum Standing {
     Up,
     /// The server is up, but reads nothing: an EOF would only cost time.
     Hung,
-    /// The server process has left; something of its tree may be there.
+    /// The server process has exited; other processes of its tree may be left.
     Left,
 }
 
@@ -52,7 +52,7 @@ enum At {
 }
 
 impl Ladder {
-    /// Begins; the first step, if there is one yet.
+    /// Begins; the first step, if one is due.
     pub fn begin(
         cause: Cause,
         standing: Standing,
@@ -77,7 +77,7 @@ impl Ladder {
         (ladder, step)
     }
 
-    /// Why it was begun.
+    /// Why the ladder was begun.
     pub fn cause(&self) -> &Cause {
         &self.cause
     }
@@ -93,7 +93,7 @@ impl Ladder {
         }
     }
 
-    /// What was done so far.
+    /// The last step so far.
     pub fn ending(&self, now: Moment) -> Ending {
         Ending {
             cause: self.cause.clone(),
@@ -102,12 +102,12 @@ impl Ladder {
         }
     }
 
-    /// Whether the server still has the time to answer what it owes.
+    /// Whether the server still has time to answer what it owes.
     pub fn drains(&self) -> bool {
         matches!(self.at, At::Drain { .. })
     }
 
-    /// Nothing is owed any more, or nobody wants the answers: on to EOF.
+    /// Nothing is owed, or the client does not want the answers: close stdin next.
     pub fn drained(&mut self, now: Moment) -> Option<Step> {
         match self.at {
             At::Drain { .. } => Some(self.eof(now)),
@@ -115,7 +115,7 @@ impl Ladder {
         }
     }
 
-    /// The server has left and nobody holds its stdout: the rest does not read stdin either.
+    /// The server has exited and no process holds its stdout: the rest of the tree does not read stdin either.
     pub fn server_left(&mut self, now: Moment) -> Option<Step> {
         match self.at {
             At::Drain { .. } | At::Eof { .. } => Some(self.term(now)),
@@ -137,7 +137,7 @@ impl Ladder {
         }
     }
 
-    /// When the next rung is due.
+    /// When the next step is due.
     pub fn wake_at(&self) -> Option<Moment> {
         match self.at {
             At::Drain { until } | At::Eof { until } | At::Term { until } => Some(until),
@@ -145,7 +145,7 @@ impl Ladder {
         }
     }
 
-    /// The descent is over.
+    /// The tree is empty, or could not be emptied.
     pub fn finish(self, ended: u32, left: Vec<Seen>, now: Moment) -> Teardown {
         Teardown {
             cause: self.cause,
@@ -183,6 +183,8 @@ impl Ladder {
 
 #[cfg(test)]
 mod tests {
+    //! guards: A stop ends every server within its limits: EOF, SIGTERM, SIGKILL, each after its time.
+
     use super::*;
 
     fn limits() -> Limits {

@@ -2,15 +2,16 @@
 
 use alloc::vec::Vec;
 
-use super::{By, Fact, Rule, Sure, Verdict, fault};
-use crate::event::{
+use mainstay_protocol::event::{
     Cause, Exit, Gone, Part, Rung, Seen, Status, Suspect, Suspicion, Teardown, What,
 };
+
+use super::{By, Fact, Rule, Sure, Verdict, fault};
 
 /// What a fact tells, if it is of this kind.
 macro_rules! told {
     ($what:expr, $kind:ident) => {
-        if let $crate::event::What::$kind(told) = $what {
+        if let mainstay_protocol::event::What::$kind(told) = $what {
             Some(told)
         } else {
             None
@@ -134,7 +135,7 @@ impl<'a> Case<'a> {
         self.last(|what| told!(what, Gone).filter(|gone| gone.part == part))
     }
 
-    /// Who was there: as it was written down behind the death, else the client alone.
+    /// The processes that were seen at the death, as an event behind it says; else the client alone.
     pub(super) fn suspects(&self, part: Part, pid: Option<i32>) -> Vec<Suspect> {
         let seen = self.facts.iter().skip(self.from).find_map(|fact| {
             told!(fact.what, Suspects)

@@ -13,7 +13,7 @@ pub enum Rule {
     /// The signal's sender is another process.
     SignalByProcess,
     /// The sender had ended before it could be seen.
-    SignalBySomebodyGone,
+    SignalByProcessGone,
     /// The sender wrote its pid itself.
     SignalByClaim,
     /// The kernel sent the signal for a terminal.
@@ -26,9 +26,9 @@ pub enum Rule {
     ClientEnded,
     /// The client's end of our stdout was closed.
     ClientDeaf,
-    /// An exit code or a fault, and nobody sent anything.
+    /// An exit code or a fault, without a signal from another process.
     ServerByItself,
-    /// The count of kills for want of memory rose with the SIGKILL.
+    /// The count of out-of-memory kills rose with the SIGKILL.
     OutOfMemory,
     /// A signal that we did not send.
     ServerKilled,
@@ -65,7 +65,7 @@ impl fmt::Display for Rule {
             Self::SignalByProcess => {
                 "the kernel names the pid that sent the signal (of several equal signals at once only the first); the program is what that pid ran when mainstay looked, a moment later"
             }
-            Self::SignalBySomebodyGone => {
+            Self::SignalByProcessGone => {
                 "the kernel names a pid as sender, but that process had ended before it could be seen"
             }
             Self::SignalByClaim => "the signal was queued: its sender wrote that pid itself",
@@ -78,7 +78,7 @@ impl fmt::Display for Rule {
                 "the server exited or crashed, and mainstay had sent no signal; a signal of another process that a server obeys by exiting only root can see"
             }
             Self::OutOfMemory => {
-                "SIGKILL that mainstay did not send, and the count of kills for want of memory rose"
+                "SIGKILL that mainstay did not send, and the count of out-of-memory kills rose"
             }
             Self::ServerKilled => {
                 "a signal that mainstay did not send; only root can see who sent it"
@@ -96,7 +96,7 @@ impl fmt::Display for Rule {
                 "`mainstay trace-signals` saw the signal while it was sent, and the kernel names its sender"
             }
             Self::TracedKernel => {
-                "`mainstay trace-signals` saw the kernel itself send the signal: for want of memory, or at the end of a container"
+                "`mainstay trace-signals` saw the kernel itself send the signal: memory had run out, or a container ended"
             }
             Self::KeeperKilled => "the keeper ended before its work was done",
             Self::Asked => "`mainstay stop` was called",

@@ -1,16 +1,18 @@
 //! Who ended it: a life with its death, and the rule that decides.
+//! guards: No verdict names a process that no event names.
 
 use alloc::string::ToString;
 use alloc::vec;
 
-use super::*;
-use crate::event::{
-    Cause, ClientMoved, Detached, Ending, Exit, Gone, LeaseEnded, Lost, OutOfMemory, Part, Renewal,
-    Renewing, Rung, Signal, Start, StartFailed, Suspicion, Teardown, Usage,
+use mainstay_protocol::event::{
+    Cause, ClientMoved, Detached, Ending, Exit, Gone, LeaseEnded, Lost, OutOfMemory, Part,
+    RestartReason, Restarting, Rung, Signal, Start, StartFailed, Suspicion, Teardown, Usage,
 };
-use crate::ids::Identity;
-use crate::lease::Over;
-use crate::tier::Tier;
+use mainstay_protocol::ids::Identity;
+use mainstay_protocol::lease::Over;
+use mainstay_protocol::tier::Tier;
+
+use super::*;
 
 mod ending;
 mod table;
@@ -159,8 +161,8 @@ fn a_signal_to_the_shim() {
         // The client's pid, but another process.
         (0, 40, Some(5), Sure::Certain, Rule::SignalByProcess),
         (0, 41, Some(4), Sure::Certain, Rule::SignalByProcess),
-        (0, 40, None, Sure::Probable, Rule::SignalBySomebodyGone),
-        (0, 41, None, Sure::Unknown, Rule::SignalBySomebodyGone),
+        (0, 40, None, Sure::Probable, Rule::SignalByProcessGone),
+        (0, 41, None, Sure::Unknown, Rule::SignalByProcessGone),
         (-1, 1, Some(1), Sure::Probable, Rule::SignalByClaim),
         (-1, 40, Some(4), Sure::Probable, Rule::SignalByClaim),
         (128, 0, None, Sure::Certain, Rule::SignalByTerminal),
@@ -196,13 +198,13 @@ fn a_strangers_ignored_signal_is_no_cause() {
 
 #[test]
 fn the_client_that_counts_is_the_last_one() {
-    let heir = Seen {
+    let successor = Seen {
         who: Identity { pid: 41, start: 9 },
         comm: "node".into(),
     };
     let moved = What::ClientMoved(ClientMoved {
         from: CLIENT,
-        to: heir.clone(),
+        to: successor.clone(),
         status: None,
     });
     let told = ended(
@@ -210,7 +212,7 @@ fn the_client_that_counts_is_the_last_one() {
         Cause::ShimSignal { number: 15 },
     );
     assert_eq!(told.rule, Rule::SignalByClient);
-    assert_eq!(told.by, By::Client(Some(heir)));
+    assert_eq!(told.by, By::Client(Some(successor)));
 }
 
 #[test]
@@ -231,7 +233,7 @@ fn a_signal_to_the_keeper_is_another_one() {
 }
 
 #[test]
-fn before_the_teardown_is_told_the_signal_speaks() {
+fn without_a_teardown_event_the_signal_decides() {
     let told = judged(&[
         (0, start(1)),
         (1, signal(0, 40, Some(4))),
@@ -297,14 +299,14 @@ fn a_server_that_ends_unasked() {
             steps.extend(rest);
             let told = judged(&steps);
             assert_eq!((told.sure, told.rule), (sure, rule), "{status}");
-            let nobody = rule == Rule::ServerKilled;
-            assert_eq!(!told.suspects.is_empty(), nobody);
+            let unseen = rule == Rule::ServerKilled;
+            assert_eq!(!told.suspects.is_empty(), unseen);
         }
     }
 }
 
 #[test]
-fn what_happens_to_the_next_generation_is_another_story() {
+fn events_of_the_next_generation_do_not_count() {
     let told = judged(&[
         (0, start(1)),
         (5, exit(Status::Code(1))),
@@ -350,19 +352,19 @@ fn our_own_doing() {
         assert_eq!((told.by, told.rule), (by, Rule::LeaseEnded));
     }
     for (why, by) in [
-        (Renewing::Asked, By::User),
-        (Renewing::Idle { ms: 1 }, By::Mainstay),
+        (RestartReason::Asked, By::User),
+        (RestartReason::Idle { ms: 1 }, By::Mainstay),
     ] {
-        let renewal = What::Renewal(Renewal {
+        let restarting = What::Restarting(Restarting {
             generation: 1,
             why: why.clone(),
             in_flight: 0,
         });
-        let told = ended(vec![renewal.clone()], Cause::Renewal(why.clone()));
+        let told = ended(vec![restarting.clone()], Cause::Restart(why.clone()));
         assert_eq!((&told.by, told.rule), (&by, Rule::Renewed));
         // The teardown may not be written yet.
-        let end = exit_on_the_way(killed(15), Cause::Renewal(why), &[Rung::Eof, Rung::Term]);
-        let early = judged(&[(0, start(1)), (1, renewal), (1, end)]);
+        let end = exit_on_the_way(killed(15), Cause::Restart(why), &[Rung::Eof, Rung::Term]);
+        let early = judged(&[(0, start(1)), (1, restarting), (1, end)]);
         assert_eq!((early.by, early.rule), (by, Rule::Renewed));
     }
     assert_eq!(ended(Vec::new(), Cause::Differs).rule, Rule::Differs);
@@ -379,8 +381,8 @@ fn a_start_that_failed_and_a_keeper_that_was_lost() {
     let told = judged(&[(0, failed)]);
     assert_eq!((told.sure, told.rule), (Sure::Certain, Rule::CannotStart));
     for (status, by, sure) in [
-        (Some(killed(9)), By::Nobody, Sure::Unknown),
-        (None, By::Nobody, Sure::Unknown),
+        (Some(killed(9)), By::NoneKnown, Sure::Unknown),
+        (None, By::NoneKnown, Sure::Unknown),
         (Some(killed(11)), By::Mainstay, Sure::Certain),
         (Some(Status::Code(1)), By::Mainstay, Sure::Certain),
     ] {

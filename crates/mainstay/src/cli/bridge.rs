@@ -1,11 +1,11 @@
-//! `mainstay bridge`: what `run --url` starts in the place of a server. Not for people.
+//! `mainstay bridge`: the process that `run --url` starts as its server. Not called by users.
 
 use clap::Args;
 
-/// What it was told; the rest is in its environment.
+/// The arguments; the settings are in an environment variable.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The URL, for people who look at the process list
+    /// The URL, so that it can be seen in the process list
     #[arg(value_name = "URL")]
     pub shown: Option<String>,
 }

@@ -1,39 +1,38 @@
-//! `mainstay demo`: the scenes of [`crate::demo`], for people and, with `--json`, for programs.
+//! `mainstay demo`: runs the scenes of [`mainstay_demo`].
 //!
-//! The demo's own servers, helpers and clients are this program again, with the hidden `--act`.
+//! The servers, helpers and clients of the demo are this program again, started with the hidden option `--role`.
 
 use clap::Args;
+use mainstay_report::{Exit, Report};
 
-use crate::demo::{self, act::Act};
-use crate::exit::Exit;
-use crate::report::Report;
+use mainstay_demo::{self as demo, role::Role};
 
-/// What `demo` was told.
+/// The options of `demo`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mainstay demo
   mainstay demo --json | jq -c '[.scene, .held]'
 
-It starts real processes in a state directory of its own and ends all of them: nothing of
-yours is touched, nothing is left behind. Exit code: 0 if every scene held, 1 if not.")]
+It starts real processes with a state directory of their own and ends all of them. It does not
+touch your servers and leaves nothing behind. Exit code: 0 if every scene succeeded, 1 if not.")]
 pub struct Options {
-    /// As JSON, one object per scene
+    /// Print one JSON object per scene
     #[arg(long)]
     pub json: bool,
 
-    /// The part that this process plays in somebody else's demo
+    /// Which process of a running demo this one is
     #[arg(long, hide = true, value_enum)]
-    act: Option<Act>,
+    role: Option<Role>,
 
-    /// Whose part it is
-    #[arg(long, hide = true, requires = "act", default_value = "")]
-    party: String,
+    /// The demo that this process belongs to
+    #[arg(long, hide = true, requires = "role", default_value = "")]
+    group: String,
 }
 
-/// Shows what mainstay does.
+/// Runs `mainstay demo`.
 pub fn demo(options: &Options) -> Result<Exit, Report> {
-    match options.act {
-        Some(act) => Ok(act.play(&options.party)),
-        None => demo::play(options.json),
+    match options.role {
+        Some(role) => Ok(role.run(&options.group)),
+        None => demo::run(options.json),
     }
 }

@@ -1,58 +1,66 @@
-//! `mainstay doctor`: looks at this machine and says what is well and what is not, each with a hint.
+//! `mainstay doctor`: checks this machine and prints what is in order and what is not, with hints.
 //!
-//! It changes nothing but the state directories, which it makes if they are missing (that is the test).
+//! It only changes the state directories: it creates missing ones, because that is how it checks that they can be used.
 
 mod checks;
+mod clients;
+mod recent;
+mod screen;
+
+use std::env;
 
 use clap::Args;
-use mainstay_core::event::Detached;
-use mainstay_core::ids::{LinkId, Tag};
-use mainstay_core::tier::{Tier, WhyNot};
-use mainstay_os::tier::{self, Choice, Place, Wish};
-use mainstay_os::{adopter, cap, identity};
+use mainstay_os::tier::{self, Choice, Place, Refusal, Wish};
+use mainstay_os::{adopter, cap, census, identity};
+use mainstay_protocol::event::Detached;
+use mainstay_protocol::ids::{LinkId, Tag};
+use mainstay_protocol::tier::{Tier, WhyNot};
+use mainstay_report::{Exit, Report};
+use mainstay_store::paths::Paths;
+use mainstay_store::registry;
 use serde::Serialize;
 
-use crate::exit::Exit;
-use crate::paths::Paths;
-use crate::report::Report;
-use crate::view::measure::count;
-use crate::view::paint::Tone;
-use crate::view::printer::Printer;
+use mainstay_report::printer::Printer;
+use screen::Screen;
 
-/// What `doctor` was told.
+/// The options of `doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mainstay doctor
+  mainstay doctor --verbose            every check with its details, and where all files are
   mainstay doctor --json | jq '.findings[] | select(.status == \"problem\")'
 
 Exit code: 0 healthy (notes included), 1 a problem was found.")]
 pub struct Options {
-    /// As JSON
+    /// Show every check with its details, and where all files are
+    #[arg(long, short, conflicts_with = "json")]
+    pub verbose: bool,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// How trees are held on this machine.
+/// How process trees are contained on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Containment {
     /// The tier that a server started now would get.
     pub tier: Tier,
-    /// Why no stronger one.
+    /// Why no stronger tier is used.
     pub why_not: Vec<WhyNot>,
     /// Whether the guard would leave the client's process tree.
     pub detached: Detached,
-    /// Why `--memory-max` is only measured; none if the kernel itself holds a tree to it.
+    /// Why mainstay must measure the memory for `--memory-max`; null if the kernel enforces the limit.
     pub memory_why_not: Option<String>,
 }
 
-/// Asks the tiers, as a server started now would. None: we cannot even tell who we are.
+/// Chooses a tier as for a server that is started now. None if `/proc` cannot be read.
 fn containment() -> Option<Containment> {
     let tag = Tag {
         realm: identity::realm().ok()?,
         owner: identity::me().ok()?,
         link: LinkId(0),
     };
-    // The floor is always there, so the strongest is never none.
+    // The weakest tier is always possible, so this choice only fails for other reasons.
     let Choice {
         tier,
         why_not,
@@ -62,12 +70,12 @@ fn containment() -> Option<Containment> {
     let memory = match place {
         Place::Cgroup(leaf) => {
             let possible = cap::possible(leaf.path());
-            // Nobody ever was in it.
+            // The leaf was only created for this check; no process was in it.
             leaf.remove().ok();
             possible
         }
         Place::Scope(pending) => pending.memory_cap(),
-        Place::Subreaper | Place::Pidns => Err(cap::NO_LEAF.into()),
+        Place::Subreaper | Place::Pidns => Err(Refusal::NoLeaf),
     };
     let verdict = adopter::judge(adopter::INIT);
     let detached = if verdict.reaps {
@@ -79,67 +87,104 @@ fn containment() -> Option<Containment> {
         tier,
         why_not,
         detached,
-        memory_why_not: memory.err(),
+        memory_why_not: memory.err().map(|refusal| refusal.to_string()),
     })
 }
 
 /// How serious a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// As it should be.
+    /// In order.
     Ok,
-    /// Good to know.
+    /// Not a fault, but worth knowing.
     Note,
-    /// Something to mend.
+    /// A fault that should be repaired.
     Problem,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at, in one word.
+    /// The name of the check.
     pub check: &'static str,
-    /// How it is.
+    /// How serious the result is.
     pub status: Status,
-    /// What was seen.
+    /// What was found.
     pub what: String,
+    /// The command that says more about it, or repairs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// What it consists of, one line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<String>,
 }
 
-/// Where things are.
+impl Finding {
+    fn new(check: &'static str, status: Status, what: impl Into<String>) -> Self {
+        Self {
+            check,
+            status,
+            what: what.into(),
+            command: None,
+            hint: None,
+            details: Vec::new(),
+        }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn command(mut self, command: impl Into<String>) -> Self {
+        self.command = Some(command.into());
+        self
+    }
+}
+
+/// The files and directories of mainstay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Places {
-    /// Everything that mainstay writes.
+    /// The directory for everything that mainstay writes.
     pub state: String,
-    /// The event files.
+    /// The directory of the event files.
     pub events: String,
-    /// One directory per link.
+    /// The directory with one directory per link.
     pub run: String,
     /// One file per configuration.
-    pub record: String,
+    pub cache: String,
+    /// One directory per lease.
+    pub leases: String,
+    /// One file per HTTP session that must still be closed.
+    pub sessions: String,
+    /// What `adopt` and `release` replaced in config files of clients.
+    pub backups: String,
     /// The config file; none if HOME is not ours.
     pub config: Option<String>,
+    /// The program that runs now.
+    pub program: Option<String>,
 }
 
-/// The whole visit.
+/// The result of all checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// Whether there is no problem.
+    /// True if no check has found a problem.
     pub healthy: bool,
-    /// This program.
+    /// The version of mainstay.
     pub version: &'static str,
-    /// Where things are.
+    /// The files and directories of mainstay.
     pub paths: Places,
-    /// How trees are held, if this build can tell.
+    /// How process trees are contained; null if that could not be found out.
     pub containment: Option<Containment>,
-    /// What was looked at.
+    /// The result of each check.
     pub findings: Vec<Finding>,
 }
 
-/// Looks around.
+/// Runs `mainstay doctor`.
 pub fn doctor(options: &Options) -> Result<Exit, Report> {
     let paths = Paths::find()?;
     let health = examine(&paths);
@@ -147,8 +192,12 @@ pub fn doctor(options: &Options) -> Result<Exit, Report> {
     if options.json {
         printer.json(&health)?;
     } else {
-        let text = render(&health, printer.colour());
-        printer.text(&text)?;
+        let screen = Screen {
+            columns: printer.columns(),
+            colour: printer.colour(),
+            verbose: options.verbose,
+        };
+        printer.text(&screen::render(&health, screen))?;
     }
     Ok(if health.healthy {
         Exit::Ok
@@ -164,11 +213,16 @@ fn examine(paths: &Paths) -> Health {
     findings.extend(checks::inotify());
     findings.extend(checks::paths(paths));
     findings.push(checks::config(paths));
-    findings.extend(checks::links(paths));
-    findings.push(checks::strays(paths));
-    findings.push(checks::ledger(paths));
-    findings.push(checks::record(paths));
-    findings.push(checks::debts(paths));
+    // One list of the links and one of the processes, for all checks.
+    let listed = registry::list(paths);
+    let pids = census::pids();
+    findings.extend(checks::links(paths, &listed));
+    findings.push(checks::leftovers(&pids, &listed));
+    findings.extend(checks::orphans(&pids));
+    findings.extend(checks::events(paths, &listed));
+    findings.push(checks::cache(paths));
+    findings.push(checks::sessions(paths));
+    findings.extend(clients::adopted(paths));
     Health {
         healthy: findings
             .iter()
@@ -178,77 +232,16 @@ fn examine(paths: &Paths) -> Health {
             state: paths.state().display(),
             events: paths.events().display(),
             run: paths.run().display(),
-            record: paths.record().display(),
+            cache: paths.cache().display(),
+            leases: paths.lease().display(),
+            sessions: paths.sessions().display(),
+            backups: paths.backups().display(),
             config: paths.config_file().map(|file| file.display().to_string()),
+            program: env::current_exe()
+                .ok()
+                .map(|file| file.display().to_string()),
         },
         containment,
         findings,
-    }
-}
-
-fn render(health: &Health, colour: bool) -> String {
-    let mut lines = Vec::new();
-    let wide = |finding: &Finding| finding.check.len();
-    let width = health.findings.iter().map(wide).max().unwrap_or(0);
-    let mut problems = 0;
-    for finding in &health.findings {
-        let (word, tone) = match finding.status {
-            Status::Ok => ("ok", Tone::Good),
-            Status::Note => ("note", Tone::Warn),
-            Status::Problem => ("problem", Tone::Bad),
-        };
-        problems += usize::from(finding.status == Status::Problem);
-        let word = tone.paint(&format!("{word:<7}"), colour);
-        let (check, what) = (finding.check, &finding.what);
-        lines.push(format!("{word}  {check:<width$}  {what}"));
-        if let Some(hint) = &finding.hint {
-            let indent = " ".repeat(7 + 2 + width + 2);
-            lines.push(Tone::Faint.paint(&format!("{indent}hint: {hint}"), colour));
-        }
-    }
-    lines.push(match problems {
-        0 => "healthy".into(),
-        _ => count(problems, "problem"),
-    });
-    lines.join("\n") + "\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_visit_in_words() {
-        let finding = |check, status, hint: Option<&str>| Finding {
-            check,
-            status,
-            what: "so it is".into(),
-            hint: hint.map(Into::into),
-        };
-        let health = Health {
-            healthy: false,
-            version: "0",
-            paths: Places {
-                state: String::new(),
-                events: String::new(),
-                run: String::new(),
-                record: String::new(),
-                config: None,
-            },
-            containment: None,
-            findings: vec![
-                finding("tier", Status::Ok, None),
-                finding("leftovers", Status::Problem, Some("do this")),
-            ],
-        };
-        assert_eq!(
-            render(&health, false),
-            "\
-ok       tier       so it is
-problem  leftovers  so it is
-                    hint: do this
-1 problem
-"
-        );
     }
 }

@@ -1,13 +1,11 @@
-//! `mainstay guardian`, started by the systemd user manager only.
+//! `mainstay guardian`: started by the systemd user manager, not by users.
 
 use mainstay_os::tier::guardian;
+use mainstay_report::{Exit, Report};
 
-use crate::exit::Exit;
-use crate::report::Report;
-
-/// Guards the trees whose owners were all killed, until there is none.
+/// Ends process trees whose keeper and guard were killed, until no tree is left to watch.
 pub fn guardian() -> Result<Exit, Report> {
     guardian::run()
         .map(|()| Exit::Ok)
-        .map_err(|problem| Report::new(Exit::Failed, "the guardian cannot guard").because(problem))
+        .map_err(|problem| Report::new(Exit::Failed, "the guardian failed").because(problem))
 }

@@ -1,32 +1,29 @@
-//! `mainstay lease`: named scopes that own servers, for hosts that outlive their sessions.
+//! `mainstay lease`: named scopes that own servers, for host programs that run longer than their sessions.
 
 mod list;
 
 use clap::{Args, Subcommand};
-use mainstay_core::event::Seen;
-use mainstay_core::lease::{Over, Term};
-use mainstay_core::limits::{LEASE_TTL_MS, Unit};
+use mainstay_keeper::lease::{self, Closed, EndedServer, Opened, Was, Wish};
 use mainstay_os::clock;
+use mainstay_protocol::event::Seen;
+use mainstay_protocol::lease::{Over, Term};
+use mainstay_protocol::limits::{LEASE_TTL_MS, Unit};
+use mainstay_report::happening::seen;
+use mainstay_report::measure::{fine, span};
+use mainstay_report::{Exit, Report, talk};
+use mainstay_store::config::quantity;
+use mainstay_store::paths::Paths;
 use serde::Serialize;
 
 use super::run_options;
-use crate::config::quantity;
-use crate::exit::Exit;
-use crate::lease::{self, Closed, EndedServer, Opened, Was, Wish};
-use crate::paths::Paths;
-use crate::report::{Report, talk};
-use crate::view::happening::seen;
-use crate::view::measure::{fine, span};
-use crate::view::printer::Printer;
+use mainstay_report::printer::Printer;
 
-pub use list::gather as rows;
-
-/// What `lease` was told.
+/// The options of `lease`.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Open a lease, bound to a time, an owner process, or both
+    /// Open a lease that ends with a time, with an owner process, or with the first of both
     Open(OpenOptions),
-    /// Give an open lease its time again
+    /// Start the time of an open lease again
     Renew(RenewOptions),
     /// End every server of a lease, wait until nothing is left, and say what was ended
     Close(CloseOptions),
@@ -34,79 +31,79 @@ pub enum Verb {
     List(ListOptions),
 }
 
-/// What `lease open` was told.
+/// The options of `lease open`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mainstay lease open job-17 --owner $$         until this shell ends
-  mainstay lease open job-17 --ttl 10m          until nobody has renewed it for ten minutes
+  mainstay lease open job-17 --ttl 10m          until it has not been renewed for ten minutes
   MAINSTAY_LEASE=job-17 mainstay run -- npx -y @playwright/mcp
   mainstay lease close job-17
 
-A lease of the same owner that is open already is renewed; one of another owner is an error.")]
+If the same owner has this lease open already, it is renewed. If another owner has it, that is an error.")]
 pub struct OpenOptions {
-    /// Its name: letters, digits, `.`, `_`, `-`
+    /// The name: letters, digits, `.`, `_`, `-`
     #[arg(value_parser = run_options::lease)]
     pub name: String,
-    /// How long it lasts without being renewed; a machine that sleeps does not count [default: 10m without --owner]
+    /// How long the lease lasts without renewal; time in which the machine sleeps does not count [default: 10m without --owner]
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     pub ttl: Option<u64>,
-    /// The process whose end is the lease's end
+    /// The process with which the lease ends
     #[arg(long, value_name = "PID")]
     pub owner: Option<i32>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `lease renew` was told.
+/// The options of `lease renew`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mainstay lease renew job-17
   mainstay lease renew job-17 --ttl 1h")]
 pub struct RenewOptions {
-    /// Its name
+    /// The name of the lease
     #[arg(value_parser = run_options::lease)]
     pub name: String,
-    /// How long it lasts from now on [default: as long as before]
+    /// How long the lease lasts from now on [default: as long as before]
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     pub ttl: Option<u64>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `lease close` was told.
+/// The options of `lease close`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mainstay lease close job-17
   mainstay lease close job-17 --json | jq .left
-  mainstay lease close job-17 --wait 0      only mark it; the servers end by themselves
+  mainstay lease close job-17 --wait 0      do not wait; the servers end by themselves
 
-A lease that is closed already, or was never open, is no error.")]
+It is not an error if the lease is closed already or was never open.")]
 pub struct CloseOptions {
-    /// Its name
+    /// The name of the lease
     #[arg(value_parser = run_options::lease)]
     pub name: String,
-    /// Wait no longer than this [default: as long as the servers' own stop ladders may take]
+    /// Wait at most this long [default: as long as the grace times of the servers allow]
     #[arg(long, value_name = "TIME", num_args = 0..=1, value_parser = quantity::time)]
     pub wait: Option<Option<u64>>,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// What `lease list` was told.
+/// The options of `lease list`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   mainstay lease list
   mainstay lease list --json | jq '.[] | select(.servers > 0) | .lease'")]
 pub struct ListOptions {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// Does it.
+/// Runs `mainstay lease`.
 pub fn lease(verb: &Verb) -> Result<Exit, Report> {
     match verb {
         Verb::Open(options) => open(options),
@@ -118,18 +115,18 @@ pub fn lease(verb: &Verb) -> Result<Exit, Report> {
 
 /// A lease as `open` and `renew` show it.
 #[derive(Clone, Debug, Serialize)]
-struct Agreed<'a> {
-    /// Its name.
+struct LeaseTerms<'a> {
+    /// The name of the lease.
     lease: &'a str,
-    /// Whether it was open before.
+    /// Whether the lease was open before.
     renewed: bool,
-    /// The process whose end is its end.
+    /// The process with which the lease ends.
     owner: Option<&'a Seen>,
-    /// How long it lasts without being renewed.
+    /// How long the lease lasts without renewal.
     ttl_ms: Option<u64>,
-    /// How long that is from now.
+    /// How much of that time is left.
     left_ms: Option<u64>,
-    /// When it was opened.
+    /// When the lease was opened.
     opened_at: &'a str,
 }
 
@@ -146,31 +143,31 @@ fn open(options: &OpenOptions) -> Result<Exit, Report> {
         Opened::New(_) => false,
         Opened::Again(_) => true,
     };
-    show_agreed(opened.term(), renewed, options.json)
+    show_terms(opened.term(), renewed, options.json)
 }
 
 fn renew(options: &RenewOptions) -> Result<Exit, Report> {
     let paths = Paths::find()?;
     let term = lease::renew(&paths, &options.name, options.ttl)?;
-    show_agreed(&term, true, options.json)
+    show_terms(&term, true, options.json)
 }
 
 fn owner(pid: i32) -> Result<Seen, Report> {
     lease::process(pid).ok_or_else(|| {
         Report::new(
             Exit::NotFound,
-            format!("no process {pid} is there to own the lease"),
+            format!("no process has the pid {pid}, so it cannot own the lease"),
         )
         .hint(format!(
-            "name one that lives, or give a time: `--ttl {}`",
+            "name a process that runs, or give a time: `--ttl {}`",
             quantity::show(Unit::Time, LEASE_TTL_MS)
         ))
     })
 }
 
-fn show_agreed(term: &Term, renewed: bool, json: bool) -> Result<Exit, Report> {
+fn show_terms(term: &Term, renewed: bool, json: bool) -> Result<Exit, Report> {
     let left_ms = term.left_ms(clock::now());
-    let agreed = Agreed {
+    let terms = LeaseTerms {
         lease: &term.name,
         renewed,
         owner: term.owner.as_ref(),
@@ -180,10 +177,10 @@ fn show_agreed(term: &Term, renewed: bool, json: bool) -> Result<Exit, Report> {
     };
     let mut printer = Printer::new();
     if json {
-        printer.json(&agreed)?;
+        printer.json(&terms)?;
         return Ok(Exit::Ok);
     }
-    let owner = agreed
+    let owner = terms
         .owner
         .map(|owner| format!("until {} ends", seen(owner)));
     let time = left_ms.map(|ms| format!("for {} if not renewed", span(ms.next_multiple_of(1_000))));
@@ -193,16 +190,16 @@ fn show_agreed(term: &Term, renewed: bool, json: bool) -> Result<Exit, Report> {
     Ok(Exit::Ok)
 }
 
-/// What `close` says: the sums first, so that a program needs no loop.
+/// The result of `close`, with sums, so that a script does not have to add them up.
 #[derive(Clone, Debug, Serialize)]
-struct Told<'a> {
-    /// Whether nothing of its servers is left.
+struct CloseSummary<'a> {
+    /// Whether no process of the servers is left.
     ok: bool,
     /// How many processes were ended.
     ended: u32,
-    /// How many are left.
+    /// How many processes are left.
     left: usize,
-    /// The lease, and what became of each server.
+    /// The lease, and the result for each server.
     #[serde(flatten)]
     closed: &'a Closed,
 }
@@ -211,18 +208,18 @@ fn close(options: &CloseOptions) -> Result<Exit, Report> {
     let paths = Paths::find()?;
     let wait_ms = options.wait.flatten();
     let closed = lease::close(&paths, &options.name, lease::caller(), wait_ms)?;
-    // Whoever does not want to wait has what it wanted.
+    // With `--wait 0` the user does not ask for a confirmation.
     let ok = closed.confirmed() || (wait_ms == Some(0) && closed.left() == 0);
     let mut printer = Printer::new();
     if options.json {
-        printer.json(&Told {
+        printer.json(&CloseSummary {
             ok,
             ended: closed.servers.iter().map(|server| server.ended).sum(),
             left: closed.left(),
             closed: &closed,
         })?;
     } else {
-        printer.text(&told(&closed))?;
+        printer.text(&describe(&closed))?;
         for server in &closed.servers {
             if let (Some(error), false) = (&server.error, ok) {
                 talk(&format!("error: {}: {error}\n", server.server));
@@ -239,7 +236,7 @@ fn close(options: &CloseOptions) -> Result<Exit, Report> {
     })
 }
 
-fn told(closed: &Closed) -> String {
+fn describe(closed: &Closed) -> String {
     let name = &closed.lease;
     let mut text = match &closed.was {
         Was::Open if closed.servers.is_empty() => format!("{name}: closed; it had no servers\n"),
@@ -250,37 +247,37 @@ fn told(closed: &Closed) -> String {
     };
     for server in &closed.servers {
         text.push_str("  ");
-        text.push_str(&told_server(server));
+        text.push_str(&describe_server(server));
         text.push('\n');
     }
     text
 }
 
-fn told_server(told: &EndedServer) -> String {
+fn describe_server(result: &EndedServer) -> String {
     let EndedServer {
         server, pid, ended, ..
-    } = told;
-    if told.error.is_some() {
+    } = result;
+    if result.error.is_some() {
         return format!("{server}: not confirmed");
     }
     let pid = pid.map_or_else(|| "no process".into(), |pid| format!("pid {pid}"));
-    let names: Vec<String> = told.left.iter().map(seen).collect();
+    let names: Vec<String> = result.left.iter().map(seen).collect();
     let names = if names.is_empty() {
         String::new()
     } else {
         format!(": {}", names.join(", "))
     };
-    let (left, ms) = (told.left.len(), fine(told.ms));
+    let (left, ms) = (result.left.len(), fine(result.ms));
     format!("{server} ({pid}): ended {ended} in {ms}, {left} left{names}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mainstay_core::ids::LinkId;
+    use mainstay_protocol::ids::LinkId;
 
     #[test]
-    fn what_was_ended_is_told_server_by_server() {
+    fn closing_a_lease_lists_each_ended_server() {
         let closed = Closed {
             lease: "job-17".into(),
             was: Was::Open,
@@ -289,13 +286,13 @@ mod tests {
                 server: "atai".into(),
                 pid: Some(7),
                 ended: 3,
-                left: vec![crate::samples::seen(9, "x")],
+                left: vec![mainstay_report::samples::seen(9, "x")],
                 ms: 12,
                 error: None,
             }],
         };
         assert_eq!(
-            told(&closed),
+            describe(&closed),
             "job-17: closed\n  atai (pid 7): ended 3 in 12 ms, 1 left: x (9)\n"
         );
         assert!(!closed.confirmed());

@@ -1,67 +1,106 @@
-//! The verbs, one file each: arguments in, exit code or report out.
+//! The commands, one file each. A command takes its options and returns an exit code or an error report.
 
+pub mod adopt;
 pub mod bridge;
-pub mod debts;
-pub mod default_name;
+pub mod cache;
+pub mod complete;
 pub mod demo;
 pub mod doctor;
 pub mod events;
-pub mod forget;
 pub mod guardian;
+mod help;
+mod known;
+pub mod learn;
 pub mod lease;
+pub mod logs;
+pub mod metrics;
+pub mod mistaken;
 pub mod ps;
+pub mod reap;
+pub mod release;
 pub mod restart;
 pub mod run;
 pub mod run_options;
 mod run_refused;
-mod run_unmanned;
+mod run_resolve;
+mod run_without_keeper;
+pub mod select;
 pub mod serve;
+pub mod sessions;
+mod shell_words;
 pub mod stop;
 pub mod tap;
 pub mod timeline;
 pub mod trace_signals;
+pub mod version;
 pub mod watch;
-pub mod whom;
 pub mod why;
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use mainstay_http::unclosed::background;
+use mainstay_report::paint::ColourChoice;
+use mainstay_report::{Exit, Report};
+use mainstay_store::paths::Paths;
 
-use crate::exit::Exit;
-use crate::paths::Paths;
-use crate::report::Report;
-use crate::sweeper;
 use run_options::RunOptions;
 
-/// The longest line of help.
-const HELP_COLUMNS: usize = 100;
-
-/// An MCP server lives exactly as long as somebody needs it
+/// Runs MCP servers that end with their client and restart after a crash
 #[derive(Debug, Parser)]
 #[command(
     name = "mainstay",
-    version,
-    max_term_width = HELP_COLUMNS,
+    version = version::SHORT,
+    long_version = version::LONG.as_str(),
     after_help = "Examples:
   mainstay run -- npx -y @playwright/mcp     what a client's config calls instead of npx
-  mainstay ps                                who runs, for whom, how large
-  mainstay events --follow                   what happens, as it happens
-  mainstay why playwright                    who ended it, and how sure that is
+  mainstay ps                                servers that run, with their client and memory
+  mainstay events --follow                   starts, exits and restarts, as they happen
+  mainstay why playwright                    why the server ended, and how certain that is
+  mainstay logs playwright -f                what it writes to stderr
   mainstay tap playwright                    its messages, as they pass
 
-Every view has --json. Exit codes: `mainstay help run`, docs/reference/exit-codes.md"
+Every command that shows something has --json. `mainstay COMMAND --help` has its options, examples and exit codes."
 )]
 pub struct Cli {
-    /// What to do.
+    /// When to use colours: auto, always or never; `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb` count with auto
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
+    pub color: Colour,
+    /// The command.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
+/// The values of `--color`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl From<Colour> for ColourChoice {
+    fn from(colour: Colour) -> Self {
+        match colour {
+            Colour::Auto => Self::Auto,
+            Colour::Always => Self::Always,
+            Colour::Never => Self::Never,
+        }
+    }
+}
+
 impl Cli {
-    /// Reads the arguments of this process. `run`, for which a client waits, is read on its own: to set up the options
-    /// of all other verbs would cost time, and memory that stays. Whatever is no plain `run` goes the long way, so
-    /// that help and mistakes are told in the same words.
+    /// Reads the arguments of this process. `run` is parsed alone, because a client waits for it, and because the options of all
+    /// other commands would cost time and memory. Everything else, mistakes in `run` included, is parsed by the full parser,
+    /// so that help and errors are the same everywhere.
     pub fn read() -> Result<Self, clap::Error> {
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         if let [verb, words @ ..] = &words[..]
@@ -70,14 +109,22 @@ impl Cli {
                 RunOptions::parse_plain(words).or_else(|| RunOptions::parse_words(words).ok())
         {
             return Ok(Self {
+                color: Colour::Auto,
                 verb: Verb::Run(Box::new(options)),
             });
         }
-        Self::try_parse()
+        Self::try_parse().or_else(|error| {
+            if error.use_stderr() {
+                return Err(error);
+            }
+            // Help is asked for: only then is its layout worth its time.
+            let matches = help::lay_out(Self::command()).try_get_matches()?;
+            Self::from_arg_matches(&matches)
+        })
     }
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Run a server for a client: the server and everything it starts end with the client
@@ -86,30 +133,41 @@ pub enum Verb {
     )]
     #[command(after_help = "Examples:
   mainstay run -- npx -y @playwright/mcp
-  mainstay run --name files --grace-eof 5s -- uvx mcp-server-filesystem /srv
-  mainstay run --watch src -- python server.py     restarted whenever you have changed it
-  mainstay run --lease job-17 -- npx -y @playwright/mcp     ended with the lease
+  mainstay run --name files --grace-eof 5s -- npx -y @modelcontextprotocol/server-filesystem /srv
+  mainstay run --watch src -- python server.py     restarted when a file in src changes
+  mainstay run --lease job-17 -- npx -y @playwright/mcp     ends with the lease
   mainstay run --url https://example.com/mcp --header-env Authorization=MY_TOKEN
-  mainstay run --linger 5m -- npx -y @playwright/mcp     kept warm if the client kills it and comes back
-  mainstay run --name files            command and limits from [server.files] of the config file
+  mainstay run --linger 5m -- npx -y @playwright/mcp     kept if the client kills mainstay and reconnects
+  mainstay run --name files            command and limits from [server.files] in the config file
 
-Events are in ~/.local/state/mainstay; without a usable HOME in mainstay below $XDG_RUNTIME_DIR, else in
-mainstay-UID below $TMPDIR or /tmp.
+Events are in ~/.local/state/mainstay. Without a usable HOME they are in $XDG_RUNTIME_DIR/mainstay, or in
+mainstay-UID in $TMPDIR or /tmp.
 
-Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 126 not executable,
+Exit code: the server's own; 128 + n if signal n ended the server; 127 no such command, 126 not executable,
 125 mainstay itself failed.")]
     Run(Box<RunOptions>),
-    /// Serve servers over HTTP: sessions that end, servers that are contained and come back
+    /// Send the servers in your clients' configs through mainstay, after it has shown the change
+    Adopt(adopt::Options),
+    /// Give the servers in your clients' configs their own commands back
+    Release(release::Options),
+    /// Open each adopted server once and remember its tools, so that the first session has them at once
+    Learn(learn::Options),
+    /// Offer stdio servers over HTTP, with sessions that end and servers that restart after a crash
     Serve(Box<serve::Options>),
     /// Show the servers that run under mainstay
+    #[command(alias = "list", alias = "status")]
     Ps(ps::Options),
-    /// End servers, by name or id, with everything they started
+    /// End servers and all their processes
+    #[command(alias = "kill")]
     Stop(stop::Options),
-    /// Put the next generation of servers in their place, by name or id, unnoticed by their clients
+    /// Restart servers without disconnecting their clients
     Restart(restart::Options),
-    /// Show what happened: starts, exits, who was ended and why
+    /// Show what happened: starts, exits and restarts, with their reasons
     Events(events::Options),
-    /// Tell who or what ended a server, how sure that is, and what followed
+    /// Show what a server writes to stderr, now and before
+    #[command(alias = "log")]
+    Logs(logs::Options),
+    /// Explain why a server ended, how certain that is, and what followed
     Why(why::Options),
     /// Open, renew, close and list leases: named scopes that own servers
     #[command(
@@ -119,107 +177,145 @@ Exit code: the server's own; 128 + n if signal n ended it; 127 no such command, 
   mainstay run --lease job-17 -- npx -y @playwright/mcp
   mainstay lease close job-17
 
-A lease survives the death of any process of ours. It is over when it is closed, when its time is over, or when its
-owner ends; then all its servers are ended with everything that they started."
+A lease ends when it is closed, when its time is up, or when its owner process ends. Then all its servers are ended,
+with everything that they started, even if a mainstay process was killed before."
     )]
     Lease(lease::Verb),
     /// Show the messages between a running server and its client, as they pass
     Tap(tap::Options),
-    /// Show servers that come and go, with their exit status, whoever started them
+    /// Show servers that start and end, with their exit status, whether or not mainstay started them
     Watch(watch::Options),
-    /// Show who sends which signal to whom (needs root)
+    /// Find MCP servers whose client is gone, and end them with --yes
+    Reap(reap::Options),
+    /// Print figures of all servers for Prometheus: memory, restarts, requests and their durations
+    Metrics(metrics::Options),
+    /// Show which process sends which signal to which process (needs root)
     TraceSignals(trace_signals::Options),
     /// Check this machine: containment, paths, config, leftovers
     Doctor(doctor::Options),
-    /// Forget what was remembered of servers' openings and lists
-    Forget(forget::Options),
-    /// Show which HTTP sessions must still be closed, and close them
+    /// List or clear the cache of handshakes and lists that makes starts fast
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  mainstay cache list                what is in the cache, for which server
+  mainstay cache clear playwright    if a server shows old tools"
+    )]
+    Cache(cache::Verb),
+    /// List HTTP sessions that are not closed yet, and close them
     #[command(after_help = "Examples:
-  mainstay debts                     what is owed, to whom, since when, and why it is not paid yet
-  mainstay debts pay                 one DELETE for each session whose owner is dead
-  mainstay debts pay --wait          again and again, until nothing is owed
-  mainstay debts pay --url https://example.com/mcp --header 'Authorization: Bearer …'
-                                     where the secret was on a command line
+  mainstay sessions                  each unclosed session: where, since when, and why it is still open
+  mainstay sessions close            one DELETE for each session whose mainstay process is dead
+  mainstay sessions close --wait     again and again, until all are closed
+  mainstay sessions close --url https://example.com/mcp --header 'Authorization: Bearer …'
+                                     if the secret was on a command line
 
-Any command but this one, `doctor` and `demo` also pays, aside. Exit code: 0 if nothing is left to be paid, 1 if something is.")]
-    Debts(debts::Options),
-    /// Show on a server of its own what mainstay does
+Other commands, except `doctor` and `demo`, also close such sessions in the background.
+Exit code: 0 if no session is left to be closed, else 1.")]
+    Sessions(sessions::Options),
+    /// The old name of `sessions`
+    #[command(hide = true)]
+    Debts(sessions::DebtsOptions),
+    /// The old name of `cache clear`
+    #[command(hide = true)]
+    Forget(cache::ForgetOptions),
+    /// Show what mainstay does, with demo servers of its own
     Demo(demo::Options),
-    /// The unit that ends trees when every other process of ours was killed
+    /// The systemd unit that ends process trees if all other mainstay processes were killed
     #[command(hide = true)]
     Guardian,
-    /// The server of `run --url`: speaks HTTP on behalf of a keeper
+    /// The process that `run --url` starts as its server: translates between stdio and HTTP
     #[command(hide = true)]
     Bridge(bridge::Options),
+    /// Print the names of servers for the completion of a shell
+    #[command(hide = true)]
+    Complete(complete::Options),
 }
 
 impl Verb {
-    /// Does it.
+    /// Runs the command.
     pub fn perform(self) -> Result<Exit, Report> {
-        // Apart: its three processes stand on this stack for as long as their server lives, and need no room for the others.
+        // Called first and alone: the processes of `run` keep this stack for the life of the server, so it should stay small.
         if let Self::Run(options) = self {
             return run::run(options);
         }
-        self.perform_apart()
+        self.perform_other()
     }
 
     #[inline(never)]
-    fn perform_apart(self) -> Result<Exit, Report> {
-        if self.pays_aside()
+    fn perform_other(self) -> Result<Exit, Report> {
+        if self.closes_in_background()
             && let Ok(paths) = Paths::find()
         {
             if let Some(report) = paths.detour() {
                 report.warn();
             }
-            sweeper::pay_debts_aside(&paths);
+            background::close_in_background(&paths);
         }
         match self {
             Self::Run(options) => run::run(options),
+            Self::Adopt(options) => adopt::adopt(&options),
+            Self::Release(options) => release::release(&options),
+            Self::Learn(options) => learn::learn(&options),
             Self::Serve(options) => serve::serve(&options),
             Self::Ps(options) => ps::ps(&options),
             Self::Stop(options) => stop::stop(&options),
             Self::Restart(options) => restart::restart(&options),
             Self::Events(options) => events::events(&options),
+            Self::Logs(options) => logs::logs(&options),
             Self::Why(options) => why::why(&options),
             Self::Lease(verb) => lease::lease(&verb),
             Self::Tap(options) => tap::tap(&options),
             Self::Watch(options) => watch::watch(&options),
+            Self::Reap(options) => reap::reap(&options),
+            Self::Metrics(options) => metrics::metrics(&options),
             Self::TraceSignals(options) => trace_signals::trace_signals(&options),
             Self::Doctor(options) => doctor::doctor(&options),
-            Self::Forget(options) => forget::forget(&options),
+            Self::Cache(verb) => cache::cache(&verb),
+            Self::Forget(options) => cache::forget(&options),
             Self::Demo(options) => demo::demo(&options),
             Self::Guardian => guardian::guardian(),
-            Self::Bridge(_) => crate::bridge::bridge(),
-            Self::Debts(options) => debts::debts(&options),
+            Self::Bridge(_) => mainstay_http::bridge::bridge(),
+            Self::Sessions(options) => sessions::sessions(&options),
+            Self::Debts(options) => sessions::debts(&options),
+            Self::Complete(options) => Ok(complete::complete(&options)),
         }
     }
 
-    /// Whether HTTP sessions of dead processes are closed aside while this is done. `run`, `serve` and the bridge close
-    /// them on their own ways; `debts` and `doctor` show what is owed, and so touch nothing; the others are not of this
-    /// user, or not of this home.
-    fn pays_aside(&self) -> bool {
+    /// True if HTTP sessions of dead processes are closed in the background of this command. `run`, `serve` and the bridge
+    /// close them themselves. `sessions` and `doctor` only show them. The others may run as another user or with another
+    /// home directory.
+    fn closes_in_background(&self) -> bool {
         match self {
             Self::Ps(_)
             | Self::Stop(_)
             | Self::Restart(_)
             | Self::Events(_)
+            | Self::Logs(_)
             | Self::Why(_)
             | Self::Lease(_)
             | Self::Tap(_)
             | Self::Watch(_)
+            | Self::Metrics(_)
+            | Self::Cache(_)
+            | Self::Reap(_)
             | Self::Forget(_) => true,
             Self::Run(_)
+            | Self::Adopt(_)
+            | Self::Release(_)
+            | Self::Learn(_)
             | Self::Serve(_)
             | Self::Bridge(_)
+            | Self::Sessions(_)
             | Self::Debts(_)
             | Self::Doctor(_)
             | Self::TraceSignals(_)
             | Self::Demo(_)
+            | Self::Complete(_)
             | Self::Guardian => false,
         }
     }
 
-    /// Whether a server stands behind this verb, so that our own troubles must not look like its exit code.
+    /// Whether the exit code of this command is the server's, so that our own errors need other codes.
     pub fn is_run(&self) -> bool {
         matches!(self, Self::Run(_))
     }

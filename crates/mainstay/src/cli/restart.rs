@@ -1,80 +1,75 @@
-//! `mainstay restart`: asks keepers to put the next generation of their server in its place, and waits until it is ready.
+//! `mainstay restart`: asks keepers to restart their servers, and waits until the new servers are ready.
 
 use clap::Args;
-use mainstay_core::ids::LinkId;
-use mainstay_core::limits;
+use mainstay_protocol::ids::LinkId;
+use mainstay_protocol::limits;
+use mainstay_report::{Exit, Report, talk};
+use mainstay_store::registry::Listed;
+use mainstay_store::registry::control::{Answer, Request};
 use serde::Serialize;
 
-use super::whom::{self, Told, Trouble};
-use crate::exit::Exit;
-use crate::registry::Listed;
-use crate::registry::control::{Answer, Request};
-use crate::report::{Report, talk};
-use crate::view::printer::Printer;
+use super::select::{self, Answered, Failure};
+use mainstay_report::printer::Printer;
 
-/// What `restart` was told.
+/// The options of `restart`.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "mainstay restart [--json] <NAME|ID>\n       mainstay restart [--json] --all"
+    override_usage = "mainstay restart [--json] <NAME|ID>\n       mainstay restart [--json] --all [NAME]"
 )]
 #[command(after_help = "Examples:
   mainstay restart playwright
-  mainstay restart 3f2a                the first digits of an id will do
+  mainstay restart 3f2a                the first four digits of an id are enough
+  mainstay restart playwright --all    all servers of this name, whichever client uses them
   mainstay restart --all --json
 
-The client notices nothing: what is in flight is answered first, then the next generation takes over.
+If several servers have the name, none is restarted, and their ids are listed. Clients stay connected: requests in flight are answered first, then the new server takes over.
 
-Exit code: 0 restarted, 1 not restarted or nobody of that name, 75 a keeper does not answer.")]
+Exit code: 0 restarted, 1 not restarted or no server of that name, 75 a keeper does not answer.")]
 pub struct Options {
-    /// All servers of this name, or the one with this id
-    #[arg(
-        value_name = "NAME|ID",
-        required_unless_present = "all",
-        conflicts_with = "all"
-    )]
-    pub whom: Option<String>,
-    /// All servers that run under mainstay
+    /// The server's name, or at least four digits of its id
+    #[arg(value_name = "NAME|ID")]
+    pub target: Option<String>,
+    /// All servers of this name; without a name, all servers that run under mainstay
     #[arg(long)]
     pub all: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// How one restart came out.
+/// The result for one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The link.
+    /// The id of the link.
     pub id: LinkId,
     /// The server's name.
     pub server: String,
-    /// Whether the next generation is ready.
+    /// Whether the new server is ready.
     pub ok: bool,
-    /// Which one it is.
+    /// The number of the new generation (one run of the server).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
-    /// Its process; none if it is not started before it is needed.
+    /// The pid of the new server; not there if it starts only when it is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// Why there is none.
+    /// Why the server was not restarted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(skip)]
-    trouble: Option<Trouble>,
+    failure: Option<Failure>,
     #[serde(skip)]
     exit: Exit,
 }
 
 /// Restarts servers.
 pub fn restart(options: &Options) -> Result<Exit, Report> {
-    let chosen = match &options.whom {
-        Some(whom) => whom::find(whom)?,
-        None => whom::everybody()?
-            .into_iter()
-            .filter(|listed| listed.alive)
-            .collect(),
+    let chosen = select::choose("restart", options.target.as_deref(), options.all)?;
+    let waiting = |names: &[String], most_ms| {
+        if !options.json {
+            select::tell_waiting("the new server is ready", names, most_ms);
+        }
     };
-    let rows: Vec<Row> = whom::ask_all(chosen, &Request::Restart, restart_ms)
+    let rows: Vec<Row> = select::ask_all(chosen, &Request::Restart, restart_ms, waiting)
         .into_iter()
         .map(row)
         .collect();
@@ -83,26 +78,26 @@ pub fn restart(options: &Options) -> Result<Exit, Report> {
 }
 
 fn restart_ms(listed: &Listed) -> u64 {
-    let told = listed.card.as_ref().map_or(0, |card| card.restart_ms);
-    if told == 0 {
+    let on_card = listed.card.as_ref().map_or(0, |card| card.restart_ms);
+    if on_card == 0 {
         limits::RESTART_PATIENCE_MS
     } else {
-        told
+        on_card
     }
 }
 
-fn row((listed, answer): Told) -> Row {
+fn row((listed, answer): Answered) -> Row {
     let mut row = Row {
         id: listed.id,
-        server: whom::name(&listed),
+        server: select::name(&listed),
         ok: false,
         generation: None,
         pid: None,
         error: None,
-        trouble: None,
+        failure: None,
         exit: Exit::Stuck,
     };
-    let trouble = match answer {
+    let failure = match answer {
         Ok(Answer::Restarted { generation, pid }) => {
             row.ok = true;
             row.exit = Exit::Ok;
@@ -112,13 +107,13 @@ fn row((listed, answer): Told) -> Row {
         }
         Ok(Answer::Refused { error }) => {
             row.exit = Exit::Unhealthy;
-            Trouble::refused(&error)
+            Failure::refused(&error)
         }
-        Ok(Answer::Status(_) | Answer::Stopped { .. }) => Trouble::beside(),
-        Err(silence) => Trouble::of(&listed, silence),
+        Ok(Answer::Status(_) | Answer::Stopped { .. }) => Failure::unexpected_answer(),
+        Err(reason) => Failure::no_answer(&listed, reason),
     };
-    row.error = Some(trouble.error.clone());
-    row.trouble = Some(trouble);
+    row.error = Some(failure.error.clone());
+    row.failure = Some(failure);
     row
 }
 
@@ -132,9 +127,9 @@ fn show(rows: &[Row], json: bool) -> Result<(), Report> {
         talk("no server runs under mainstay now\n");
     }
     for row in rows {
-        let name = whom::label(&row.server, row.id, rows.len());
-        if let Some(trouble) = &row.trouble {
-            talk(&trouble.text(&name));
+        let name = select::label(&row.server, row.id, rows.len());
+        if let Some(failure) = &row.failure {
+            talk(&failure.text(&name));
             continue;
         }
         let generation = row.generation.unwrap_or_default();
@@ -150,11 +145,11 @@ fn show(rows: &[Row], json: bool) -> Result<(), Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::whom::samples::listed;
-    use crate::registry::ask::NoAnswer;
+    use crate::cli::select::samples::listed;
+    use mainstay_store::registry::ask::NoAnswer;
 
     #[test]
-    fn every_answer_has_its_exit_code() {
+    fn every_restart_answer_has_its_exit_code() {
         let exit = |answer| row((listed(1, "a"), answer)).exit;
         let restarted = Answer::Restarted {
             generation: 2,
@@ -172,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_does_not_tell_is_waited_for_all_the_same() {
+    fn a_card_without_a_restart_time_gets_the_default_patience() {
         let mut old = listed(1, "a");
         assert_eq!(restart_ms(&old), 60_000);
         old.card.as_mut().unwrap().restart_ms = 0;

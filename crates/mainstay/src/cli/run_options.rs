@@ -1,25 +1,24 @@
-//! The options of `run`, parsed and nothing more.
+//! Parses the options of `run`.
 //!
-//! One option per row of the limits table, so that a new limit is an option, a config key and a line of the
-//! reference by being in the table.
+//! Each row of the table of limits makes an option, a config key and a line of the reference.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use mainstay_core::http::headers::is_token;
-use mainstay_core::limits::{Limit, TABLE, Unit};
-use mainstay_core::policy::Retry;
-use mainstay_core::tier::Tier;
+use mainstay_http_core::headers::is_token;
+use mainstay_keeper::default_name::NAME_CHARS;
+use mainstay_protocol::lease::{NameTrouble, name_trouble};
+use mainstay_protocol::limits::{Limit, TABLE, Unit};
+use mainstay_protocol::policy::Retry;
+use mainstay_protocol::tier::Tier;
+use mainstay_store::config::target::{Target, UrlError};
+use mainstay_store::config::{Settings, quantity};
 
-use crate::config::{Settings, quantity};
-use crate::http::target::Target;
-
-/// The longest server name.
-pub const NAME_CHARS: usize = 64;
-
-/// What `run` was told.
+/// The options of `run`.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct RunOptions {
@@ -27,24 +26,24 @@ pub struct RunOptions {
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub name: Option<String>,
 
-    /// Hold the tree this way instead of the strongest: subreaper, cgroup, scope or pidns
-    #[arg(long, value_name = "TIER", value_parser = tier)]
+    /// How the server's process tree is contained: subreaper, cgroup, scope or pidns [default: the strongest possible]
+    #[arg(long, value_name = "TIER")]
     pub tier: Option<Tier>,
 
-    /// Do not start the server at all unless its tree is held at least this strongly
-    #[arg(long, value_name = "TIER", value_parser = tier)]
+    /// Do not start the server unless its process tree is contained at least this strongly
+    #[arg(long, value_name = "TIER")]
     pub require_tier: Option<Tier>,
 
-    /// What is sent again if the server dies in the middle: never (nothing), safe (what only reads, by the
-    /// protocol) or annotated (also calls of tools annotated as read-only or idempotent) [default: safe]
-    #[arg(long, value_name = "WHAT", value_parser = retry)]
+    /// Which requests are sent again if the server dies before it answers: never (none), safe (requests that only read) or
+    /// annotated (also calls of tools that are marked read-only or idempotent) [default: safe]
+    #[arg(long, value_name = "WHAT")]
     pub retry: Option<Retry>,
 
-    /// Do not start the server before it is needed; what an earlier session showed is answered from its record
+    /// Do not start the server before it is needed; until then, answer from what an earlier session has shown
     #[arg(long)]
     pub lazy: bool,
 
-    /// Tell the client of changed lists after a restart, also where the server did not say that it would
+    /// After a restart, notify the client of changed lists even if the server has not declared that it does so
     #[arg(long)]
     pub advertise_list_changed: bool,
 
@@ -52,26 +51,30 @@ pub struct RunOptions {
     #[arg(long, value_name = "PATH")]
     pub watch: Vec<PathBuf>,
 
-    /// Neither remember how this server opens nor use what is remembered
-    #[arg(long)]
-    pub no_record: bool,
+    /// Do not remember the server's handshake and lists, and do not use remembered ones
+    #[arg(long, alias = "no-record")]
+    pub no_cache: bool,
 
-    /// Start the server in this lease, and end it with the lease [default: what the variable `MAINSTAY_LEASE` names]
+    /// The client is `mainstay learn`: ask the server itself, and remember its answers for all clients
+    #[arg(long, hide = true)]
+    pub learn: bool,
+
+    /// Start the server in this lease: it ends with the lease [default: the variable `MAINSTAY_LEASE`]
     #[arg(long, value_name = "NAME", value_parser = lease)]
     pub lease: Option<String>,
-    /// Write every frame of the session to the end of this file, secrets hidden (see `mainstay tap --from`)
+    /// Append every message of the session to this file, secrets hidden (see `mainstay tap --from`)
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
-    /// Do not hide secrets in the file under --record
+    /// Do not hide secrets in the file of --record
     #[arg(long)]
     pub record_secrets: bool,
-    /// The URL of a streamable-HTTP server, instead of a command; its sessions are always closed
-    #[arg(long, value_name = "URL", value_parser = url, conflicts_with = "command")]
+    /// The URL of a streamable-HTTP server, instead of a command; its sessions are always closed at the end
+    #[arg(long, value_name = "URL", value_parser = url)]
     pub url: Option<String>,
 
-    /// A header for --url, like `X-Team: blue`; may be given several times. Never logged, and never on a command line of
-    /// ours; still, --header-env is the better place for a secret
+    /// A header for --url, like `X-Team: blue`; may be given several times. It is never logged and is hidden in the process
+    /// list, but --header-env is safer for a secret
     #[arg(long, value_name = "NAME: VALUE", value_parser = header)]
     pub header: Vec<(String, String)>,
 
@@ -79,7 +82,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "NAME=VARIABLE", value_parser = header_env)]
     pub header_env: Vec<(String, String)>,
 
-    /// Limits that were given.
+    /// The limits that were given as options.
     #[command(flatten)]
     pub limits: LimitOptions,
 
@@ -89,7 +92,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// What was set by options.
+    /// The settings that the options set.
     pub fn settings(&self) -> Settings {
         Settings {
             limits: self.limits.0.clone(),
@@ -99,13 +102,14 @@ impl RunOptions {
             lazy: self.lazy.then_some(true),
             advertise: self.advertise_list_changed.then_some(true),
             watch: (!self.watch.is_empty()).then(|| self.watch.clone()),
-            record: self.no_record.then_some(false),
+            cache: self.no_cache.then_some(false),
             frames: self.record.clone(),
             secrets: self.record_secrets.then_some(true),
+            notify: None,
         }
     }
 
-    /// These options as words, without name and command.
+    /// The options as arguments for another `mainstay run`, without name and command.
     pub fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         let mut with =
@@ -125,7 +129,7 @@ impl RunOptions {
         for (flag, given) in [
             ("--lazy", self.lazy),
             ("--advertise-list-changed", self.advertise_list_changed),
-            ("--no-record", self.no_record),
+            ("--no-cache", self.no_cache),
         ] {
             words.extend(given.then(|| OsString::from(flag)));
         }
@@ -138,8 +142,8 @@ impl RunOptions {
         words
     }
 
-    /// Reads `[--name NAME] -- COMMAND...`, which is how clients call us, without setting up the table of all options: a client waits
-    /// for that. None for anything else, mistakes included.
+    /// Parses `[--name NAME] -- COMMAND...`, the usual call in a client's config, without clap, because a client waits for it.
+    /// Returns none for anything else, mistakes included.
     pub fn parse_plain(words: &[OsString]) -> Option<Self> {
         let (given, command) = match words {
             [dashes, command @ ..] if dashes == "--" => (None, command),
@@ -148,7 +152,7 @@ impl RunOptions {
             }
             _ => return None,
         };
-        // A value that looks like an option is a mistake, and a command must be there.
+        // Clap reports these mistakes: a value that looks like an option, and a missing command.
         if command.is_empty() || given.is_some_and(|given| given.starts_with('-')) {
             return None;
         }
@@ -159,7 +163,7 @@ impl RunOptions {
         })
     }
 
-    /// Reads options from words, without the verb.
+    /// Parses the options with clap. `words` does not contain `run` itself.
     pub fn parse_words<W: Into<OsString> + Clone>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Self, clap::Error> {
@@ -168,7 +172,7 @@ impl RunOptions {
     }
 }
 
-/// One option for each limit of a table.
+/// Adds one option for each limit of the table.
 pub fn limit_args<L>(
     command: Command,
     table: &'static [Limit<L>],
@@ -188,7 +192,7 @@ pub fn limit_args<L>(
     })
 }
 
-/// Those of a table that were given.
+/// The limits of the table that were given.
 pub fn given_limits<L>(
     matches: &ArgMatches,
     table: &'static [Limit<L>],
@@ -197,7 +201,7 @@ pub fn given_limits<L>(
     table.iter().filter_map(given).collect()
 }
 
-/// Limits by their name in the table.
+/// Values by the name of the limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitOptions(pub BTreeMap<&'static str, u64>);
 
@@ -222,7 +226,7 @@ impl FromArgMatches for LimitOptions {
     }
 }
 
-/// How a value of this unit is named in the help.
+/// The placeholder of a value in the help.
 fn value_name(unit: Unit) -> &'static str {
     match unit {
         Unit::Time => "TIME",
@@ -231,54 +235,84 @@ fn value_name(unit: Unit) -> &'static str {
     }
 }
 
-pub(super) fn lease(text: &str) -> Result<String, String> {
-    match mainstay_core::lease::name_trouble(text) {
+pub(super) fn lease(text: &str) -> Result<String, NameTrouble> {
+    match name_trouble(text) {
         None => Ok(text.into()),
-        Some(problem) => Err(problem),
+        Some(trouble) => Err(trouble),
     }
 }
 
-fn tier(word: &str) -> Result<Tier, String> {
-    word.parse()
-        .map_err(|problem: mainstay_core::tier::UnknownTier| problem.to_string())
-}
-
-fn retry(word: &str) -> Result<Retry, String> {
-    word.parse()
-        .map_err(|problem: mainstay_core::policy::UnknownRetry| problem.to_string())
-}
-
-fn url(text: &str) -> Result<String, String> {
+fn url(text: &str) -> Result<String, UrlError> {
     Target::parse(text).map(|_| text.into())
 }
 
-/// A header as it is written: `Name: value`.
-pub fn header(text: &str) -> Result<(String, String), String> {
+/// Parses `Name: value`.
+pub fn header(text: &str) -> Result<(String, String), HeaderForm> {
     let parts = text.split_once(':');
     let parts = parts.filter(|(name, _)| is_token(name.trim()));
-    let (name, value) = parts.ok_or("write it like `Name: value`")?;
+    let (name, value) = parts.ok_or(HeaderForm::Value)?;
     Ok((name.trim().into(), value.trim().into()))
 }
 
-fn header_env(text: &str) -> Result<(String, String), String> {
+fn header_env(text: &str) -> Result<(String, String), HeaderForm> {
     let parts = text.split_once('=');
     let parts = parts.filter(|(name, variable)| is_token(name.trim()) && !variable.is_empty());
-    let (name, variable) = parts.ok_or("write it like `Authorization=MY_TOKEN`")?;
+    let (name, variable) = parts.ok_or(HeaderForm::Variable)?;
     Ok((name.trim().into(), variable.into()))
 }
 
-fn name(text: &str) -> Result<String, String> {
+/// How a header should have been written. The text that was written may be a secret, so it is not repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderForm {
+    /// With its value.
+    Value,
+    /// With the name of a variable.
+    Variable,
+}
+
+impl fmt::Display for HeaderForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Value => "write it like `Name: value`",
+            Self::Variable => "write it like `Authorization=MY_TOKEN`",
+        })
+    }
+}
+
+impl Error for HeaderForm {}
+
+pub(super) fn name(text: &str) -> Result<String, ServerNameError> {
     if text.trim().is_empty() {
-        return Err("a name cannot be empty".into());
+        return Err(ServerNameError::Empty);
     }
     if text.chars().count() > NAME_CHARS {
-        return Err(format!("a name has {NAME_CHARS} characters at most"));
+        return Err(ServerNameError::Long);
     }
     if text.chars().any(char::is_control) {
-        return Err("a name cannot have control characters".into());
+        return Err(ServerNameError::Control);
     }
     Ok(text.into())
 }
+
+/// Why a text cannot be the name of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerNameError {
+    Empty,
+    Long,
+    Control,
+}
+
+impl fmt::Display for ServerNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a name cannot be empty"),
+            Self::Long => write!(f, "a name has {NAME_CHARS} characters at most"),
+            Self::Control => f.write_str("a name cannot have control characters"),
+        }
+    }
+}
+
+impl Error for ServerNameError {}
 
 #[cfg(test)]
 mod tests {
@@ -299,6 +333,19 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_written_as_people_write_them() {
+        for (line, name, value) in [
+            ("--memory-max 2G -- x", "memory-max", 2 << 30),
+            ("--memory-max 512MB -- x", "memory-max", 512 << 20),
+            ("--hibernate 1d -- x", "hibernate", 86_400_000),
+            ("--hibernate 10min -- x", "hibernate", 600_000),
+        ] {
+            let options = parse(line).unwrap();
+            assert_eq!(options.limits.0, BTreeMap::from([(name, value)]), "{line}");
+        }
+    }
+
+    #[test]
     fn the_command_keeps_its_own_options() {
         for line in [
             "--name a -- npx -y pkg --name b",
@@ -313,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_without_the_table_is_what_the_table_says() {
+    fn the_quick_parser_agrees_with_clap() {
         for (line, plain) in [
             ("-- x", true),
             ("-- x --name b", true),
@@ -351,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_in_options_of_run_are_explained() {
         for (line, problem) in [
             ("--nmae a -- x", "unexpected argument '--nmae' found"),
             ("--grace-eof 2 -- x", "`2` is not a time"),
@@ -364,7 +411,6 @@ mod tests {
             ("--watch= -- x", "a value is required for '--watch <PATH>'"),
             (&format!("--name {} -- x", "n".repeat(65)), "64 characters"),
             ("--url ftp://h/", "`ftp` is not spoken"),
-            ("--url http://h/ -- x", "cannot be used with"),
             (
                 "--url http://h/ --header secret",
                 "write it like `Name: value`",
@@ -374,8 +420,8 @@ mod tests {
                 "write it like `Authorization=MY_TOKEN`",
             ),
         ] {
-            let told = parse(line).unwrap_err();
-            assert!(told.contains(problem), "{told}");
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(problem), "{error}");
         }
     }
 }

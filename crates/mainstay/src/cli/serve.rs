@@ -1,96 +1,97 @@
-//! `mainstay serve`: an HTTP front for servers that speak stdio.
+//! `mainstay serve`: offers stdio servers over HTTP.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use mainstay_core::ids::LinkId;
-use mainstay_core::serve::limits::TABLE;
-use mainstay_os::{role, title};
+use mainstay_http::serve::{self, Served, Settled};
+use mainstay_http_core::serve::limits::TABLE;
+use mainstay_os::{activation, title};
+use mainstay_protocol::ids::LinkId;
+use mainstay_report::{Exit, Report, plain};
+use mainstay_store::config::serving::{self, User};
+use mainstay_store::config::target::Target;
+use mainstay_store::config::{Config, ServerConfig, Serving};
+use mainstay_store::paths::Paths;
 
-use super::default_name;
 use super::run_options::{RunOptions, given_limits, limit_args};
-use crate::config::serving::{self, User};
-use crate::config::{Config, ServerConfig, Serving, resolve};
-use crate::exit::Exit;
-use crate::http::target::Target;
-use crate::paths::Paths;
-use crate::report::{Report, plain};
-use crate::serve::{self, Served, Settled};
-use crate::view::printer::Printer;
+use super::run_resolve::resolve;
+use mainstay_keeper::default_name;
+use mainstay_report::printer::Printer;
 
-/// What `serve` was told.
+/// The options of `serve`.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "mainstay serve [OPTIONS] [--] [COMMAND]...\n       mainstay serve [OPTIONS] --upstream <URL>"
 )]
 #[command(after_help = "Examples:
   mainstay serve --listen 127.0.0.1:8808 -- npx -y @playwright/mcp      at http://127.0.0.1:8808/mcp
-  mainstay serve                       every [server.NAME] of the config file, at /NAME/mcp
-  mainstay serve --listen 0 --json     a free port; where, as JSON
-  mainstay serve --allow-user 1001     another user of this machine may use them, too
+  mainstay serve                       every [server.NAME] in the config file, at /NAME/mcp
+  mainstay serve --listen 0 --json     a free port, printed as JSON
+  mainstay serve --allow-user 1001     another user of this machine may connect too
   mainstay serve --session-ttl 10m --session-cap 100 -- uvx mcp-server-time
-  mainstay serve --share -- uvx mcp-server-time                         one server for every session
-  mainstay serve --upstream http://127.0.0.1:3000/mcp                   sessions there get a ttl, a cap and an end
+  mainstay serve --share -- uvx mcp-server-time                         one server for all sessions
+  mainstay serve --upstream http://127.0.0.1:3000/mcp                   limit and end the sessions of an HTTP server
 
-Each session of a client up to protocol 2025-11-25 has a server of its own, or with --share a part in one that ends
-with the last of them; clients of 2026-07-28 share one. All live as `mainstay run` servers: see them with ps, why and
-events. /healthz and /metrics are there too. SIGHUP reads the config file anew; SIGTERM answers what is in flight and
-ends every session and server, a second one does not wait.
+Clients up to protocol 2025-11-25 get one server per session (one for all with --share). Clients of 2026-07-28 always
+share one. `ps`, `why` and `events` show these servers too. There are also /healthz and /metrics. SIGHUP reads the config
+file again. SIGTERM answers requests in flight, then ends all sessions and servers; a second SIGTERM does not wait.
 
-Exit code: 0 stopped as told, 1 a server had not ended in time, 125 it could not listen or its config is wrong.")]
+Exit code: 0 stopped by a signal, 1 a server did not end in time, 125 it could not listen or its config is wrong.")]
 pub struct Options {
-    /// Where to listen; beyond this machine only with --token-file [default: 127.0.0.1:8808]
+    /// The address to listen on; other machines can connect only with --token-file. A socket that systemd passes is used
+    /// instead [default: 127.0.0.1:8808]
     #[arg(long, value_name = "ADDRESS", value_parser = serving::address)]
     pub listen: Option<SocketAddr>,
 
-    /// Let only those in who bear the token in this file (Authorization: Bearer …)
+    /// Accept only requests with the token in this file (Authorization: Bearer …)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
-    /// A name that clients may call us by, beside localhost and its addresses; may be given several times
+    /// A host name that clients may use, beside localhost and its addresses; may be given several times
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,
 
-    /// A web site whose pages may call us, as `https://example.com`; may be given several times
+    /// A web site whose pages may send requests, as `https://example.com`; may be given several times
     #[arg(long, value_name = "ORIGIN")]
     pub allow_origin: Vec<String>,
 
-    /// A user of this machine who may use us without a token, beside you and root: an id, a name in /etc/passwd, or `any` for
-    /// everybody who can connect; may be given several times
+    /// A user of this machine who may connect without a token, beside you and root: an id, a name in /etc/passwd, or `any` for
+    /// all users; may be given several times
     #[arg(long, value_name = "USER", value_parser = serving::user)]
     pub allow_user: Vec<User>,
 
-    /// Pass on to this HTTP server instead of starting one: its sessions get --session-ttl, --session-cap and their end
+    /// Pass requests on to this HTTP server instead of starting one; its sessions get --session-ttl and --session-cap and are
+    /// closed at their end
     #[arg(long, value_name = "URL", value_parser = Target::parse, conflicts_with = "command")]
     pub upstream: Option<Target>,
 
-    /// Let all sessions of clients up to protocol 2025-11-25 share one server, too: only for a server that keeps nothing
-    /// apart per client. It is offered no sampling, elicitation or roots, and cannot ask
+    /// Let all sessions of clients up to protocol 2025-11-25 share one server: only for a server that keeps no state per
+    /// client. It cannot send requests to its clients (sampling, elicitation, roots)
     #[arg(long, conflicts_with = "upstream")]
     pub share: bool,
 
-    /// Say where we listen as JSON
+    /// Print the addresses as JSON
     #[arg(long)]
     pub json: bool,
 
-    /// Limits of the front that were given.
+    /// The limits of `serve` that were given as options.
     #[command(flatten)]
-    pub limits: FrontLimits,
+    pub limits: ServeLimits,
 
-    /// How the servers are run.
+    /// The options of `run` for the servers.
     #[command(flatten)]
     pub run: RunOptions,
 }
 
-/// Limits of the front by their name in the table.
+/// Values by the name of the limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FrontLimits(pub std::collections::BTreeMap<&'static str, u64>);
+pub struct ServeLimits(pub std::collections::BTreeMap<&'static str, u64>);
 
-impl Args for FrontLimits {
+impl Args for ServeLimits {
     fn augment_args(command: Command) -> Command {
-        limit_args(command, &TABLE, "Limits of the front")
+        limit_args(command, &TABLE, "Limits of serve")
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -98,7 +99,7 @@ impl Args for FrontLimits {
     }
 }
 
-impl FromArgMatches for FrontLimits {
+impl FromArgMatches for ServeLimits {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(Self(given_limits(matches, &TABLE)))
     }
@@ -109,17 +110,18 @@ impl FromArgMatches for FrontLimits {
     }
 }
 
-/// Serves until it is told to stop.
+/// Runs `mainstay serve` until a signal ends it.
 pub fn serve(options: &Options) -> Result<Exit, Report> {
-    role::close_inherited();
-    // Keepers note who their client is; by this name `ps` and `why` tell it from any other process of ours.
+    let passed = activation::listener().map_err(unusable)?;
+    // Keepers record the name of their client: with this one, `ps` and `why` show that the client is `serve`.
     rustix::thread::set_name(c"mainstay-serve").ok();
     hide_secrets(options);
     let paths = Paths::find()?;
-    let settle = || settled(options, &Config::load(&paths)?);
+    let address = passed.as_ref().map(|(_, address)| *address);
+    let settle = || settled(options, &Config::load(&paths)?, address);
     let mut printer = Printer::new();
-    let mut tell = |listening: &serve::Listening| {
-        let told = if options.json {
+    let mut print_addresses = |listening: &serve::Listening| {
+        let printed = if options.json {
             printer.json_line(listening)
         } else {
             let lines = listening
@@ -128,22 +130,38 @@ pub fn serve(options: &Options) -> Result<Exit, Report> {
                 .map(|one| format!("{} at {}\n", one.server, one.url));
             printer.text(&lines.collect::<String>())
         };
-        told.map(drop)
+        printed.map(drop)
     };
-    serve::serve(paths.clone(), random_id()?, &settle, &mut tell)
+    serve::serve(
+        paths.clone(),
+        random_id()?,
+        passed.map(|(socket, _)| socket),
+        &settle,
+        &mut print_addresses,
+    )
 }
 
-/// What of a URL may be a secret is not for everybody who looks at the process list.
+fn unusable(problem: activation::Unusable) -> Report {
+    Report::new(Exit::Failed, "cannot use the socket that systemd passed")
+        .because(problem.to_string())
+        .hint("write one line `ListenStream=127.0.0.1:8808` into the socket unit, and no `Accept=yes`")
+}
+
+/// Removes secrets in the URL from our command line, which every user can see in the process list.
 fn hide_secrets(options: &Options) {
     if let Some(target) = &options.upstream {
         title::hide(&target.secrets());
     }
 }
 
-/// Options and config file together.
-fn settled(options: &Options, config: &Config) -> Result<Settled, Report> {
+/// Combines the options and the config file. The address of a passed socket takes precedence.
+fn settled(
+    options: &Options,
+    config: &Config,
+    passed: Option<SocketAddr>,
+) -> Result<Settled, Report> {
     let given = Serving {
-        listen: options.listen,
+        listen: passed.or(options.listen),
         token_file: options.token_file.clone(),
         hosts: options.allow_host.clone(),
         origins: options.allow_origin.clone(),
@@ -151,11 +169,11 @@ fn settled(options: &Options, config: &Config) -> Result<Settled, Report> {
         limits: options.limits.0.clone(),
     };
     let serving = given.over(&config.serve);
-    let (listen, door) = serving.door()?;
+    let (listen, access) = serving.access()?;
     Ok(Settled {
         listen,
         limits: serving.limits(),
-        door,
+        access,
         servers: servers(options, config)?,
     })
 }
@@ -166,7 +184,7 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
         let name = run.name.clone().unwrap_or_else(|| target.authority());
         return Ok(vec![Served {
             path: "/mcp".into(),
-            // Another address is another server.
+            // The URL is part of the server's identity: another URL is another server.
             words: vec![target.url().into()],
             name,
             config: ServerConfig::default(),
@@ -179,14 +197,14 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
             Exit::Usage,
             "--url, --header and --header-env are options of `run`",
         )
-        .hint("pass on to an HTTP server with --upstream URL, or write [server.NAME] with its `url` into the config file"));
+        .hint("use --upstream URL to pass requests on to an HTTP server, or write [server.NAME] with a `url` into the config file"));
     }
     if !run.command.is_empty() || run.name.is_some() {
         let name = run
             .name
             .clone()
             .unwrap_or_else(|| default_name::of(&run.command));
-        // What `run` would refuse is refused now, and not to the first client.
+        // Mistakes that `run` would refuse are reported now, not to the first client.
         resolve(run, config)?;
         return Ok(vec![served(
             "/mcp".into(),
@@ -203,7 +221,7 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
         .collect();
     if named.is_empty() {
         return Err(Report::new(Exit::Usage, "there is nothing to serve")
-            .hint("write a command behind `--`: `mainstay serve -- npx -y @playwright/mcp`, or [server.NAME] tables into the config file"));
+            .hint("write a command after `--`: `mainstay serve -- npx -y @playwright/mcp`, or [server.NAME] tables into the config file"));
     }
     named
         .into_iter()
@@ -214,7 +232,7 @@ fn servers(options: &Options, config: &Config) -> Result<Vec<Served>, Report> {
             {
                 return Err(Report::new(
                     Exit::Failed,
-                    format!("[server.{name}] cannot be served: its name cannot stand in a path"),
+                    format!("[server.{name}] cannot be served, because its name cannot be part of a URL path"),
                 )
                 .hint("use letters, digits, `-`, `_`, `.` and `~`"));
             }
@@ -250,8 +268,8 @@ fn random_id() -> Result<LinkId, Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::quantity;
     use clap::Parser;
+    use mainstay_store::config::quantity;
 
     #[derive(Debug, Parser)]
     struct Alone {
@@ -266,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_of_the_front_is_an_option_and_none_is_one_of_run() {
+    fn every_limit_of_serve_is_an_option_and_none_has_a_name_of_run() {
         for limit in &TABLE {
             let text = quantity::show(limit.unit, limit.max);
             let options = parse(&format!("--{} {text} -- x", limit.name));
             assert_eq!(options.limits.0.get(limit.name), Some(&limit.max));
             assert!(
-                mainstay_core::limits::TABLE
+                mainstay_protocol::limits::TABLE
                     .iter()
                     .all(|other| other.name != limit.name)
             );
@@ -280,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn run_gets_the_options_that_are_its_own() {
+    fn options_of_run_are_passed_on_to_run() {
         let options = parse(
             "--listen 0 --session-cap 5 --grace-eof 3s --lazy --retry never -- a b --listen 3",
         );
@@ -314,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn every_server_of_the_config_has_its_path() {
+    fn every_server_in_the_config_gets_its_own_path() {
         let mut config = Config::default();
         for (name, command) in [("files", Some("f")), ("none", None), ("time", Some("t"))] {
             let server = ServerConfig {

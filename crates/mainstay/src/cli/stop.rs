@@ -1,62 +1,73 @@
 //! `mainstay stop`: asks keepers to end their trees, and waits until they have.
 
 use clap::Args;
-use mainstay_core::event::Seen;
-use mainstay_core::ids::LinkId;
-use mainstay_core::limits;
+use mainstay_protocol::event::Seen;
+use mainstay_protocol::ids::LinkId;
+use mainstay_protocol::limits;
+use mainstay_report::happening::seen;
+use mainstay_report::{Exit, Report, talk};
+use mainstay_store::registry::Listed;
+use mainstay_store::registry::control::{Answer, Request};
 use serde::Serialize;
 
-use super::whom::{self, Told, Trouble};
-use crate::exit::Exit;
-use crate::registry::Listed;
-use crate::registry::control::{Answer, Request};
-use crate::report::{Report, talk};
-use crate::view::happening::seen;
-use crate::view::printer::Printer;
+use super::select::{self, Answered, Failure};
+use mainstay_report::printer::Printer;
 
-/// What `stop` was told.
+/// The options of `stop`.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "mainstay stop [--json] <NAME|ID>\n       mainstay stop [--json] --all [NAME]"
+)]
 #[command(after_help = "Examples:
   mainstay stop playwright
-  mainstay stop 3f2a                   the first digits of an id will do
+  mainstay stop 3f2a                   the first four digits of an id are enough
+  mainstay stop playwright --all       all servers of this name, whichever client uses them
   mainstay stop playwright --json
 
-The client sees its server end. Most clients do not start it again by themselves.")]
+If several servers have the name, none is ended, and their ids are listed. The client sees that its server has ended. Most clients do not start it again by themselves.")]
 pub struct Options {
-    /// All servers of this name, or the one with this id
+    /// The server's name, or at least four digits of its id
     #[arg(value_name = "NAME|ID")]
-    pub whom: String,
-    /// As JSON
+    pub target: Option<String>,
+    /// All servers of this name; without a name, all servers that run under mainstay
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// How one link ended.
+/// The result for one server.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The link.
+    /// The id of the link.
     pub id: LinkId,
     /// The server's name.
     pub server: String,
-    /// Whether nothing of it is left.
+    /// Whether no process of the server is left.
     pub ok: bool,
     /// How many processes were ended.
     pub ended: u32,
-    /// Who is still there.
+    /// The processes that are still there.
     pub left: Vec<Seen>,
-    /// Why the keeper did not do it.
+    /// Why the keeper did not end the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(skip)]
-    trouble: Option<Trouble>,
+    failure: Option<Failure>,
     #[serde(skip)]
     exit: Exit,
 }
 
 /// Ends servers.
 pub fn stop(options: &Options) -> Result<Exit, Report> {
-    let chosen = whom::find(&options.whom)?;
-    let rows: Vec<Row> = whom::ask_all(chosen, &Request::Stop, ladder_ms)
+    let chosen = select::choose("stop", options.target.as_deref(), options.all)?;
+    let waiting = |names: &[String], most_ms| {
+        if !options.json {
+            select::tell_waiting("all processes have ended", names, most_ms);
+        }
+    };
+    let rows: Vec<Row> = select::ask_all(chosen, &Request::Stop, ladder_ms, waiting)
         .into_iter()
         .map(row)
         .collect();
@@ -65,26 +76,26 @@ pub fn stop(options: &Options) -> Result<Exit, Report> {
 }
 
 fn ladder_ms(listed: &Listed) -> u64 {
-    let told = listed.card.as_ref().map_or(0, |card| card.ladder_ms);
-    if told == 0 {
+    let on_card = listed.card.as_ref().map_or(0, |card| card.ladder_ms);
+    if on_card == 0 {
         limits::STOP_PATIENCE_MS
     } else {
-        told
+        on_card
     }
 }
 
-fn row((listed, answer): Told) -> Row {
+fn row((listed, answer): Answered) -> Row {
     let mut row = Row {
         id: listed.id,
-        server: whom::name(&listed),
+        server: select::name(&listed),
         ok: false,
         ended: 0,
         left: Vec::new(),
         error: None,
-        trouble: None,
+        failure: None,
         exit: Exit::Stuck,
     };
-    let trouble = match answer {
+    let failure = match answer {
         Ok(Answer::Stopped { ended, left }) => {
             row.ok = left.is_empty();
             row.exit = if row.ok { Exit::Ok } else { Exit::Unhealthy };
@@ -92,12 +103,12 @@ fn row((listed, answer): Told) -> Row {
             row.left = left;
             return row;
         }
-        Ok(Answer::Refused { error }) => Trouble::refused(&error),
-        Ok(Answer::Status(_) | Answer::Restarted { .. }) => Trouble::beside(),
-        Err(silence) => Trouble::of(&listed, silence),
+        Ok(Answer::Refused { error }) => Failure::refused(&error),
+        Ok(Answer::Status(_) | Answer::Restarted { .. }) => Failure::unexpected_answer(),
+        Err(reason) => Failure::no_answer(&listed, reason),
     };
-    row.error = Some(trouble.error.clone());
-    row.trouble = Some(trouble);
+    row.error = Some(failure.error.clone());
+    row.failure = Some(failure);
     row
 }
 
@@ -107,10 +118,13 @@ fn show(rows: &[Row], json: bool) -> Result<(), Report> {
         printer.json(&rows)?;
         return Ok(());
     }
+    if rows.is_empty() {
+        talk("no server runs under mainstay now\n");
+    }
     for row in rows {
-        let name = whom::label(&row.server, row.id, rows.len());
-        if let Some(trouble) = &row.trouble {
-            talk(&trouble.text(&name));
+        let name = select::label(&row.server, row.id, rows.len());
+        if let Some(failure) = &row.failure {
+            talk(&failure.text(&name));
             continue;
         }
         let left: Vec<String> = row.left.iter().map(seen).collect();
@@ -128,17 +142,17 @@ fn show(rows: &[Row], json: bool) -> Result<(), Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::whom::samples::listed;
-    use crate::registry::ask::NoAnswer;
+    use crate::cli::select::samples::listed;
+    use mainstay_store::registry::ask::NoAnswer;
 
     #[test]
-    fn every_answer_has_its_exit_code() {
+    fn every_stop_answer_has_its_exit_code() {
         let stuck = row((listed(1, "a"), Err(NoAnswer::Stuck { ms: 14_000 })));
         assert_eq!((stuck.ok, stuck.exit), (false, Exit::Stuck));
         assert!(stuck.error.unwrap().starts_with("its keeper is stuck"));
         let left = Answer::Stopped {
             ended: 1,
-            left: vec![crate::samples::seen(9, "x")],
+            left: vec![mainstay_report::samples::seen(9, "x")],
         };
         let left = row((listed(1, "a"), Ok(left)));
         assert_eq!((left.ok, left.exit), (false, Exit::Unhealthy));

@@ -1,8 +1,10 @@
-//! `mainstay tap`: the frames of a running server as they pass, or those of a file.
+//! `mainstay tap`: shows the messages of a running server as they pass, or those in a file.
 //!
-//! The keeper shows frames as they are; what is chosen, hidden and printed is decided here, so that a slow terminal and a
-//! long pattern cost the link nothing.
+//! The keeper sends every frame (one message with its time and direction) as it is. Filtering, redaction and printing happen
+//! here, so that a slow terminal or a long pattern does not slow the link.
 
+use std::error::Error;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
@@ -10,94 +12,120 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mainstay_core::frames::{self, Head, Line, Side, Sight};
-use mainstay_core::limits::{FRAME_BODY_BYTES, KEEPER_MARGIN_MS, TAP_AGAIN_MS};
-use mainstay_core::message::lines::{self, Lines};
-use mainstay_core::redact;
+use mainstay_keeper::recording;
 use mainstay_os::clock;
 use mainstay_os::signals::Signals;
+use mainstay_protocol::frames::{self, Head, Line, Side, Sight};
+use mainstay_protocol::limits::{FRAME_BODY_BYTES, KEEPER_MARGIN_MS, TAP_AGAIN_MS};
+use mainstay_protocol::message::lines::{self, Lines};
+use mainstay_protocol::redact;
+use mainstay_report::frames::rows::{FrameRows, Style};
+use mainstay_report::measure::count;
+use mainstay_report::{Exit, Report, plain, talk};
+use mainstay_store::registry::Listed;
+use mainstay_store::registry::ask::{Asked, NoAnswer};
+use mainstay_store::registry::control::{Answer, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
-use super::whom::{self, Trouble};
-use crate::exit::Exit;
-use crate::keeper::recording;
-use crate::registry::Listed;
-use crate::registry::ask::{Asked, NoAnswer};
-use crate::registry::control::{Answer, Request};
-use crate::report::{Report, plain, talk};
-use crate::view::frames as words;
-use crate::view::measure::count;
-use crate::view::printer::{Printer, Reader};
+use super::select::{self, Failure};
+use mainstay_report::printer::{Printer, Reader};
 
-/// The longest body that a row is made of.
-const ROW_BODY_BYTES: u64 = 1_024;
-/// The longest line that is read: a body whose every byte is escaped, and its head.
+/// The longest body that is requested for a row: what a row shows is near the beginning of a message, but not at it.
+const ROW_BODY_BYTES: u64 = 8_192;
+/// The longest line that is read: a body with every byte escaped, and the other fields.
 const LINE_BYTES: usize = 8 * FRAME_BODY_BYTES;
-/// How long the next keeper is given between two looks.
-const LOOK_MS: u64 = 20;
+/// Time between two attempts to reach the next keeper.
+const RETRY_MS: u64 = 20;
 
-/// What `tap` was told.
+/// The options of `tap`.
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 #[command(after_help = "Examples:
-  mainstay tap playwright                            until you press Ctrl-C; nobody notices
-  mainstay tap playwright --method 'tools/*'         with the answers to them
-  mainstay tap playwright --save session.jsonl       the same into a file, secrets hidden
+  mainstay tap playwright                            until Ctrl-C; client and server are not affected
+  mainstay tap playwright --method 'tools/*'         these requests and their answers
+  mainstay tap playwright --save session.jsonl       also write a file, secrets hidden
   mainstay tap --from session.jsonl --json | jq -c 'select(.kind == \"error\")'
 
-What a client said can be said again, to any server:
+Send the client's messages of a recording again, to any server:
   mainstay tap --from session.jsonl --direction client --raw | mainstay run -- COMMAND
 
-Each row: when, which way, method, id, size, time since the request, body. c client, s server,
-m mainstay: c→s and c←s pass on as they are, m→s and c←m are mainstay's own. Before the method:
-· notification, = result, ! error, ? no message. A tap that reads too slowly misses frames and is
-told how many; the server is never slowed. Fields of a line in a file: docs/design/frames.md")]
+→ goes to the server, ← to the client. A request shows its method, tool and arguments, an answer its
+latency and its text. An answer that does not follow its request at once names it. Messages that mainstay
+wrote or kept are marked. -v adds milliseconds, ids and sizes; --raw and --json have the whole messages.
+Times are local; in JSON they are UTC. A tap that reads too slowly misses messages and says how many;
+the server is never slowed.")]
 pub struct Options {
-    /// The server's name, or the first digits of the link's id
-    #[arg(value_name = "NAME|ID", required_unless_present = "from")]
-    pub whom: Option<String>,
+    /// The server's name, or at least four digits of its id
+    #[arg(value_name = "NAME|ID")]
+    pub target: Option<String>,
     /// Show a file that `--save` or `run --record` wrote
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["whom", "save"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["target", "save"])]
     pub from: Option<PathBuf>,
-    /// Only methods like this (`*` any characters, `?` one), with their answers; may be given several times
+    /// Only methods that match (`*` any characters, `?` one), with their answers; may be given several times
     #[arg(long, value_name = "GLOB")]
     pub method: Vec<String>,
-    /// Only what this side wrote: client, server or mainstay
+    /// Only messages that this side wrote: client, server or mainstay
     #[arg(long, value_name = "SIDE", value_parser = side)]
     pub direction: Option<Side>,
-    /// Only the messages themselves, one per line
+    /// Print only the messages themselves, one per line
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,
-    /// One frame per line, as JSON
+    /// Print one JSON object per message
     #[arg(long)]
     pub json: bool,
-    /// Also write them to the end of this file, as JSON
+    /// Also show milliseconds, ids and sizes
+    #[arg(long, short, conflicts_with_all = ["raw", "json"])]
+    pub verbose: bool,
+    /// Also append the messages to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// Do not hide what looks like a secret
+    /// Do not hide values that look like a secret
     #[arg(long)]
     pub no_redact: bool,
 }
 
-fn side(word: &str) -> Result<Side, String> {
+fn side(word: &str) -> Result<Side, UnknownSide> {
     [Side::Client, Side::Server, Side::Mainstay]
         .into_iter()
         .find(|side| side.to_string() == word)
-        .ok_or_else(|| "say client, server or mainstay".into())
+        .ok_or(UnknownSide)
 }
 
-/// Shows frames.
+/// A word that is no side of a link.
+#[derive(Debug)]
+struct UnknownSide;
+
+impl fmt::Display for UnknownSide {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("write client, server or mainstay")
+    }
+}
+
+impl Error for UnknownSide {}
+
+/// Runs `mainstay tap`.
 pub fn tap(options: &Options) -> Result<Exit, Report> {
     let mut show = Show::new(options)?;
     if let Some(path) = &options.from {
         return show.file(path);
     }
-    let whom = options.whom.as_deref().unwrap_or_default();
-    let listed = one(whom)?;
+    let listed = select::choose_one("tap", options.target.as_deref())?;
     let signals = Signals::open(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]).map_err(|error| {
         Report::new(Exit::Failed, "cannot wait for signals").because(plain(&error))
     })?;
     let (stream, first) = attach(&listed, show.body_bytes())?;
+    if !options.json && !options.raw {
+        let name = select::name(&listed);
+        talk(&format!(
+            "messages of {name}, as they pass; Ctrl-C ends this and not the server\n"
+        ));
+    }
     let mut tap = Tap {
         listed,
         stream,
@@ -106,47 +134,27 @@ pub fn tap(options: &Options) -> Result<Exit, Report> {
     show.watch(&mut tap, first)
 }
 
-/// The one link that is meant.
-fn one(whom: &str) -> Result<Listed, Report> {
-    let mut chosen = whom::find(whom)?;
-    if chosen.len() > 1 {
-        let ids: Vec<String> = chosen.iter().map(|listed| listed.id.to_string()).collect();
-        return Err(Report::new(
-            Exit::NotFound,
-            format!("{} servers are called `{whom}`", ids.len()),
-        )
-        .hint(format!("one of them by its id: {}", ids.join(", "))));
-    }
-    match chosen.pop() {
-        Some(listed) => Ok(listed),
-        None => Err(Report::new(
-            Exit::NotFound,
-            format!("no server is called `{whom}`"),
-        )),
-    }
-}
-
-/// Connects; the stream, and what came with its first line.
+/// Connects to the keeper; returns the stream and what was read up to the first line.
 fn attach(listed: &Listed, body_bytes: u64) -> Result<(UnixStream, Vec<u8>), Report> {
-    let refused = |trouble: Trouble| {
-        let name = whom::name(listed);
-        let report = Report::new(Exit::Stuck, format!("cannot tap {name}")).because(trouble.error);
-        match trouble.hint {
+    let refused = |failure: Failure| {
+        let name = select::name(listed);
+        let report = Report::new(Exit::Stuck, format!("cannot tap {name}")).because(failure.error);
+        match failure.hint {
             Some(hint) => report.hint(hint),
             None => report,
         }
     };
     let (stream, first) =
-        reach(listed, body_bytes).map_err(|no| refused(Trouble::of(listed, no)))?;
+        reach(listed, body_bytes).map_err(|reason| refused(Failure::no_answer(listed, reason)))?;
     match serde_json::from_slice(&first) {
         Ok(Line::Head(_)) => Ok((stream, first)),
         Ok(Line::Frame(_) | Line::Lost(_) | Line::End(_)) | Err(_) => {
             let error = match Answer::parse(&first) {
                 Ok(Answer::Refused { error }) => error,
                 Ok(Answer::Status(_) | Answer::Stopped { .. } | Answer::Restarted { .. })
-                | Err(_) => "its keeper is of another version and shows no frames".into(),
+                | Err(_) => "its keeper has another version, which cannot show messages".into(),
             };
-            Err(refused(Trouble::new(error)))
+            Err(refused(Failure::new(error)))
         }
     }
 }
@@ -156,25 +164,25 @@ fn reach(listed: &Listed, body_bytes: u64) -> Result<(UnixStream, Vec<u8>), NoAn
     Asked::send(&listed.path, &request, KEEPER_MARGIN_MS)?.stream()
 }
 
-/// A running server that is watched.
+/// The connection to the keeper of a running server.
 struct Tap {
     listed: Listed,
     stream: UnixStream,
     signals: Signals,
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 enum Woken {
-    /// There is something to read.
+    /// The keeper has sent something, or has closed the connection.
     Frames,
-    /// Nobody wants to see more.
-    Enough,
+    /// The user has interrupted us, or the reader of our output has ended.
+    Stop,
     /// The time is up.
-    Late,
+    TimeUp,
 }
 
 impl Tap {
-    /// Waits for the keeper, the user, or the end of whoever reads our output.
+    /// Waits for the keeper, a signal, or the end of the reader of our output.
     fn wait(&self, printer: &Printer, ms: Option<u64>) -> Result<Woken, Report> {
         let time = ms.map(|ms| Timespec {
             tv_sec: (ms / 1_000) as i64,
@@ -185,11 +193,11 @@ impl Tap {
             PollFd::from_borrowed_fd(printer.as_fd(), PollFlags::empty()),
             PollFd::new(&self.stream, PollFlags::IN),
         ];
-        // Who waits for a time waits for no stream: that one is at its end.
+        // With a time limit the stream is left out, because it is at its end and would wake at once.
         let count = if ms.is_some() { 2 } else { 3 };
         loop {
             match poll(&mut fds[..count], time.as_ref()) {
-                Ok(0) => return Ok(Woken::Late),
+                Ok(0) => return Ok(Woken::TimeUp),
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => {
@@ -199,46 +207,58 @@ impl Tap {
         }
         let gone = PollFlags::ERR | PollFlags::NVAL;
         if fds[0].revents().contains(PollFlags::IN) || fds[1].revents().intersects(gone) {
-            return Ok(Woken::Enough);
+            return Ok(Woken::Stop);
         }
         Ok(Woken::Frames)
     }
 
-    /// The keeper is gone: does its successor come, or has the link ended?
-    fn again(&mut self, printer: &Printer, body_bytes: u64) -> Result<Again, Report> {
+    /// After the keeper is gone: waits for its successor, or for the end of the link.
+    fn reconnect(&mut self, printer: &Printer, body_bytes: u64) -> Result<Reconnected, Report> {
         let until = clock::now().after_ms(TAP_AGAIN_MS);
         while self.listed.path.is_there() && clock::now() < until {
             if let Ok((stream, first)) = reach(&self.listed, body_bytes)
                 && matches!(serde_json::from_slice(&first), Ok(Line::Head(_)))
             {
                 self.stream = stream;
-                return Ok(Again::There(first));
+                return Ok(Reconnected::Yes(first));
             }
-            if let Woken::Enough = self.wait(printer, Some(LOOK_MS))? {
-                return Ok(Again::Enough);
+            if let Woken::Stop = self.wait(printer, Some(RETRY_MS))? {
+                return Ok(Reconnected::Stop);
             }
         }
-        Ok(Again::Ended)
+        Ok(Reconnected::LinkEnded)
     }
 }
 
-enum Again {
-    There(Vec<u8>),
-    Enough,
-    Ended,
+enum Reconnected {
+    /// With what was read up to the first line.
+    Yes(Vec<u8>),
+    Stop,
+    LinkEnded,
 }
 
-/// What is shown, and where.
+/// Filters and prints frames.
 struct Show<'o> {
     options: &'o Options,
     printer: Printer,
     save: Option<(File, &'o Path)>,
     shown: u64,
     lost: u64,
-    /// Messages that are not whole and so are no messages.
+    /// Frames left out under `--raw`, because their body was not kept whole.
     cut: u64,
-    /// Lines that could not be read.
+    /// Lines that could not be parsed.
     skipped: u64,
+    rows: FrameRows,
+}
+
+/// A frame as `--json` prints it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    line: &'a Line,
+    /// The body as JSON, if it is JSON and not cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a RawValue>,
 }
 
 impl<'o> Show<'o> {
@@ -258,6 +278,7 @@ impl<'o> Show<'o> {
             lost: 0,
             cut: 0,
             skipped: 0,
+            rows: FrameRows::default(),
         })
     }
 
@@ -272,7 +293,7 @@ impl<'o> Show<'o> {
         }
     }
 
-    /// Until somebody has enough, or the link ends.
+    /// Prints frames until the user stops it or the link ends.
     fn watch(&mut self, tap: &mut Tap, first: Vec<u8>) -> Result<Exit, Report> {
         let mut lines = Lines::new(LINE_BYTES);
         let mut read = first;
@@ -281,28 +302,28 @@ impl<'o> Show<'o> {
                 return Ok(Exit::Ok);
             }
             read.clear();
-            if let Woken::Enough = tap.wait(&self.printer, None)? {
-                break self.farewell("detached");
+            if let Woken::Stop = tap.wait(&self.printer, None)? {
+                break self.summary("detached");
             }
             read.resize(FRAME_BODY_BYTES, 0);
             match tap.stream.read(&mut read) {
                 Ok(len) if len > 0 => read.truncate(len),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => read.clear(),
-                Ok(_) | Err(_) => match tap.again(&self.printer, self.body_bytes())? {
-                    Again::There(first) => {
-                        talk("note: the keeper was replaced; frames in between are missing\n");
+                Ok(_) | Err(_) => match tap.reconnect(&self.printer, self.body_bytes())? {
+                    Reconnected::Yes(first) => {
+                        talk("note: the keeper was replaced; messages in between are missing\n");
                         lines = Lines::new(LINE_BYTES);
                         read = first;
                     }
-                    Again::Enough => break self.farewell("detached"),
-                    Again::Ended => break self.farewell("the link has ended"),
+                    Reconnected::Stop => break self.summary("detached"),
+                    Reconnected::LinkEnded => break self.summary("the link has ended"),
                 },
             }
         }
         Ok(Exit::Ok)
     }
 
-    /// Shows every line that ends here.
+    /// Handles every line that is complete with this piece.
     fn lines(&mut self, lines: &mut Lines, mut piece: &[u8]) -> Result<Reader, Report> {
         let too_long = || {
             let what = format!("the keeper has sent a line of more than {LINE_BYTES} bytes");
@@ -326,7 +347,7 @@ impl<'o> Show<'o> {
         let unreadable = |error: &std::io::Error| {
             Report::new(Exit::NotFound, format!("cannot read {}", path.display()))
                 .because(plain(error))
-                .hint("a file that `mainstay tap --save` or `mainstay run --record` wrote")
+                .hint("name a file that `mainstay tap --save` or `mainstay run --record` wrote")
         };
         let file = File::open(path).map_err(|error| unreadable(&error))?;
         let mut file = BufReader::new(file);
@@ -345,7 +366,7 @@ impl<'o> Show<'o> {
                 return Ok(Exit::Ok);
             }
         }
-        self.farewell("");
+        self.summary("");
         Ok(Exit::Ok)
     }
 
@@ -413,17 +434,27 @@ impl<'o> Show<'o> {
             };
         }
         if self.options.json {
+            let body = sight.body.clone();
             let line = Line::Frame(sight.into());
             self.write(&line)?;
-            return self.printer.json_line(&line);
+            let message = body.and_then(|body| serde_json::from_str::<Box<RawValue>>(&body).ok());
+            return self.printer.json_line(&Shown {
+                line: &line,
+                message: message.as_deref(),
+            });
         }
-        let (columns, colour) = (self.printer.columns(), self.printer.colour());
-        let row = words::row(&sight, columns, colour);
+        let style = Style {
+            columns: self.printer.columns(),
+            colour: self.printer.colour(),
+            zone: clock::local_offset_s,
+            verbose: self.options.verbose,
+        };
+        let row = self.rows.row(&sight, style);
         self.write(&Line::Frame(sight.into()))?;
         self.printer.text(&row)
     }
 
-    /// A line that is no frame.
+    /// Prints a line that is not a frame.
     fn other(&mut self, line: &Line, row: &str) -> Result<Reader, Report> {
         self.write(line)?;
         if self.options.json {
@@ -443,8 +474,8 @@ impl<'o> Show<'o> {
             .map_err(|error| unsaved(path, &error))
     }
 
-    /// What is said on stderr at the end.
-    fn farewell(&self, why: &str) {
+    /// Prints the summary on stderr.
+    fn summary(&self, why: &str) {
         let mut parts = Vec::new();
         if !why.is_empty() {
             parts.push(format!("{why} after {}", count(self.shown, "frame")));
@@ -473,5 +504,5 @@ impl<'o> Show<'o> {
 fn unsaved(path: &Path, error: &std::io::Error) -> Report {
     Report::new(Exit::Failed, format!("cannot save to {}", path.display()))
         .because(plain(error))
-        .hint("--save FILE wants a regular file that can be written")
+        .hint("--save FILE needs a regular file that can be written")
 }

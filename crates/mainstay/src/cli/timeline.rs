@@ -1,36 +1,36 @@
-//! `mainstay events --timeline`: events and frames on one clock.
+//! `mainstay events --timeline`: events and messages in one order of time.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use mainstay_core::event::What;
-use mainstay_core::frames::Line;
-use mainstay_core::limits::FRAME_BODY_BYTES;
-use mainstay_core::redact;
+use mainstay_protocol::event::What;
+use mainstay_protocol::frames::Line;
+use mainstay_protocol::limits::FRAME_BODY_BYTES;
+use mainstay_protocol::redact;
+use mainstay_protocol::time::{self, Zone};
+use mainstay_report::paint::Tone;
+use mainstay_report::timeline::{Timeline, width};
+use mainstay_report::{Exit, Report, plain, talk};
+use mainstay_store::ledger::read::Events;
 
-use crate::exit::Exit;
-use crate::ledger::read::Events;
-use crate::ledger::time;
-use crate::report::{Report, plain, talk};
-use crate::view::paint::Tone;
-use crate::view::printer::{Printer, Reader};
-use crate::view::timeline::{Timeline, width};
+use mainstay_report::printer::{Printer, Reader};
 
-/// What is shown beyond the events.
+/// The options of the timeline.
 #[derive(Debug)]
 pub struct Wish<'o> {
-    /// Files of frames beside those that the events name.
+    /// Recordings that the user names, in addition to those that the events name.
     pub files: &'o [PathBuf],
-    /// Nothing older.
+    /// Only what is not older than this time.
     pub since_ms: Option<u64>,
-    /// As JSON.
+    /// The zone of the times that are shown.
+    pub zone: Zone,
     pub json: bool,
 }
 
-/// Shows all in one order.
-pub fn show(mut events: Events, wish: &Wish<'_>) -> Result<Exit, Report> {
+/// Prints events and frames, sorted by time. Returns how many there were.
+pub fn show(mut events: Events, wish: &Wish<'_>) -> Result<usize, Report> {
     let mut timeline = Timeline::default();
     let mut files: Vec<PathBuf> = Vec::new();
     let read = events.read(|event, _| {
@@ -50,7 +50,7 @@ pub fn show(mut events: Events, wish: &Wish<'_>) -> Result<Exit, Report> {
         // A recording may have been moved or removed since.
         if let Err(error) = frames(path, &mut timeline, wish, false) {
             talk(&format!(
-                "note: no frames from {}: {}\n",
+                "note: cannot read the recording {}: {}\n",
                 path.display(),
                 plain(&error)
             ));
@@ -60,35 +60,33 @@ pub fn show(mut events: Events, wish: &Wish<'_>) -> Result<Exit, Report> {
         frames(path, &mut timeline, wish, true).map_err(|error| {
             Report::new(Exit::NotFound, format!("cannot read {}", path.display()))
                 .because(plain(&error))
-                .hint("a file that `mainstay tap --save` or `mainstay run --record` wrote")
+                .hint("name a file that `mainstay tap --save` or `mainstay run --record` wrote")
         })?;
     }
     let rows = timeline.rows();
     let mut printer = Printer::new();
-    let (columns, colour, wide) = (printer.columns(), printer.colour(), width(&rows));
+    let (columns, colour) = (printer.columns(), printer.colour());
+    let wide = width(&rows, columns);
     let mut date = String::new();
     for row in &rows {
         let shown = if wish.json {
             printer.json_line(row)?
         } else {
             let mut text = String::new();
-            if row.date() != date {
-                date = row.date().into();
-                text = Tone::Faint.paint(&format!("{date} (UTC)"), colour) + "\n";
+            if row.date(wish.zone) != date {
+                date = row.date(wish.zone);
+                text = Tone::Faint.paint(&date, colour) + "\n";
             }
-            printer.text(&(text + &row.render(wide, columns, colour)))?
+            printer.text(&(text + &row.render(wide, columns, wish.zone, colour)))?
         };
         if shown == Reader::Gone {
-            return Ok(Exit::Ok);
+            return Ok(rows.len());
         }
     }
-    if rows.is_empty() && !wish.json {
-        talk("no such events: `mainstay events` shows all there are\n");
-    }
-    Ok(Exit::Ok)
+    Ok(rows.len())
 }
 
-/// The frames of a file. `named`: the user named it, so frames of links without events are shown, too.
+/// Reads the frames of a file. `named`: the user named the file, so frames of links without events are shown too.
 fn frames(
     path: &PathBuf,
     timeline: &mut Timeline,
@@ -110,7 +108,7 @@ fn frames(
                 let ms = time::parse(&sight.at).unwrap_or(0);
                 let young = wish.since_ms.is_none_or(|since| ms >= since);
                 if young && (named || timeline.knows(sight.link)) {
-                    // Whatever was recorded, a view hides secrets.
+                    // Secrets are hidden here even if they were recorded.
                     let body = sight.body.as_deref().map(redact::body);
                     sight.body = body.map(std::borrow::Cow::into_owned);
                     timeline.frame(*sight, &server);

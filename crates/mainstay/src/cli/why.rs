@@ -1,97 +1,223 @@
-//! `mainstay why`: the story of the last death, or of the one that is named.
+//! `mainstay why`: explains why a server ended: the last one, or the one that the user names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
 
 use clap::Args;
-use mainstay_core::event::{Event, What};
-use mainstay_core::ids::LinkId;
-use mainstay_core::limits::Kept;
 use mainstay_core::verdict::Death;
+use mainstay_os::clock;
+use mainstay_protocol::event::{Cause, Event, What};
+use mainstay_protocol::ids::LinkId;
+use mainstay_protocol::limits::Kept;
+use mainstay_protocol::time::{self, DAY_MS, Zone};
+use mainstay_report::story::Story;
+use mainstay_report::wrap::wrap;
+use mainstay_report::{Exit, Report, plain};
+use mainstay_store::ledger::backwards::{self, Place};
+use mainstay_store::ledger::files::EventFile;
+use mainstay_store::ledger::read::{self, Events, Filter};
+use mainstay_store::paths::Paths;
 use memchr::memmem;
 
-use crate::config::file::nearest;
-use crate::exit::Exit;
-use crate::ledger::backwards::{self, Place};
-use crate::ledger::files::EventFile;
-use crate::ledger::read::{self, Events, Filter};
-use crate::paths::Paths;
-use crate::report::{Report, plain};
-use crate::view::printer::Printer;
-use crate::view::story::Story;
+use super::{known, select};
+use mainstay_report::printer::Printer;
 
-/// What `why` was told.
+/// The options of `why`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  mainstay why                         the last death of all
-  mainstay why playwright              the last one of this server
-  mainstay why 3f2a                    of the link whose id begins so
+  mainstay why                         the last server that ended
+  mainstay why playwright              the last end of this server
+  mainstay why 3f2a                    of the link whose id begins with 3f2a
   mainstay why 1480540                 of this process
+  mainstay why playwright --full       with its events, its last messages and all suspects
+  mainstay why --last 5                the last five ends
   mainstay why playwright --json | jq .verdict
 
-A verdict is certain, probable or unknown, and says by which rule and from which events. Who sends
-SIGKILL, or a signal to the server itself, only root can see: such a verdict names suspects, nobody
-else, unless `sudo mainstay trace-signals` ran at the time. Exit code 1: no such death is known.")]
+A restart that was asked for is told only if no other end is known of the day before it. A verdict is
+certain, probable or unknown. Only root can see which process sends a signal to a server: if
+`sudo mainstay trace-signals` did not run at that time, the verdict names only suspects.
+Exit code 1: no such end is known.")]
 pub struct Options {
     /// The server's name, the link's id, or the pid of a server, a keeper, a shim or a client
     #[arg(value_name = "NAME|ID|PID")]
-    pub whom: Option<String>,
-    /// As JSON
+    pub target: Option<String>,
+    /// Also show the events that the verdict rests on, the last messages, and all suspects
+    #[arg(long, conflicts_with = "last")]
+    pub full: bool,
+    /// List the last NUMBER ends, the newest first
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub last: Option<u64>,
+    /// Show times in UTC
+    #[arg(long)]
+    pub utc: bool,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// Tells the story.
+/// Runs `mainstay why`.
 pub fn why(options: &Options) -> Result<Exit, Report> {
     let paths = Paths::find()?;
-    let found = find(&paths, options.whom.as_deref()).map_err(|error| {
+    let unreadable = |error: io::Error| {
         Report::new(
             Exit::State,
             format!("cannot read events in {}", paths.events().display()),
         )
         .because(plain(&error))
-        .hint("`mainstay doctor` looks for the reason")
-    })?;
-    let (events, death) = found?;
+        .hint("run `mainstay doctor` to find the reason")
+    };
+    let zone: Zone = if options.utc {
+        time::utc
+    } else {
+        clock::local_offset_s
+    };
+    let target = options.target.as_deref();
+    let mut printer = Printer::new();
+    if let Some(count) = options.last {
+        let stories = last(&paths, target, count).map_err(unreadable)??;
+        if options.json {
+            printer.json(&stories)?;
+        } else {
+            printer.text(&list(&stories, printer.columns(), zone))?;
+        }
+        return Ok(Exit::Ok);
+    }
+    let (events, death) = find(&paths, target).map_err(unreadable)??;
     let Some(story) = Story::of(&events, death) else {
         return Err(none_known());
     };
-    let mut printer = Printer::new();
+    let (columns, colour) = (printer.columns(), printer.colour());
     if options.json {
         printer.json(&story)?;
+    } else if options.full {
+        printer.text(&story.full(columns, zone, colour))?;
     } else {
-        let colour = printer.colour();
-        printer.text(&story.render(colour))?;
+        printer.text(&story.brief(columns, zone, colour))?;
     }
     Ok(Exit::Ok)
 }
 
-/// The events around the death that is meant, and its place among them.
-fn find(paths: &Paths, whom: Option<&str>) -> io::Result<Result<(Vec<Event>, usize), Report>> {
+/// The events around the death that the user asks for, and the index of the death among them.
+fn find(paths: &Paths, target: Option<&str>) -> io::Result<Result<(Vec<Event>, usize), Report>> {
     let files = Events::open(paths, Filter::default()).files()?;
-    let meant = match whom {
+    let death = match target {
         None => last_death(&files, |_| true)?.ok_or_else(none_known),
-        Some(whom) => search(&files, whom)?,
+        Some(target) => search(&files, target)?,
     };
-    match meant {
+    match death {
         Ok(place) => around(paths, &files, &place),
         Err(report) => Ok(Err(report)),
     }
 }
 
-/// The last death among the lines that may be of interest.
-fn last_death(files: &[EventFile], may_be: impl Fn(&[u8]) -> bool) -> io::Result<Option<Place>> {
-    let flow = backwards::lines(files, |place, line| {
-        if may_be(line) && death(line).is_some() {
-            return ControlFlow::Break(place.clone());
+/// The stories of the last deaths, the newest first: of all servers, or of those with this name or id.
+fn last(paths: &Paths, target: Option<&str>, count: u64) -> io::Result<Result<Vec<Story>, Report>> {
+    let files = Events::open(paths, Filter::default()).files()?;
+    let mut places: Vec<Place> = Vec::new();
+    let flow = backwards::lines(&files, |place, line| {
+        let is_meant = |event: &Event| {
+            target.is_none_or(|target| {
+                event.server == target || event.id.to_string().starts_with(target)
+            })
+        };
+        if death(line).is_some_and(|event| is_meant(&event)) {
+            places.push(place.clone());
+        }
+        if places.len() as u64 == count {
+            return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     })?;
-    Ok(flow.break_value())
+    let (ControlFlow::Break(()) | ControlFlow::Continue(())) = flow;
+    let mut stories = Vec::new();
+    for place in &places {
+        if let Ok((events, death)) = around(paths, &files, place)? {
+            stories.extend(Story::of(&events, death));
+        }
+    }
+    if stories.is_empty() {
+        // The same errors as for one death.
+        return match target {
+            None => Ok(Err(none_known())),
+            Some(target) => Ok(search(&files, target)?.map(|_| Vec::new())),
+        };
+    }
+    Ok(Ok(stories))
 }
 
-/// The event of a line, if it is a death. Most lines are none, and need not be parsed.
+/// One row per death; a long one goes on below itself.
+fn list(stories: &[Story], columns: usize, zone: Zone) -> String {
+    let mut out = String::new();
+    for story in stories {
+        let (lead, text) = story.line(zone);
+        let room = columns.saturating_sub(lead.len() + 2).max(20);
+        for (at, line) in wrap(&text, room).iter().enumerate() {
+            let lead = if at == 0 {
+                lead.clone()
+            } else {
+                " ".repeat(lead.len())
+            };
+            out.push_str(&lead);
+            out.push_str("  ");
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// The last death among the lines that `may_be` accepts. A restart that was asked for counts only if there is no other death of
+/// the day before it: the user asks about the crash, not about the cure.
+fn last_death(files: &[EventFile], may_be: impl Fn(&[u8]) -> bool) -> io::Result<Option<Place>> {
+    let mut choice = Choice::default();
+    let flow = backwards::lines(files, |place, line| {
+        if may_be(line)
+            && let Some(event) = death(line)
+        {
+            return choice.take(place, &event);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(flow
+        .break_value()
+        .or(choice.planned.map(|(_, place)| place)))
+}
+
+/// Which of several deaths, the newest first, is told.
+#[derive(Default)]
+struct Choice {
+    /// The newest planned restart, if it was the newest death.
+    planned: Option<(u64, Place)>,
+}
+
+impl Choice {
+    /// Looks at the next older death. Returns the one that is to be told once it is known.
+    fn take(&mut self, place: &Place, event: &Event) -> ControlFlow<Place> {
+        let at = time::parse(&event.at).unwrap_or(0);
+        match &self.planned {
+            Some((then, newest)) if at + DAY_MS < *then => ControlFlow::Break(newest.clone()),
+            Some(_) if is_planned(&event.what) => ControlFlow::Continue(()),
+            None if is_planned(&event.what) => {
+                self.planned = Some((at, place.clone()));
+                ControlFlow::Continue(())
+            }
+            Some(_) | None => ControlFlow::Break(place.clone()),
+        }
+    }
+}
+
+/// Whether a death is part of a restart by mainstay, asked for or by its settings.
+fn is_planned(what: &What) -> bool {
+    if let What::Exit(exit) = what
+        && let Some(ending) = &exit.ending
+    {
+        return matches!(ending.cause, Cause::Restart(_));
+    }
+    false
+}
+
+/// The event of a line, if it is a death. Only lines that may be a death are parsed.
 fn death(line: &[u8]) -> Option<Event> {
     const DEATHS: [&[u8]; 4] = [
         b"exit\"",
@@ -108,31 +234,34 @@ fn death(line: &[u8]) -> Option<Event> {
     Death::of(&event.what).is_some().then_some(event)
 }
 
-/// What a word may name, and what was found of it so far.
+/// The search for the death that a word means: the word may be a name, a pid or the beginning of an id.
 struct Search<'a> {
-    whom: &'a str,
+    target: &'a str,
     server: memmem::Finder<'static>,
-    /// Whether there is such a server.
+    /// Whether a server has this name.
     named: bool,
+    choice: Choice,
     pid: Option<(i32, memmem::Finder<'static>)>,
     /// The death of the process with this pid.
     exact: Option<Place>,
-    /// The links that it has a part in.
+    /// The links that the process with this pid belongs to.
     links: BTreeSet<LinkId>,
     prefix: String,
-    /// The links whose id begins so, each with its last death.
+    /// The links whose id begins with `prefix`, each with its last death.
     ids: BTreeMap<LinkId, Option<Place>>,
 }
 
 impl Search<'_> {
-    /// Looks at the next older line; the death that is meant, if that is clear.
-    fn look(&mut self, place: &Place, line: &[u8]) -> Option<Place> {
+    /// Checks the next older line. Returns the death if this line decides it.
+    fn check(&mut self, place: &Place, line: &[u8]) -> Option<Place> {
         if self.server.find(line).is_some() {
-            let death = death(line).filter(|event| event.server == self.whom);
-            if death.is_some() {
-                return Some(place.clone());
+            let death = death(line).filter(|event| event.server == self.target);
+            if let Some(event) = death {
+                self.named = true;
+                return self.choice.take(place, &event).break_value();
             }
-            self.named = self.named || parsed(line).is_some_and(|event| event.server == self.whom);
+            self.named =
+                self.named || parsed(line).is_some_and(|event| event.server == self.target);
         }
         if self.named {
             return None;
@@ -161,21 +290,22 @@ impl Search<'_> {
     }
 }
 
-/// The death that a word means: a name counts first, then a pid, then an id.
-fn search(files: &[EventFile], whom: &str) -> io::Result<Result<Place, Report>> {
+/// The death that the word means: a name counts first, then a pid, then an id.
+fn search(files: &[EventFile], target: &str) -> io::Result<Result<Place, Report>> {
     let finder = |bytes: &[u8]| memmem::Finder::new(bytes).into_owned();
-    let pid = whom.parse::<i32>().ok();
+    let pid = target.parse::<i32>().ok();
     let mut search = Search {
-        whom,
-        server: finder(&read::server_bytes(whom)),
+        target,
+        server: finder(&read::server_bytes(target)),
         named: false,
+        choice: Choice::default(),
         pid: pid.map(|pid| (pid, finder(format!("\"pid\":{pid}").as_bytes()))),
         exact: None,
         links: BTreeSet::new(),
-        prefix: whom.to_ascii_lowercase(),
+        prefix: target.to_ascii_lowercase(),
         ids: BTreeMap::new(),
     };
-    let flow = backwards::lines(files, |place, line| match search.look(place, line) {
+    let flow = backwards::lines(files, |place, line| match search.check(place, line) {
         Some(place) => ControlFlow::Break(place),
         None => ControlFlow::Continue(()),
     })?;
@@ -183,16 +313,20 @@ fn search(files: &[EventFile], whom: &str) -> io::Result<Result<Place, Report>> 
         return Ok(Ok(place));
     }
     let none = || {
-        Report::new(Exit::NotFound, format!("no death of `{whom}` is known"))
-            .hint("`mainstay ps` shows what runs, `mainstay events` all that is known")
+        Report::new(Exit::NotFound, format!("no death of `{target}` is known"))
+            .hint("`mainstay ps` shows the servers that run, `mainstay events` everything that is recorded")
     };
     let Search {
         named,
+        choice,
         exact,
         links,
         ids,
         ..
     } = search;
+    if let Some((_, place)) = choice.planned {
+        return Ok(Ok(place));
+    }
     if named {
         return Ok(Err(none()));
     }
@@ -207,21 +341,19 @@ fn search(files: &[EventFile], whom: &str) -> io::Result<Result<Place, Report>> 
         return Ok(last_death(files, of_them)?.ok_or_else(none));
     }
     if ids.len() > 1 {
-        let names: Vec<String> = ids.keys().map(ToString::to_string).collect();
-        let report = Report::new(
-            Exit::NotFound,
-            format!("{} ids begin with `{whom}`", names.len()),
-        );
-        return Ok(Err(report.hint(format!("one of {}", names.join(", ")))));
+        let problem = format!("{} ids begin with `{target}`", ids.len());
+        let command = |id: &LinkId| (format!("mainstay why {id}"), String::new());
+        let commands: Vec<_> = ids.keys().map(command).collect();
+        return Ok(Err(select::one_of(problem, &commands, None)));
     }
     match ids.into_values().next() {
         Some(death) => Ok(death.ok_or_else(none)),
-        None => Ok(Err(unknown(whom, &names(files)?))),
+        None => Ok(Err(known::unknown(target, &known::servers(files)?))),
     }
 }
 
-/// The events of one link around one of its deaths, and its place among them: from the start of that generation, or an earlier one
-/// that knows the client, to the first death after the next start.
+/// The events of one link around one of its deaths, and the index of the death among them. They begin with the start of that
+/// generation, or of an earlier one that names the client, and end before the next death.
 fn around(
     paths: &Paths,
     files: &[EventFile],
@@ -242,7 +374,7 @@ fn around(
             };
             let complete = matches!(&event.what, What::Start(start)
                 if start.client.is_some() || start.generation <= 1);
-            if tells(&event.what) {
+            if is_relevant(&event.what) {
                 events.push(event);
             }
             return if complete {
@@ -265,26 +397,26 @@ fn around(
     })?;
     let (ControlFlow::Break(()) | ControlFlow::Continue(())) = flow;
     let Some(id) = events.first().map(|event| event.id) else {
-        // Retention was quicker.
+        // The event was deleted because of its age, after we found it.
         return Ok(Err(none_known()));
     };
     events.reverse();
     let death = events.len() - 1;
-    let mut behind = Events::open(
+    let mut later = Events::open(
         paths,
         Filter {
             id: Some(id.to_string()),
             ..Filter::default()
         },
     );
-    behind.skip_behind(place)?;
-    let mut again = false;
-    let flow = behind.read(|event, _| {
-        if again && Death::of(&event.what).is_some() {
+    later.skip_behind(place)?;
+    let mut restarted = false;
+    let flow = later.read(|event, _| {
+        if restarted && Death::of(&event.what).is_some() {
             return ControlFlow::Break(());
         }
-        again = again || matches!(event.what, What::Start(_));
-        if tells(&event.what) {
+        restarted = restarted || matches!(event.what, What::Start(_));
+        if is_relevant(&event.what) {
             events.push(event.clone());
         }
         ControlFlow::Continue(())
@@ -293,13 +425,13 @@ fn around(
     Ok(Ok((events, death)))
 }
 
-/// False for what may come with every message, and says nothing of an end.
-fn tells(what: &What) -> bool {
+/// False for events that may come with every message and do not explain an end.
+fn is_relevant(what: &What) -> bool {
     !matches!(
         what,
         What::Junk(_)
             | What::StderrDropped(_)
-            | What::Instant(_)
+            | What::FromCache(_)
             | What::CallDeadline(_)
             | What::ProbesUnanswered(_)
     )
@@ -309,7 +441,7 @@ fn parsed(line: &[u8]) -> Option<Event> {
     serde_json::from_slice(line).ok()
 }
 
-/// The id of the link that a line is about. It stands in front, except in a line that had to be cut.
+/// The id of the link that a line is about. It is near the beginning, except in a line that was cut.
 fn link(line: &[u8]) -> Option<String> {
     const FIELD: &[u8] = b"\",\"id\":\"";
     const FRONT_BYTES: usize = 64;
@@ -323,27 +455,7 @@ fn link(line: &[u8]) -> Option<String> {
     String::from_utf8(id.to_vec()).ok()
 }
 
-/// The names of all servers.
-fn names(files: &[EventFile]) -> io::Result<Vec<String>> {
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    let mut last: Option<Vec<u8>> = None;
-    let field = memmem::Finder::new(b"\"server\":\"");
-    let flow = backwards::lines(files, |_, line| {
-        if let Some(at) = field.find(line)
-            && let Some(rest) = line.get(at..)
-            && last.as_ref().is_none_or(|last| !rest.starts_with(last))
-            && let Some(event) = parsed(line)
-        {
-            last = Some(read::server_bytes(&event.server));
-            seen.insert(event.server);
-        }
-        ControlFlow::<()>::Continue(())
-    })?;
-    debug_assert!(flow.is_continue());
-    Ok(seen.into_iter().collect())
-}
-
-/// Whether this is the death of that process.
+/// Whether this event is the death of the process.
 fn died(what: &What, pid: i32) -> bool {
     if let What::Exit(exit) = what {
         return exit.pid == pid;
@@ -351,7 +463,7 @@ fn died(what: &What, pid: i32) -> bool {
     matches!(what, What::KeeperLost(lost) if lost.pid == pid)
 }
 
-/// Whether that process has a part in it.
+/// Whether this event names the process.
 fn mentions(what: &What, pid: i32) -> bool {
     if let What::Start(start) = what {
         let client = start.client.as_ref();
@@ -365,16 +477,7 @@ fn mentions(what: &What, pid: i32) -> bool {
 
 fn none_known() -> Report {
     Report::new(Exit::NotFound, "no death is known").hint(format!(
-        "deaths of servers under `mainstay run` are remembered for {} days, if the config file says nothing else",
+        "deaths of servers under `mainstay run` are kept for {} days, unless the config file says otherwise",
         Kept::default().days
     ))
-}
-
-fn unknown(whom: &str, names: &[String]) -> Report {
-    let report = Report::new(Exit::NotFound, format!("nothing is known of `{whom}`"));
-    match (nearest(whom, names), names) {
-        (_, []) => report.hint("no server has run under mainstay yet"),
-        (Some(near), _) => report.hint(format!("did you mean `{near}`?")),
-        (None, names) => report.hint(format!("known are: {}", names.join(", "))),
-    }
 }

@@ -7,21 +7,21 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitSta
 use std::sync::{Mutex, PoisonError};
 
 use mainstay_os::census;
+use mainstay_report::plain;
+use mainstay_store::paths::Paths;
+use mainstay_store::registry;
+use mainstay_store::registry::card::Card;
 
 use super::HostError;
-use crate::paths::Paths;
-use crate::registry;
-use crate::registry::card::Card;
-use crate::report::plain;
 
-/// Names the mainstay binary for all hosts.
+/// The variable with the path of the mainstay binary.
 const BINARY_VARIABLE: &str = "MAINSTAY_BIN";
 
-/// Children of servers that were dropped before they had ended: they are reaped whenever the library is used.
-static LEFT: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+/// Children of dropped [`Server`]s that had not ended: they are reaped whenever the library is used.
+static UNREAPED: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// A server command, as [`std::process::Command`] would have it. The environment and the directory are this process's own
-/// unless they are set; stdin and stdout are pipes.
+/// The command of a server, like [`std::process::Command`]. Environment and directory are inherited unless they are set; stdin
+/// and stdout are pipes.
 #[derive(Clone, Debug)]
 pub struct ServerCommand {
     program: OsString,
@@ -33,7 +33,7 @@ pub struct ServerCommand {
 }
 
 impl ServerCommand {
-    /// This program.
+    /// A command that runs this program.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -45,14 +45,14 @@ impl ServerCommand {
         }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     #[must_use]
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
@@ -66,27 +66,27 @@ impl ServerCommand {
         self
     }
 
-    /// Takes a variable away.
+    /// Removes a variable.
     #[must_use]
     pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
         self.env.push((name.into(), None));
         self
     }
 
-    /// The directory that it runs in.
+    /// Sets the directory that the server runs in.
     #[must_use]
     pub fn current_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.cwd = Some(path.into());
         self
     }
 
-    /// The server's name in `mainstay ps` and in events; else taken from the command.
+    /// Sets the server's name in `mainstay ps` and in events. Without it, the name is made from the command.
     #[must_use]
     pub fn name(self, name: impl AsRef<OsStr>) -> Self {
         self.option("--name", name)
     }
 
-    /// An option of `mainstay run` with its value, such as `--grace-eof` and `5s`.
+    /// Adds an option of `mainstay run` with its value, such as `--grace-eof` and `5s`.
     #[must_use]
     pub fn option(mut self, option: &str, value: impl AsRef<OsStr>) -> Self {
         let mut word = OsString::from(option);
@@ -96,7 +96,7 @@ impl ServerCommand {
         self
     }
 
-    /// Stderr is a pipe, too, which must be read; else it is this process's own.
+    /// Makes stderr a pipe too, which the host must read. Without it, stderr is inherited.
     #[must_use]
     pub fn stderr_piped(mut self) -> Self {
         self.stderr_piped = true;
@@ -106,15 +106,15 @@ impl ServerCommand {
 
 /// A server that was started in a lease.
 ///
-/// Dropping it closes its pipes, as a client that goes away does: the server is ended in its own time. The lease does not end
+/// Dropping it closes the pipes, as a client that exits does: the server then ends in the background. The lease does not end
 /// with its servers.
 #[derive(Debug)]
 pub struct Server {
-    /// Its stdin: what the host says. Closing it ends the server.
+    /// The server's stdin. Closing it ends the server.
     pub stdin: Option<ChildStdin>,
-    /// Its stdout: what the server says.
+    /// The server's stdout.
     pub stdout: Option<ChildStdout>,
-    /// Its stderr, if it was asked for.
+    /// The server's stderr, with [`ServerCommand::stderr_piped`].
     pub stderr: Option<ChildStderr>,
     paths: Paths,
     child: Option<Child>,
@@ -122,14 +122,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// The pid of the process that was started for it, which is a child of this process.
+    /// The pid of the shim, which is a child of this process.
     pub fn id(&self) -> u32 {
         self.shim
     }
 
-    /// The pid of the server process itself; none while it is not running. It changes when the server is started again.
+    /// The pid of the server process itself; none while it does not run. It changes when the server is restarted.
     ///
-    /// A server is listed a moment after it was started, so this waits for that moment if it must.
+    /// A new server is listed a moment after its start, so this call may wait for that moment.
     pub fn pid(&self) -> Option<i32> {
         let ours = |card: &Card| {
             let shim = card.shim.as_ref();
@@ -140,15 +140,15 @@ impl Server {
         Some(card.server?.who.pid)
     }
 
-    /// Closes its stdin, if that is still open, and waits for its end. The status is the server's own; 125 if mainstay could
-    /// not start it or its lease is not open.
+    /// Closes stdin, if it is still open, and waits until the server has ended. The status is the server's own, or 125 if mainstay
+    /// could not start it or its lease is not open.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.stdin = None;
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         self.child.as_mut().ok_or_else(gone)?.wait()
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the server has ended.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         self.child.as_mut().ok_or_else(gone)?.try_wait()
@@ -161,7 +161,7 @@ impl Drop for Server {
         self.stdout = None;
         self.stderr = None;
         if let Some(child) = self.child.take() {
-            left().push(child);
+            unreaped().push(child);
         }
         reap();
     }
@@ -217,13 +217,13 @@ pub(super) fn start(
     })
 }
 
-/// Reaps whoever has ended of those whom nobody waits for.
+/// Reaps the children of dropped servers that have ended.
 pub(super) fn reap() {
-    left().retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    unreaped().retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
-fn left() -> std::sync::MutexGuard<'static, Vec<Child>> {
-    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
+fn unreaped() -> std::sync::MutexGuard<'static, Vec<Child>> {
+    UNREAPED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn not_started(binary: &Path, error: &io::Error) -> HostError {
@@ -234,7 +234,7 @@ fn not_started(binary: &Path, error: &io::Error) -> HostError {
             plain(error)
         ),
         format!(
-            "install mainstay, or say where it is: {BINARY_VARIABLE} or LeaseOptions::mainstay"
+            "install mainstay, or set its path with {BINARY_VARIABLE} or LeaseOptions::mainstay"
         ),
     )
 }

@@ -1,95 +1,107 @@
-//! What has one value for everybody, in words.
+//! The limits that no option changes, with a description of each.
 
-use mainstay_core::limits;
-use mainstay_core::serve::limits as serve;
+use mainstay_http_core::serve::limits as serve;
+use mainstay_protocol::limits;
+use mainstay_store::config::quantity;
 
 use super::size;
-use crate::config::quantity;
 
-/// What no option changes.
+/// Description and value of each fixed limit.
 pub fn fixed() -> Vec<(&'static str, String)> {
     let time = |ms| quantity::show(limits::Unit::Time, ms);
     let steps: Vec<String> = limits::BACKOFF_MS.map(time).into();
     vec![
         (
-            "A line that goes on whole; a longer one goes on as it comes",
+            "Longest line that is passed on as a whole; a longer one is passed on in pieces",
             size(limits::WHOLE_LINE_BYTES as u64),
         ),
         (
-            "A line that must be seen whole before it goes on (a list, an opening)",
+            "Longest line that mainstay must read as a whole before it passes it on (a list, a handshake)",
             size(limits::HELD_LINE_BYTES as u64),
         ),
         (
-            "Requests in flight that are tracked; more wait",
+            "Requests in flight of one link; more requests wait",
             limits::IN_FLIGHT_MAX.to_string(),
         ),
         (
-            "Waiting before the next generation, death by death",
+            "Delay before a restart, after each further death",
             steps.join(", "),
         ),
         (
-            "Life of a generation that has not served, after which that waiting begins anew",
+            "A server that has run this long resets that delay, even if it has not answered a request",
             time(limits::STEADY_MS),
         ),
         (
-            "Generations that may die before the client has had any answer",
+            "Starts of a server that dies before the client has got any answer",
             limits::OPENING_TRIES.to_string(),
         ),
         (
-            "Waiting between these, longer by this each time",
+            "Delay between these starts; it grows by this much each time",
             time(limits::OPENING_WAIT_MS),
         ),
         (
-            "Time a link stays to explain a failed start to whoever asks",
+            "Time for which a failed start is explained to the client's requests",
             time(limits::EXPLAIN_MS),
         ),
         (
-            "Processor time of the tree that counts as a sign of life between two probes",
+            "Time for which a `run` with wrong arguments waits for the client's first request, to explain them",
+            time(limits::MISTAKE_MS),
+        ),
+        (
+            "`notify`: time for which the command may run",
+            time(limits::NOTIFY_MS),
+        ),
+        (
+            "`notify`: time for which it is not called again for the same server, or for orphans",
+            time(limits::NOTIFY_EVERY_MS),
+        ),
+        (
+            "Processor time between two probes that counts as a sign of life",
             time(limits::ALIVE_CPU_MS),
         ),
         (
-            "Time a request that was taken back may hold a silent server",
+            "Time for which a cancelled request protects a silent server from being replaced",
             time(limits::TAKEN_BACK_MS),
         ),
         (
-            "Between two looks at the memory of a tree with `--memory-max`",
+            "Time between two measurements of memory with `--memory-max`",
             time(limits::MEMORY_EVERY_MS),
         ),
         (
-            "Share of `--memory-max` at which a server is asked to give way, before the kernel ends it",
+            "Share of `--memory-max` at which a server is replaced, before the kernel kills it",
             "90 %".into(),
         ),
         (
-            "Time an open task forbids `--hibernate` and probes, unless its server says how long it is kept",
+            "Time for which an open task prevents `--hibernate` and probes, unless its server states a time",
             time(limits::TASK_MS),
         ),
         (
-            "Open tasks that are known at once",
+            "Open tasks of one link that are tracked",
             limits::TASKS_MAX.to_string(),
         ),
         (
-            "A day's file of events is followed by another one at",
+            "Size at which the events of a day continue in another file",
             size(limits::EVENTS_FILE_BYTES),
         ),
         (
-            "A record holds",
+            "Cache: one configuration holds",
             format!(
                 "{} openings, {}",
-                limits::RECORD_OPENINGS,
-                size(limits::RECORD_BYTES as u64)
+                limits::CACHE_OPENINGS,
+                size(limits::CACHE_BYTES as u64)
             ),
         ),
         (
-            "Records are kept; the longest unused go first",
+            "Cache: files are kept; the longest unused are removed first",
             format!(
-                "{} days without use, {} records, {}",
-                limits::RECORDS_KEPT_DAYS,
-                limits::RECORDS_KEPT,
-                size(limits::RECORDS_KEPT_BYTES)
+                "{} days without use, {} files, {}",
+                limits::CACHE_FILES_KEPT_DAYS,
+                limits::CACHE_FILES_KEPT,
+                size(limits::CACHE_FILES_KEPT_BYTES)
             ),
         ),
         (
-            "New keepers that a guard starts, and new pairs of them that a shim starts, before it gives up",
+            "Killed keepers that a guard replaces, and killed pairs of guard and keeper that a shim replaces",
             format!(
                 "{} in {}",
                 limits::KEEPER_BUDGET,
@@ -97,100 +109,108 @@ pub fn fixed() -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "Time until a guard, keeper or side guard is started again that could not be",
+            "Time until a failed start of a guard, keeper or side guard is repeated",
             time(limits::KEEPER_RETRY_MS.into()),
         ),
         (
-            "Side guards that one keeper sets before it goes on alone",
+            "Side guards that one keeper starts before it continues without one",
             limits::SIDE_GUARDS.to_string(),
         ),
         (
-            "Time a guard or a sweep waits for those whom it has killed",
+            "Time for which a guard or a sweep waits for the processes that it has killed",
             time(limits::GUARD_KILL_MS),
         ),
         (
-            "Time a shim waits for the death of a killed guard and keeper before it starts new ones",
+            "Time for which a shim waits for the end of a killed guard and keeper before it starts new ones",
             time(limits::PAIR_END_MS),
         ),
         (
-            "Time a signalled shim is kept waiting for an EOF, which would say that the client means it",
+            "Time for which a signalled shim waits for an EOF, which shows that the client wants the end",
             time(limits::DOUBT_MS),
         ),
         (
-            "Time it stays if its keeper says nothing",
+            "Time after which it exits if its keeper does not answer",
             time(limits::SHIM_STAYS_MS),
         ),
         (
-            "Time a keeper that lingers has to take a newcomer in before that one starts a server of its own",
+            "Time in which a keeper with a kept server must accept a reconnecting client, before that client gets a new server",
             time(limits::HANDOVER_MS),
         ),
         (
-            "Newcomers at a lingering keeper's door at once",
+            "Connections of reconnecting clients to one keeper at the same time",
             limits::DOOR_PEERS.to_string(),
         ),
         (
-            "Progress tokens of a client that came back that are known by their labels",
+            "Progress tokens of a reconnected client that are tracked",
             limits::PROGRESS_MAX.to_string(),
         ),
         (
-            "Time a process that is on its way out has until its status is called unknown",
+            "Time for which the status of an ending process is waited for",
             time(limits::EXITING_MS),
         ),
         (
-            "Tier scope: time the guardian gives a living guard to end its dead keeper's tree",
+            "Tier scope: time that the guardian gives a guard to end the processes of its dead keeper",
             time(limits::GUARDIAN_GUARD_MS),
         ),
         (
-            "Tier scope: after this the guardian ends a leaf again that is still there",
+            "Tier scope: time after which the guardian kills a remaining cgroup again",
             time(limits::GUARDIAN_AGAIN_MS),
         ),
         (
-            "Tier scope: time the guardian stays without any leaf",
+            "Tier scope: time after which the guardian exits if there is no server",
             time(limits::GUARDIAN_IDLE_MS),
         ),
         (
-            "Tier scope: time the user's systemd has to answer at all",
+            "Tier scope: time in which the user's systemd must answer",
             time(limits::SCOPE_KNOCK_MS),
         ),
         (
-            "Tier scope: time it has to make a scope, and again to start the guardian",
+            "Tier scope: time in which systemd must create a scope, and again to start the guardian",
             time(limits::SCOPE_MAKE_MS),
         ),
         (
-            "Time a silent connection to a keeper keeps its place when others need it",
+            "Time after which a silent connection to a keeper is closed if others wait",
             time(limits::CONTROL_ASKING_MS),
         ),
         (
-            "`stop`, `restart`: what a keeper may take beyond its own limits before it counts as stuck",
+            "`stop`, `restart`: time beyond its own limits after which a keeper counts as stuck",
             time(limits::KEEPER_MARGIN_MS),
         ),
         (
-            "`restart`: patience with a keeper that does not tell its limits",
+            "`stop`, `restart`: time after which they say on a terminal what they wait for",
+            time(limits::PROGRESS_MS),
+        ),
+        (
+            "Digits of an id that `stop`, `restart` and `tap` need",
+            format!("{} at least", limits::ID_DIGITS),
+        ),
+        (
+            "`restart`: time limit for a keeper that does not state its limits",
             time(limits::RESTART_PATIENCE_MS),
         ),
         ("`stop`: the same", time(limits::STOP_PATIENCE_MS)),
         (
-            "`doctor`: time a keeper has to say how it is",
+            "`doctor`: time in which a keeper must answer",
             time(limits::DOCTOR_PATIENCE_MS),
         ),
         (
-            "After a start, until the members of the tree are noted for the next sweep",
+            "Time from a start until the processes of the server are noted for a later sweep",
             time(limits::NOTE_FIRST_MS),
         ),
         (
-            "After activity, until they are noted again",
+            "Time from activity until they are noted again",
             time(limits::NOTE_AGAIN_MS),
         ),
         (
-            "HTTP: time a name, a connection and TLS may take together",
+            "HTTP: time for name lookup, connection and TLS together",
             time(limits::HTTP_CONNECT_MS),
         ),
         (
-            "HTTP: time a connection rests before it is not used again",
+            "HTTP: idle time after which a connection is not used again",
             time(limits::HTTP_REST_MS),
         ),
         (
-            "HTTP: silence after which the kernel asks whether the server is still there",
+            "HTTP: silence after which the kernel checks the connection (TCP keepalive)",
             time(limits::HTTP_ALIVE_MS),
         ),
         (
@@ -198,76 +218,80 @@ pub fn fixed() -> Vec<(&'static str, String)> {
             format!("{} at most", limits::LEASE_NAME_CHARS),
         ),
         (
-            "Time of a lease that was given neither a time nor an owner",
+            "Duration of a lease that was given neither a time nor an owner",
             time(limits::LEASE_TTL_MS),
         ),
         (
-            "Time of a lease",
+            "Duration of a lease",
             format!(
                 "{} to {}",
                 time(limits::LEASE_TTL_MIN_MS),
                 time(limits::LEASE_TTL_MAX_MS)
             ),
         ),
-        ("Leases at once", limits::LEASES_MAX.to_string()),
+        ("Leases at the same time", limits::LEASES_MAX.to_string()),
         (
-            "Largest file of a lease that is read",
+            "Largest lease file that is read",
             size(limits::LEASE_FILE_BYTES),
         ),
         (
-            "How often a keeper looks at its lease where the kernel tells nothing",
+            "Time between two checks of a lease if the kernel cannot report its changes",
             time(limits::LEASE_LOOK_MS),
         ),
         (
-            "Time somebody who is renewing a lease has before it is over for its age",
+            "Time in which a renewal in progress must finish after the lease's time is up",
             time(limits::LEASE_BUSY_MS),
         ),
         (
-            "`lease close`: time that shim and guard have to leave behind their keeper",
+            "`lease close`: time in which shim and guard must exit after their keeper",
             time(limits::LEASE_OURS_MS),
         ),
         (
-            "A keeper's look for suspects after an unexplained death",
+            "Time that a keeper takes to look for suspects after an unexplained death",
             time(limits::SUSPECTS_MS),
         ),
         (
-            "A descendant of the client younger than this is one of them",
+            "A descendant of the client that is younger than this counts as a suspect",
             time(limits::SUSPECT_YOUNG_MS),
         ),
         (
-            "`tap`: until the next keeper of a link must be there after the last one was killed",
+            "`tap`: time in which the next keeper must appear after a keeper was killed",
             time(limits::TAP_AGAIN_MS),
         ),
         (
-            "The disk under `--record` is left alone after an error",
+            "`--record`: pause after a write error",
             time(limits::RECORDING_AFTER_ERROR_MS),
         ),
         (
-            "`watch`: how often the whole process table is looked at",
+            "`reap`: a younger server is no orphan yet, unless `--min-age` says otherwise",
+            time(limits::REAP_MIN_AGE_MS),
+        ),
+        (
+            "`watch`: time between two scans of all processes",
             time(limits::WATCH_SCAN_MS),
         ),
         (
-            "`watch`: how often the list of pids is, where the kernel does not tell of new processes",
+            "`watch`: time between two lists of the pids, if the kernel does not report new processes",
             time(limits::WATCH_LIST_MS),
         ),
         (
-            "`watch`: at least this long between two looks, however many programs are started",
+            "`watch`: shortest time between two inspections of new processes",
             time(limits::WATCH_LOOK_MS),
         ),
         (
-            "`watch`: time a launcher may be without its server before it is told itself",
+            "`watch`: time after which a launcher without a server is reported itself",
             time(limits::WATCH_SETTLE_MS),
         ),
         (
-            "`watch`: time a program that a launcher has started may live untold",
+            "`watch`: time after which a program that a launcher has started is reported",
             time(limits::WATCH_BELOW_MS),
         ),
         (
-            "`watch`: time a server may outlive its client before it is told as left",
+            "`watch`: time after the end of its client after which a server is reported as LEFT",
             time(limits::WATCH_LEFT_MS),
         ),
         (
-            "`watch`: time the status of a server that has gone is waited for, and the word of a tracer",
+            "`watch`: longest wait for the exit status of a server, and for the sender of its signal",
             format!(
                 "{}, {}",
                 time(limits::WATCH_STATUS_MS),
@@ -275,121 +299,124 @@ pub fn fixed() -> Vec<(&'static str, String)> {
             ),
         ),
         (
-            "`trace-signals`: time a process stays known after the last card that named it",
+            "`trace-signals`: time for which a process of a link stays known after its end",
             time(limits::TRACE_KNOWN_MS),
         ),
         (
-            "`trace-signals`: signals that are kept for `watch`",
+            "`trace-signals`: size of the file with recent signals for `watch`",
             size(limits::TRACE_SHEET_BYTES),
         ),
         (
-            "`why`: a server that ends with a code so soon after a traced signal has probably obeyed it",
+            "`why`: a server that exits within this time after a traced signal has probably obeyed it",
             time(limits::TRACE_OBEYS_MS),
         ),
         (
-            "`serve`: what a client is told to wait before it comes back for the rest of a stream",
+            "`serve`: time after which a client should reconnect for the rest of a stream",
             time(serve::RETRY_MS),
         ),
         (
-            "`serve`: time that a server is taken for one of the legacy era before it is asked again",
+            "`serve`: time after which a legacy server is asked again whether it is modern",
             time(serve::LEGACY_KNOWN_MS),
         ),
         (
-            "`serve`: age of a tool list with which calls are compared",
+            "`serve`: longest time for which a tool list is used to check calls",
             time(serve::TOOLS_KNOWN_MS),
         ),
         (
-            "`serve`: pages of a tool list that are read",
+            "`serve`: pages of a tool list that are read at most",
             serve::TOOLS_PAGES.to_string(),
         ),
         (
-            "`serve`: time a question of its own to a server may take",
+            "`serve`: time limit of its own requests to a server",
             time(serve::QUESTION_MS),
         ),
         (
-            "`serve`: bytes that wait for a client that reads slowly; beyond that only answers are kept",
-            size(serve::OUTLET_BYTES as u64),
+            "`serve`: buffer for a client that reads slowly; beyond it only answers are kept",
+            size(serve::CLIENT_QUEUE_BYTES as u64),
         ),
         (
-            "`serve`: bytes that wait for a server that reads slowly; beyond that new requests wait",
-            size(serve::INLET_BYTES as u64),
+            "`serve`: buffer for a server that reads slowly; beyond it new requests wait",
+            size(serve::SERVER_QUEUE_BYTES as u64),
         ),
         (
-            "`serve`: time servers have to end when it stops, beyond their own ladder",
+            "`serve`: time that servers get at its stop, in addition to their own grace times",
             time(serve::STOP_MARGIN_MS),
         ),
         (
-            "`serve --upstream`: sessions that it has ended and remembers",
+            "`serve --upstream`: closed sessions that are remembered",
             serve::ENDED_KNOWN.to_string(),
         ),
         (
             "`serve --upstream`: tries to end a session there",
-            serve::PAY_TRIES.to_string(),
+            serve::CLOSE_TRIES.to_string(),
         ),
         (
             "`serve --upstream`: time one such try may take",
-            time(serve::PAY_WAIT_MS),
+            time(serve::CLOSE_WAIT_MS),
         ),
         (
-            "HTTP: after these times a request that no server has seen is sent again",
+            "HTTP: delays after which a request that no server has received is sent again",
             limits::HTTP_AGAIN_MS.map(time).join(", "),
         ),
         (
-            "HTTP: after this time a broken event stream is asked for again, unless its server says otherwise",
+            "HTTP: delay after which a broken event stream is opened again, unless the server states another",
             time(limits::HTTP_RETRY_MS),
         ),
         (
-            "HTTP: the shortest such wait, whatever its server says (after a failure, it is not less than the one above)",
+            "HTTP: the shortest such delay that a server can state (after a failure, at least the delay above)",
             time(limits::HTTP_RETRY_LEAST_MS),
         ),
         (
-            "HTTP: the longest such wait",
+            "HTTP: the longest such delay",
             time(limits::HTTP_RETRY_MOST_MS),
         ),
         (
-            "HTTP: the longest `Retry-After` that is waited for",
+            "HTTP: the longest `Retry-After` that is obeyed",
             time(limits::HTTP_RETRY_AFTER_MS),
         ),
         (
-            "HTTP: time the rest of a broken answer is asked for in vain",
+            "HTTP: time after which the rest of a broken answer is given up",
             time(limits::HTTP_RESUME_MS),
         ),
         (
-            "HTTP: time an event stream stays open after its answer",
+            "HTTP: time for which an event stream stays open after its answer",
             time(limits::HTTP_SPENT_MS),
         ),
         (
-            "HTTP: time other messages wait for `initialized` to arrive",
+            "HTTP: time for which other messages wait until `initialized` has arrived",
             time(limits::HTTP_CONFIRM_MS),
         ),
         (
-            "HTTP: exchanges of one link at once; more messages wait",
+            "HTTP: requests of one link at the same time; more messages wait",
             limits::HTTP_EXCHANGES.to_string(),
         ),
         (
-            "HTTP: resource subscriptions that a new session is told of",
+            "HTTP: resource subscriptions that are repeated in a new session",
             limits::HTTP_SUBSCRIPTIONS.to_string(),
         ),
         (
-            "HTTP: time closing a session may take at the end of a link",
+            "HTTP: time limit for closing a session at the end of a link",
             time(limits::HTTP_FAREWELL_MS),
         ),
         (
-            "Debts: age after which a session that cannot be closed is given up",
-            time(limits::DEBT_KEPT_MS),
-        ),
-        ("Debts: time one DELETE may take", time(limits::DEBT_PAY_MS)),
-        (
-            "Debts: time the sweep at a start goes on paying",
-            time(limits::DEBT_SWEEP_MS),
+            "Unclosed sessions: age at which a session that cannot be closed is given up",
+            time(limits::UNCLOSED_KEPT_MS),
         ),
         (
-            "Debts: rest after a failed attempt, doubled each time",
-            time(limits::DEBT_RETRY_MS),
+            "Unclosed sessions: time one DELETE may take",
+            time(limits::CLOSE_MS),
         ),
         (
-            "Debts: the longest such rest",
-            time(limits::DEBT_RETRY_MOST_MS),
+            "Unclosed sessions: time a start goes on closing them",
+            time(limits::CLOSE_SWEEP_MS),
+        ),
+        (
+            "Unclosed sessions: wait after a failed attempt, doubled each time",
+            time(limits::CLOSE_RETRY_MS),
+        ),
+        (
+            "Unclosed sessions: the longest such wait",
+            time(limits::CLOSE_RETRY_MOST_MS),
         ),
     ]
 }

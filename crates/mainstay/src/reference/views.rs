@@ -1,11 +1,11 @@
-//! What `--json` prints: read off the types that are printed, whose fields say themselves what they are.
+//! The page about `--json`, made from the doc comments of the types that are printed.
 //!
-//! It knows as much of Rust as the types of our views need, and fails where it meets a field that nothing is said of.
+//! It parses as much Rust as these types need, and fails if a field has no doc comment.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// One command, what it prints, and the types of which that is made: file and name.
+/// One command, what it prints, and the types in its output (file and name).
 struct View {
     command: &'static str,
     prints: &'static str,
@@ -14,11 +14,45 @@ struct View {
 
 const VIEWS: &[View] = &[
     View {
+        command: "--version",
+        prints: "a `Build`",
+        types: &[("mainstay/src/cli/version.rs", "Build")],
+    },
+    View {
+        command: "adopt` and `release",
+        prints: "a `View`",
+        types: &[
+            ("mainstay/src/cli/adopt.rs", "View"),
+            ("mainstay/src/cli/adopt/file.rs", "File"),
+            ("mainstay/src/cli/adopt/file.rs", "Server"),
+        ],
+    },
+    View {
+        command: "learn",
+        prints: "a list of `Row`",
+        types: &[("mainstay/src/cli/learn.rs", "Row")],
+    },
+    View {
         command: "ps",
         prints: "a list of `Row`, one for each link",
         types: &[
             ("mainstay/src/cli/ps.rs", "Row"),
+            ("mainstay/src/cli/ps/trouble.rs", "Trouble"),
             ("mainstay/src/cli/ps.rs", "Process"),
+        ],
+    },
+    View {
+        command: "ps --all",
+        prints: "a `Both`; `others` are as `mainstay reap` prints them",
+        types: &[("mainstay/src/cli/ps.rs", "Both")],
+    },
+    View {
+        command: "metrics",
+        prints: "a list of `Row`, one for each link",
+        types: &[
+            ("mainstay/src/cli/metrics.rs", "Row"),
+            ("protocol/src/traffic.rs", "Traffic"),
+            ("protocol/src/traffic.rs", "Durations"),
         ],
     },
     View {
@@ -35,73 +69,93 @@ const VIEWS: &[View] = &[
         command: "why",
         prints: "a `Story`",
         types: &[
-            ("mainstay/src/view/story.rs", "Story"),
+            ("report/src/story.rs", "Story"),
+            ("report/src/story/brief.rs", "Impact"),
             ("core/src/verdict.rs", "Verdict"),
             ("core/src/verdict.rs", "By"),
             ("core/src/verdict.rs", "Sure"),
             ("core/src/verdict/rule.rs", "Rule"),
-            ("core/src/event/standing.rs", "Suspect"),
-            ("core/src/event/standing.rs", "Suspicion"),
-            ("core/src/event/standing.rs", "Standing"),
-            ("core/src/event/standing.rs", "Waiting"),
-            ("core/src/event/standing.rs", "Brief"),
-            ("core/src/event/signal.rs", "Relation"),
+            ("protocol/src/event/standing.rs", "Suspect"),
+            ("protocol/src/event/standing.rs", "Suspicion"),
+            ("protocol/src/event/standing.rs", "Standing"),
+            ("protocol/src/event/standing.rs", "Waiting"),
+            ("protocol/src/event/standing.rs", "Brief"),
+            ("protocol/src/event/signal.rs", "Relation"),
+        ],
+    },
+    View {
+        command: "logs",
+        prints: "a `Row` per line, with the fields of a `LogLine`",
+        types: &[
+            ("mainstay/src/cli/logs.rs", "Row"),
+            ("store/src/logs.rs", "LogLine"),
+            ("store/src/logs.rs", "Source"),
         ],
     },
     View {
         command: "events --timeline",
-        prints: "a `Row` a line",
+        prints: "a `Row` per line",
         types: &[
-            ("mainstay/src/view/timeline.rs", "Row"),
-            ("mainstay/src/view/timeline.rs", "Thing"),
+            ("report/src/timeline.rs", "Row"),
+            ("report/src/timeline.rs", "Thing"),
         ],
     },
     View {
         command: "tap",
-        prints: "a line each: `\"line\": \"frame\"` with the fields of a `Sight`, and `head`, `lost`, `end` around them",
+        prints: "one object per line: `\"line\": \"frame\"` with the fields of a `Sight` and, if the body is JSON and not cut, the same as JSON in `message`, and lines `head`, `lost` and `end`",
         types: &[
-            ("core/src/frames.rs", "Sight"),
-            ("core/src/frames.rs", "Side"),
-            ("core/src/frames.rs", "Kind"),
-            ("core/src/frames.rs", "Ours"),
+            ("protocol/src/frames.rs", "Sight"),
+            ("protocol/src/frames.rs", "Side"),
+            ("protocol/src/frames.rs", "Kind"),
+            ("protocol/src/frames.rs", "Ours"),
         ],
     },
     View {
         command: "watch",
-        prints: "a `Line` a line",
+        prints: "a `WatchLine` per line",
         types: &[
-            ("mainstay/src/watch/line.rs", "Line"),
-            ("mainstay/src/watch/line.rs", "Happened"),
-            ("mainstay/src/watch/line.rs", "Launcher"),
-            ("mainstay/src/watch/line.rs", "Sender"),
-            ("mainstay/src/watch/look.rs", "Ours"),
+            ("observe/src/watch/line.rs", "WatchLine"),
+            ("observe/src/watch/line.rs", "Happened"),
+            ("observe/src/watch/line.rs", "Launcher"),
+            ("observe/src/watch/line.rs", "Sender"),
+            ("observe/src/watch/inspect.rs", "OurLink"),
+        ],
+    },
+    View {
+        command: "reap",
+        prints: "a `Survey`",
+        types: &[
+            ("mainstay/src/cli/reap.rs", "Survey"),
+            ("observe/src/reap/mod.rs", "Server"),
+            ("core/src/reap.rs", "Verdict"),
+            ("observe/src/reap/end.rs", "Done"),
         ],
     },
     View {
         command: "trace-signals",
-        prints: "a `Row` a line",
+        prints: "a `Row` per line",
         types: &[
-            ("mainstay/src/trace/row.rs", "Row"),
-            ("mainstay/src/trace/row.rs", "Process"),
-            ("mainstay/src/trace/row.rs", "Link"),
-            ("core/src/event/traced.rs", "Delivery"),
-            ("core/src/event/traced.rs", "Target"),
+            ("observe/src/trace/row.rs", "Row"),
+            ("observe/src/trace/row.rs", "Process"),
+            ("observe/src/trace/row.rs", "Link"),
+            ("protocol/src/event/traced.rs", "Delivery"),
+            ("protocol/src/event/traced.rs", "Target"),
         ],
     },
     View {
         command: "lease open` and `lease renew",
-        prints: "an `Agreed`",
-        types: &[("mainstay/src/cli/lease.rs", "Agreed")],
+        prints: "a `LeaseTerms`",
+        types: &[("mainstay/src/cli/lease.rs", "LeaseTerms")],
     },
     View {
         command: "lease close",
-        prints: "a `Told`",
+        prints: "a `CloseSummary`",
         types: &[
-            ("mainstay/src/cli/lease.rs", "Told"),
-            ("mainstay/src/lease/close.rs", "Closed"),
-            ("mainstay/src/lease/close.rs", "Was"),
-            ("mainstay/src/lease/close.rs", "EndedServer"),
-            ("core/src/lease.rs", "Over"),
+            ("mainstay/src/cli/lease.rs", "CloseSummary"),
+            ("keeper/src/lease/close.rs", "Closed"),
+            ("keeper/src/lease/close.rs", "Was"),
+            ("keeper/src/lease/close.rs", "EndedServer"),
+            ("protocol/src/lease.rs", "Over"),
         ],
     },
     View {
@@ -110,17 +164,25 @@ const VIEWS: &[View] = &[
         types: &[("mainstay/src/cli/lease/list.rs", "Row")],
     },
     View {
-        command: "debts",
-        prints: "a list of `Debt`; `debts pay` a `Done`",
+        command: "sessions",
+        prints: "a list of `UnclosedSession`; `sessions close` a `ClosedSessions`",
         types: &[
-            ("mainstay/src/cli/debts.rs", "Debt"),
-            ("mainstay/src/cli/debts.rs", "Done"),
+            ("mainstay/src/cli/sessions.rs", "UnclosedSession"),
+            ("mainstay/src/cli/sessions.rs", "ClosedSessions"),
         ],
     },
     View {
-        command: "forget",
-        prints: "a `Forgotten`",
-        types: &[("mainstay/src/cli/forget.rs", "Forgotten")],
+        command: "cache list",
+        prints: "a list of `CacheEntry`",
+        types: &[
+            ("mainstay/src/cli/cache.rs", "CacheEntry"),
+            ("store/src/cache/format.rs", "CacheContents"),
+        ],
+    },
+    View {
+        command: "cache clear",
+        prints: "a `ClearedCache`",
+        types: &[("mainstay/src/cli/cache.rs", "ClearedCache")],
     },
     View {
         command: "doctor",
@@ -131,39 +193,39 @@ const VIEWS: &[View] = &[
             ("mainstay/src/cli/doctor.rs", "Containment"),
             ("mainstay/src/cli/doctor.rs", "Finding"),
             ("mainstay/src/cli/doctor.rs", "Status"),
-            ("core/src/event.rs", "Detached"),
+            ("protocol/src/event.rs", "Detached"),
         ],
     },
     View {
         command: "serve",
         prints: "a `Listening` once it listens",
         types: &[
-            ("mainstay/src/serve/mod.rs", "Listening"),
-            ("mainstay/src/serve/mod.rs", "Where"),
+            ("http/src/serve/mod.rs", "Listening"),
+            ("http/src/serve/mod.rs", "Where"),
         ],
     },
     View {
         command: "demo",
-        prints: "a `Told` a line, one for each scene; `facts` are the scene's own",
-        types: &[("mainstay/src/demo/mod.rs", "Told")],
+        prints: "a `SceneResult` per line, one for each scene; each scene has its own `facts`",
+        types: &[("demo/src/lib.rs", "SceneResult")],
     },
 ];
 
-/// Types that several views print.
+/// Types that several commands print.
 const SHARED: &[(&str, &str)] = &[
-    ("core/src/event.rs", "Seen"),
-    ("core/src/ids.rs", "Identity"),
-    ("core/src/event.rs", "Status"),
-    ("core/src/tier.rs", "Tier"),
-    ("core/src/tier.rs", "WhyNot"),
+    ("protocol/src/event.rs", "Seen"),
+    ("protocol/src/ids.rs", "Identity"),
+    ("protocol/src/event.rs", "Status"),
+    ("protocol/src/tier.rs", "Tier"),
+    ("protocol/src/tier.rs", "WhyNot"),
 ];
 
-/// The page.
+/// Renders the page.
 pub fn page() -> String {
     let mut page = String::from(
-        "# What `--json` prints\n\nFields are only ever added; ignore what you do not know. Times that end in `_ms` are milliseconds, memory that ends in `_kib` is KiB, \
-         `at` and what ends in `_at` is RFC 3339 in UTC, `LinkId` is a text of eight hexadecimal digits. A *choice* is printed as its word, or as an object with its word as the only \
-         key where something comes with it. `mainstay events` prints [events](events.md). What comes before and between the frames of `mainstay tap`, and of a recording: [frames](../design/frames.md).\n",
+        "# What `--json` prints\n\nFields are only ever added; ignore fields that you do not know. Times that end in `_ms` are milliseconds, memory that ends in `_kib` is KiB, \
+         `at` and what ends in `_at` is RFC 3339 in UTC, `LinkId` is a text of eight hexadecimal digits. A *choice* is printed as a word, or as an object with that word as the only \
+         key if it has a value. `mainstay events` prints [events](events.md). The other lines of `mainstay tap` and of a recording: [frames](../design/frames.md).\n",
     );
     for View {
         command,
@@ -173,26 +235,77 @@ pub fn page() -> String {
     {
         page += &format!("\n## `mainstay {command}`\n\nPrints {prints}.\n");
         for (file, name) in *types {
-            page += &Type::read(file, name).told();
+            page += &Type::read(file, name).section();
         }
     }
     page += "\n## In several of them\n";
     for (file, name) in SHARED {
-        page += &Type::read(file, name).told();
+        page += &Type::read(file, name).section();
     }
     complete(&page);
     page
 }
 
-/// Every type that is named is told, but those that the page says where to find.
+/// Asserts that every type that the page names is on the page, except those described elsewhere.
 fn complete(page: &str) {
     let rows = page.lines().filter_map(|line| line.split('|').nth(2));
     for name in rows.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
         let elsewhere = ["LinkId", "Event"].contains(&name);
         let lower = name.starts_with(char::is_lowercase);
-        let told = page.contains(&format!("**`{name}`**"));
-        assert!(elsewhere || lower || told, "nothing is said of {name}");
+        let documented = page.contains(&format!("**`{name}`**"));
+        assert!(elsewhere || lower || documented, "{name} is not documented");
     }
+}
+
+/// One kind of event.
+pub struct EventKind {
+    pub word: String,
+    /// Its name in earlier versions.
+    pub old: Option<String>,
+    pub meaning: String,
+    pub fields: Vec<Field>,
+}
+
+/// All kinds of events, read from the source of their types.
+pub fn events() -> Vec<EventKind> {
+    let kinds = Type::read(EVENTS, "What").fields.into_iter();
+    kinds
+        .map(|kind| EventKind {
+            word: snake(&kind.name),
+            old: kind.old,
+            meaning: kind.about,
+            fields: event_fields(kind.form.trim_matches('`')),
+        })
+        .collect()
+}
+
+const EVENTS: &str = "protocol/src/event.rs";
+
+/// The fields of this event struct. A flattened identity becomes a pid and a start time.
+fn event_fields(name: &str) -> Vec<Field> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../protocol/src/event");
+    let files = fs::read_dir(folder).unwrap().map(|entry| {
+        let file = entry.unwrap().file_name();
+        format!("protocol/src/event/{}", file.to_str().unwrap())
+    });
+    let declares = |file: &String| source(file).contains(&format!("pub struct {name} {{"));
+    let file = files.chain([EVENTS.into()]).find(declares).unwrap();
+    let mut fields = Vec::new();
+    for field in Type::read(&file, name).fields {
+        if field.form == "the fields of `Identity`" {
+            fields.extend(Type::read("protocol/src/ids.rs", "Identity").fields);
+        } else {
+            fields.push(field);
+        }
+    }
+    fields
+}
+
+fn source(file: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(file);
+    fs::read_to_string(path).unwrap()
 }
 
 /// A struct or an enum.
@@ -205,19 +318,20 @@ struct Type {
 }
 
 /// A field, or a variant.
-struct Field {
-    name: String,
+pub struct Field {
+    pub name: String,
+    /// The old name that is still read.
+    old: Option<String>,
     form: String,
-    about: String,
+    pub about: String,
+    /// Whether it is left out if it has no value.
+    pub seldom: bool,
 }
 
 impl Type {
-    /// Reads it off its source.
+    /// Reads a type from its source.
     fn read(file: &str, name: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join("..")
-            .join(file);
-        let text = fs::read_to_string(&path).unwrap();
+        let text = source(file);
         let lines: Vec<&str> = text.lines().collect();
         let opens = |line: &&str| {
             let line = line.trim_start_matches("pub ");
@@ -246,23 +360,26 @@ impl Type {
         }
     }
 
-    fn told(&self) -> String {
+    fn section(&self) -> String {
         let kind = if self.choice { ", a choice" } else { "" };
-        let mut told = format!("\n**`{}`**{kind}: {}\n\n", self.name, self.about);
-        told += if self.choice {
+        let mut section = format!("\n**`{}`**{kind}: {}\n\n", self.name, self.about);
+        section += if self.choice {
             "| word | with it | what it is |\n|---|---|---|\n"
         } else {
             "| field | value | what it is |\n|---|---|---|\n"
         };
-        for Field { name, form, about } in &self.fields {
+        for Field {
+            name, form, about, ..
+        } in &self.fields
+        {
             let name = match (self.choice, self.lower) {
                 (false, _) => name.clone(),
                 (true, true) => name.to_lowercase(),
                 (true, false) => snake(name),
             };
-            told += &format!("| `{name}` | {form} | {about} |\n");
+            section += &format!("| `{name}` | {form} | {about} |\n");
         }
-        told
+        section
     }
 }
 
@@ -274,7 +391,7 @@ fn fields<'l>(body: impl Iterator<Item = &'l str>, choice: bool, whose: &str) ->
         let depth = line.len() - line.trim_start().len();
         let text = line.trim().trim_start_matches("pub ");
         if depth > 4 {
-            // What comes with a variant.
+            // The fields of a variant.
             if let Some((name, form)) = text.trim_end_matches(',').split_once(": ")
                 && !text.starts_with("//")
                 && let Some(variant) = fields.last_mut()
@@ -298,16 +415,20 @@ fn fields<'l>(body: impl Iterator<Item = &'l str>, choice: bool, whose: &str) ->
             if traits.contains("serde(skip)") {
                 continue;
             }
-            assert!(!said.is_empty(), "{whose}: nothing is said of `{name}`");
-            let renamed = traits
-                .split_once("rename = \"")
-                .and_then(|(_, rest)| rest.split_once('"'));
-            let name = renamed.map_or(name, |(name, _)| name.into());
+            assert!(!said.is_empty(), "{whose}: `{name}` has no doc comment");
+            let named = |word: &str| {
+                let (_, rest) = traits.split_once(&format!("{word} = \""))?;
+                rest.split_once('"').map(|(name, _)| name.to_owned())
+            };
+            let name = named("rename").unwrap_or(name);
+            let old = named("alias");
             fields.push(if traits.contains("flatten") {
                 Field {
                     name: "…".into(),
+                    old,
                     form: format!("the fields of {form}"),
                     about: said,
+                    seldom: false,
                 }
             } else {
                 let seldom = traits.contains("skip_serializing_if");
@@ -317,8 +438,10 @@ fn fields<'l>(body: impl Iterator<Item = &'l str>, choice: bool, whose: &str) ->
                 );
                 Field {
                     name,
+                    old,
                     form,
                     about: said,
+                    seldom,
                 }
             });
         }
@@ -334,20 +457,23 @@ fn variant(text: &str) -> (String, String) {
     }
 }
 
-/// A type in words.
+/// Describes a type for users.
 fn form_of(form: &str) -> String {
     let form = form
         .trim_start_matches("&'a ")
         .trim_start_matches("&'static ");
     let inner = |outer: &str| form.strip_prefix(outer)?.strip_suffix('>');
-    // Printed by a function of its own.
-    if form == "Vec<Person>" {
+    // This type has its own serializer.
+    if form == "Vec<LinkProcess>" {
         return "list of `Link`".into();
     }
     if let Some(inner) = inner("Option<") {
         return format!("{} or null", form_of(inner));
     }
     if let Some(inner) = inner("Vec<") {
+        return format!("list of {}", form_of(inner));
+    }
+    if let Some((inner, _)) = form.strip_prefix('[').and_then(|form| form.split_once(';')) {
         return format!("list of {}", form_of(inner));
     }
     if let Some(inner) = inner("Box<") {
@@ -362,7 +488,7 @@ fn form_of(form: &str) -> String {
     }
 }
 
-/// Doc comments as one sentence after another, fit for a cell.
+/// Joins doc comments into the text of a table cell.
 fn said<'l>(lines: impl Iterator<Item = &'l str>) -> String {
     let words: Vec<&str> = lines
         .filter_map(|line| line.strip_prefix("///"))

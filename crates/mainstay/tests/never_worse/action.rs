@@ -1,4 +1,4 @@
-//! What happens to a session.
+//! The actions: what happens to a session.
 
 /// One row of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ impl Action {
         Self::HomeUnwritable,
     ];
 
-    /// As the page says it.
+    /// The action as the page names it.
     pub fn words(self) -> &'static str {
         match self {
             Self::ClientExits => "the client exits",
@@ -76,12 +76,13 @@ impl Action {
         }
     }
 
-    /// Whether the process that the client starts is the server itself: where that process is killed, a launcher's death would be none.
+    /// True if the client must start the server itself. The action kills that process, and the death of a launcher would not be
+    /// the server's.
     pub fn without_launcher(self) -> bool {
         matches!(self, Self::ShimKilled | Self::AllKilled)
     }
 
-    /// Whether it takes a mount.
+    /// True if the action needs a mount.
     pub fn needs_root(self) -> bool {
         matches!(self, Self::FullDisk | Self::HomeUnset)
     }

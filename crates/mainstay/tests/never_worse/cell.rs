@@ -7,8 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mainstay_core::ids::Identity;
 use mainstay_os::identity::{self, Handle};
+use mainstay_protocol::ids::Identity;
 use mainstay_testkit::built;
 use mainstay_testkit::client::{Carrier, Client};
 use mainstay_testkit::killers::{self, Habit};
@@ -43,14 +43,14 @@ impl fmt::Display for Cell {
     }
 }
 
-/// How long something is waited for that the page says does not come.
+/// How long to wait for something that, by the page, does not come.
 const IN_VAIN: Duration = Duration::from_secs(2);
 
 /// The same while the page is written.
 const UNKNOWN: Duration = Duration::from_secs(8);
 
 impl Cell {
-    /// Plays it. What the page expects says only how long to wait: in vain, or until a hang stop.
+    /// Plays the action. The expected text of the page only decides how long to wait.
     pub fn play(self, mainstay: &Path, expected: Option<&str>) -> Outcome {
         let stage = Stage::new();
         let outcome = Play {
@@ -60,7 +60,7 @@ impl Cell {
             expected,
         }
         .play();
-        // What is left is an outcome here; the census would call it a failure.
+        // Left processes are an outcome here. The census would report them as a failure.
         stage.census.end_all();
         outcome
     }
@@ -157,6 +157,9 @@ impl Play<'_> {
                 let name = self.server_name();
                 let mut pkill = self.stage.command("pkill");
                 assert!(pkill.args(["-f", &name]).status().unwrap().success());
+                // A server with a pending SIGTERM may still take a request out of its pipe, in the kernel, and die with it. The
+                // next call is the one after that death.
+                gone(server.unwrap());
                 outcome.next = Some(self.next(&mut client));
             }
             Action::ShimKilled => {
@@ -165,7 +168,7 @@ impl Play<'_> {
                 outcome.next = Some(self.reconnect(&mut client));
             }
             Action::GuardKilled | Action::KeeperKilled => {
-                // A bare server has none, so nothing happens to it.
+                // A bare server has no such process, so nothing happens to it.
                 if self.cell.way == Way::Mainstay {
                     let card = self.stage.card();
                     let guard = self.cell.action == Action::GuardKilled;
@@ -212,7 +215,6 @@ impl Play<'_> {
         outcome
     }
 
-    /// How the client is started.
     fn plan(&self) -> Plan {
         let habit = self.cell.habit;
         let name = match habit {
@@ -240,7 +242,7 @@ impl Play<'_> {
         }
     }
 
-    /// What the client is started by, where its surroundings are the action.
+    /// The command in front of the client, if the action is about its surroundings.
     fn behind(&self) -> Vec<OsString> {
         let full = "mkdir \"$HOME/small\" && export HOME=\"$HOME/small\" && mount -t tmpfs -o size=64k none \"$HOME\" && \
                     { head -c 1000000 /dev/zero > \"$HOME/full\" 2>&-; exec \"$@\"; }";
@@ -263,7 +265,6 @@ impl Play<'_> {
         words.iter().map(Into::into).collect()
     }
 
-    /// The command that the client starts.
     fn words(&self) -> Vec<OsString> {
         self.write_server("old");
         let server = vec!["sh".into(), self.server().into()];
@@ -277,12 +278,12 @@ impl Play<'_> {
         }
     }
 
-    /// A script, which can be edited.
+    /// The server is a script, which can be edited.
     fn server(&self) -> PathBuf {
         self.stage.path(&format!("{}.sh", self.server_name()))
     }
 
-    /// A word in the command lines of the server's processes, and of no other but those of mainstay.
+    /// A word that only the command lines of the server's processes and of mainstay contain.
     fn server_name(&self) -> String {
         format!("server-{}", self.stage.census.mark())
     }
@@ -305,7 +306,7 @@ impl Play<'_> {
         fs::write(self.server(), text).unwrap();
     }
 
-    /// How long something is waited for that may end in these words.
+    /// How long to wait for something that may end with this outcome.
     fn patience(&self, worst: &str) -> Duration {
         match self.expected {
             Some(text) if text.contains(worst) => IN_VAIN,
@@ -343,6 +344,13 @@ fn freeze(who: Identity) {
     until("it is stopped", || {
         (mainstay_os::census::stat(who.pid).ok()?.state == b'T').then_some(())
     });
+}
+
+/// Waits for the end of a process.
+fn gone(who: Identity) {
+    if let Ok(handle) = Handle::open(who) {
+        until("it has ended", || handle.ended().then_some(()));
+    }
 }
 
 fn version(said: &Value, version: &str) -> bool {

@@ -1,6 +1,7 @@
-//! Never worse than bare: whatever happens to a client, its server, mainstay or the machine, the user of mainstay is at least as well off as the
-//! one without it. Every action is played with scripted clients that end and restart servers as real ones were seen to, each bare and through
-//! mainstay; the outcomes are `docs/never-worse.md`.
+//! Never worse than bare: whatever happens to a client, its server, mainstay or the machine, a user of mainstay is at least as
+//! well off as one without it. Scripted clients play every action. They end and restart servers as real clients do, each bare and
+//! through mainstay. `docs/never-worse.md` has the outcomes.
+//! guards: With mainstay, no action has a worse outcome for the user than without it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +24,7 @@ use mainstay_testkit::skip::skip;
 use outcome::Outcome;
 use page::Page;
 
-/// Cells at a time: most of them wait, for a client's patience or for a server that is given time.
+/// Cells that run at the same time. Most of them wait, for a client's timeout or for a server's grace.
 const BESIDE: usize = 12;
 
 #[test]
@@ -78,7 +79,7 @@ fn no_cell_is_worse_and_the_page_says_so() {
     page.settle(&played, bless, wanted.is_none());
 }
 
-/// Every cell, if it is wanted and can be played here.
+/// All cells that are wanted and can be played here.
 fn cells(wanted: Option<&str>) -> Vec<Cell> {
     let root = rustix::process::geteuid().is_root();
     let mut cells = Vec::new();

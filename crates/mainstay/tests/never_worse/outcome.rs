@@ -1,4 +1,4 @@
-//! What an action comes to for the user, as few ordered words.
+//! The outcome of an action for the user, in a few ordered words.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ pub enum Code {
     New,
 }
 
-/// All that is asked about an action; later variants of each are better.
+/// All that the page records about an action. Later variants of each are better.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub in_flight: Option<InFlight>,
@@ -51,13 +51,13 @@ pub struct Outcome {
     pub left: Option<Left>,
 }
 
-/// The words for the worst of each, by which a page says what is not to be waited for.
+/// The words for the worst outcome of each. The page uses them to say what need not be waited for.
 pub const LEFT: &str = "processes left";
 pub const FAILS: &str = "next call fails";
 pub const SILENCE: &str = "call never answered";
 
 impl Outcome {
-    /// Whether any of it is worse than in the other one.
+    /// True if any part is worse than in the other outcome.
     pub fn worse_than(self, other: Self) -> bool {
         self.in_flight < other.in_flight
             || self.next < other.next

@@ -35,7 +35,7 @@ impl Page {
         Self(fs::read_to_string(path()).unwrap_or_default())
     }
 
-    /// What it says about a cell.
+    /// The text of the page about a cell.
     pub fn cell(&self, cell: Cell) -> Option<&str> {
         let start = format!("| {} |", cell.action.words());
         let row = self.0.lines().find(|line| line.starts_with(&start))?;
@@ -44,7 +44,7 @@ impl Page {
         row.split('|').nth(column).map(str::trim)
     }
 
-    /// Compares or, when asked, rewrites. Rows that could not be played here stay as they are.
+    /// Compares, or rewrites if asked. Rows that could not be played here stay as they are.
     pub fn settle(
         &self,
         played: &BTreeMap<Cell, Result<Outcome, String>>,

@@ -1,12 +1,12 @@
-//! Keepers that are stood in for: an entry each, and one answer.
+//! Stand-ins for keepers: each has an entry and gives one answer.
 
 use std::io::{BufRead, BufReader, Write};
 
-use mainstay::registry::Entry;
-use mainstay::registry::control::{Answer, Request};
-use mainstay_core::ids::LinkId;
+use mainstay_protocol::ids::LinkId;
+use mainstay_store::registry::Entry;
+use mainstay_store::registry::control::{Answer, Request};
 
-use super::{Home, Outcome, card};
+use super::home::{Home, Outcome, card};
 
 /// The entry of a link of this name.
 pub fn entry(home: &Home, id: u32, name: &str) -> Entry {
@@ -15,7 +15,7 @@ pub fn entry(home: &Home, id: u32, name: &str) -> Entry {
     entry
 }
 
-/// Runs a command while each of these is asked this, and answers as it is told.
+/// Runs a command while each of these keepers waits for this request and gives its answer.
 pub fn with_keepers(
     home: &Home,
     words: &[&str],

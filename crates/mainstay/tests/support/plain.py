@@ -1,6 +1,6 @@
 """A small MCP server for tests: one thread, both eras, does what its arguments, its tools and the files beside it say.
 
-Every line that it reads is noted in the file `heard`, so that a test sees what was said to it, by whom, in which order.
+Every line that it reads is noted in the file `heard`, so that a test sees which process sent what, in which order.
 """
 import json
 import os

@@ -1,6 +1,4 @@
-//! A plain server that tells what it heard, sessions with it, and what a client says in either era.
-#![allow(dead_code, reason = "each test uses its part")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! A plain server that notes what it reads, sessions with it, and client messages of either era.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,10 +12,10 @@ use mainstay_testkit::wait::until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// The version of the modern era.
+/// The protocol version of the modern era.
 pub const MODERN: &str = "2026-07-28";
 
-/// The command of the plain server. Its file is written once: its age is a part of the configuration.
+/// The command of the plain server. Its file is written once, because its age is part of the configuration.
 pub fn plain(stage: &Stage, flags: &[&str]) -> Vec<OsString> {
     let script = stage.path("plain.py");
     if !script.exists() {
@@ -28,19 +26,19 @@ pub fn plain(stage: &Stage, flags: &[&str]) -> Vec<OsString> {
     argv
 }
 
-/// The words of `mainstay run` with these options for the plain server with these flags.
+/// `mainstay run` with these options for the plain server with these flags.
 pub fn words(stage: &Stage, options: &[&str], flags: &[&str]) -> Vec<OsString> {
     let mainstay = under_test(env!("CARGO_BIN_EXE_mainstay"));
     let server = plain(stage, flags);
     let mut all = options.to_vec();
     if !options.contains(&"--grace-eof") {
-        // It ends by its EOF, on a slow machine as well: a signal would show in its status.
+        // The grace is long, so that the server exits at EOF even on a slow machine. A signal would show in its status.
         all.extend(["--grace-eof", "20s"]);
     }
     run(mainstay, &all, server)
 }
 
-/// Starts a session and says nothing yet.
+/// Starts a session without sending a line.
 pub fn start(stage: &Stage, options: &[&str], flags: &[&str]) -> Client {
     Launch::new(stage, &words(stage, options, flags)).start()
 }
@@ -52,7 +50,7 @@ pub fn open(stage: &Stage, options: &[&str], flags: &[&str]) -> Client {
     client
 }
 
-/// A whole session that asks what every client asks, so that there is a record of it.
+/// A whole session with the usual requests of a client, so that there is a record of it.
 pub fn learn(stage: &Stage, options: &[&str], flags: &[&str]) -> Value {
     let mut client = open(stage, options, flags);
     let tools = client.wire.request("tools/list", &json!({})).unwrap();
@@ -60,14 +58,14 @@ pub fn learn(stage: &Stage, options: &[&str], flags: &[&str]) -> Value {
     tools["result"].clone()
 }
 
-/// Ends a session well.
+/// Ends a session and asserts success.
 pub fn end(mut client: Client) {
     let (status, rest) = client.finish();
     let rest = String::from_utf8_lossy(&rest).into_owned();
     assert!(status.success() && rest.is_empty(), "{status:?} {rest}");
 }
 
-/// Which process serves.
+/// The pid of the server.
 pub fn pid(client: &mut Client) -> i64 {
     let said = client.wire.call("pid", &json!({})).unwrap();
     said["pid"].as_i64().unwrap_or_else(|| panic!("{said}"))
@@ -83,13 +81,13 @@ pub fn modern(mut params: Value) -> Value {
     params
 }
 
-/// The next message to the client, whatever it is.
+/// The next message to the client, of any kind.
 pub fn next(client: &mut Client) -> Value {
     let line = client.wire.line().unwrap().expect("the session goes on");
     serde_json::from_slice(&line).unwrap()
 }
 
-/// What the servers of this test have noted so far, in order.
+/// The notes of the servers of this test so far, in order.
 pub fn notes(stage: &Stage) -> Vec<Value> {
     let text = fs::read_to_string(stage.path("heard")).unwrap_or_default();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -99,7 +97,7 @@ pub fn notes(stage: &Stage) -> Vec<Value> {
         .collect()
 }
 
-/// The methods that the servers have heard so far, in order.
+/// The methods that the servers have read so far, in order.
 pub fn methods(stage: &Stage) -> Vec<String> {
     let notes = notes(stage);
     let heard = notes
@@ -117,19 +115,19 @@ pub fn starts(stage: &Stage) -> usize {
         .count()
 }
 
-/// Waits for a note of which something is true.
+/// Waits for a note that fulfils a condition.
 pub fn noted(stage: &Stage, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
     until(&format!("a note: {what}"), || {
         notes(stage).into_iter().find(|note| holds(note))
     })
 }
 
-/// Waits until a server has heard a call of this tool.
+/// Waits until a server has read a call of this tool.
 pub fn called(stage: &Stage, tool: &str) -> Value {
     noted(stage, tool, |note| note["heard"]["params"]["name"] == tool)
 }
 
-/// Opens a gate.
+/// Creates a file that a server waits for.
 pub fn touch(stage: &Stage, file: &str) {
     fs::write(stage.path(file), "").unwrap();
 }
@@ -140,7 +138,7 @@ pub fn signal(pid: i64, signal: Signal) {
     Handle::open(who).unwrap().signal(signal).unwrap();
 }
 
-/// Stops a process and waits until it stands still.
+/// Stops a process and waits until it is stopped.
 pub fn freeze(pid: i64) {
     signal(pid, Signal::STOP);
     until("it stands still", || {
@@ -148,7 +146,7 @@ pub fn freeze(pid: i64) {
     });
 }
 
-/// Whether a process is there and no zombie.
+/// Whether a process exists and is no zombie.
 pub fn lives(pid: i64) -> bool {
     census::stat(pid as i32).is_ok_and(|stat| !stat.dead())
 }
@@ -158,23 +156,23 @@ pub fn gone(pid: i64) {
     until("it is gone", || (!lives(pid)).then_some(()));
 }
 
-/// The renewals of this kind so far.
-pub fn renewals(stage: &Stage, why: &str) -> Vec<Value> {
-    let all = stage.events("renewal");
+/// The `restarting` events of this kind so far.
+pub fn restarting_events(stage: &Stage, why: &str) -> Vec<Value> {
+    let all = stage.events("restarting");
     all.into_iter().filter(|event| is(event, why)).collect()
 }
 
-/// Waits for a renewal of this kind.
-pub fn renewal(stage: &Stage, why: &str) -> Value {
-    stage.event_that("renewal", |event| is(event, why))
+/// Waits for a `restarting` event of this kind.
+pub fn restarting_event(stage: &Stage, why: &str) -> Value {
+    stage.event_that("restarting", |event| is(event, why))
 }
 
 fn is(event: &Value, why: &str) -> bool {
     event["why"] == why || event["why"].get(why).is_some()
 }
 
-/// Options with which an idle server is asked often and soon. It has the time to answer on a slow machine: one that had not
-/// would be replaced with good reason.
+/// Options that make the keeper probe an idle server soon and often. The server still has enough time to answer on a slow
+/// machine: a server that does not answer would rightly be replaced.
 pub fn probing<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let mut options = vec![
         "--probe-idle",
@@ -184,13 +182,13 @@ pub fn probing<'a>(more: &[&'a str]) -> Vec<&'a str> {
         "--probe-lost",
         "2",
     ];
-    // One that reads its EOF must have the time to leave by itself, on a slow machine as well.
+    // A server that reads its EOF must have enough time to exit by itself, also on a slow machine.
     options.extend(["--grace-eof", "1s", "--grace-term", "50ms"]);
     options.extend(more);
     options
 }
 
-/// Waits until the server has answered a probe, which is known when the second one is there; its pid.
+/// Waits until the server has answered a probe and returns its pid. The second probe shows that the first was answered.
 pub fn answers_probes(stage: &Stage, client: &mut Client) -> i64 {
     let server = pid(client);
     until("two probes", || {

@@ -1,8 +1,8 @@
-//! What ends a session: each row of the table.
+//! The causes of an end of a session: each is a row of the table.
 
-use mainstay_core::event;
-use mainstay_core::ids::Identity;
 use mainstay_os::identity::Handle;
+use mainstay_protocol::event;
+use mainstay_protocol::ids::Identity;
 use mainstay_testkit::card::Card;
 use mainstay_testkit::client::Carrier;
 use mainstay_testkit::killers;
@@ -11,7 +11,6 @@ use mainstay_testkit::terminal::Terminal;
 use mainstay_testkit::wait::until;
 use rustix::process::Signal;
 
-/// A cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     CleanEof,
@@ -31,16 +30,16 @@ pub enum Cause {
     AllThree,
 }
 
-/// What must follow.
+/// The expected consequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aftermath {
-    /// Everybody is ended.
+    /// Every process ends.
     Ended,
     /// The client goes on with the same server.
     SameServer,
     /// The client goes on with a new server.
     NewServer,
-    /// Who can outlive a keeper is ended by the next start.
+    /// The next start ends the processes that can outlive a keeper.
     Swept,
 }
 
@@ -63,7 +62,6 @@ impl Cause {
         Self::AllThree,
     ];
 
-    /// The row's name.
     pub fn words(self) -> &'static str {
         match self {
             Self::CleanEof => "client closes stdin",
@@ -84,7 +82,7 @@ impl Cause {
         }
     }
 
-    /// What the client must be like for this.
+    /// The client's plan for this cause.
     pub fn plan(self) -> Plan {
         Plan {
             carrier: if self == Self::HalfClose {
@@ -120,7 +118,6 @@ impl Cause {
         }
     }
 
-    /// What must follow.
     pub fn aftermath(self) -> Aftermath {
         match self {
             Self::Guard => Aftermath::SameServer,
@@ -140,7 +137,7 @@ impl Cause {
         }
     }
 
-    /// Whether a teardown may say this of why it began. Where two things happen at once, either may be seen first.
+    /// True if a teardown may name this cause. If two things happen at once, either may be seen first.
     pub fn tells(self, why: &event::Cause) -> bool {
         use event::Cause::{ClientEof, ClientGone, ShimKilled, ShimSignal};
         match self {
@@ -161,7 +158,7 @@ impl Cause {
         }
     }
 
-    /// Does it; the client, if it lives on.
+    /// Does it and returns the client if it lives on.
     pub fn strike(self, mut puppet: Puppet, card: &Card) -> Option<Puppet> {
         let shim = puppet.shims[0];
         let victims = |roles: &[Option<Identity>]| {

@@ -1,10 +1,10 @@
-//! One cell: one tree under one cause in one tier, with real processes, and the word for how it went.
+//! One cell: one tree under one cause in one tier, with real processes, and the word for its outcome.
 
 use std::path::Path;
 
-use mainstay_core::ids::Identity;
-use mainstay_core::tier::Tier;
 use mainstay_os::identity;
+use mainstay_protocol::ids::Identity;
+use mainstay_protocol::tier::Tier;
 use mainstay_testkit::card::{Card, members};
 use mainstay_testkit::client::Client;
 use mainstay_testkit::puppet::Puppet;
@@ -15,18 +15,17 @@ use serde_json::{Value, json};
 use crate::cause::{Aftermath, Cause};
 use crate::tree::Tree;
 
-/// Nobody was left.
+/// No process was left.
 pub const ENDED: &str = "✓";
-/// The client went on with the same server; then nobody was left.
+/// The client went on with the same server. Then no process was left.
 pub const SAME: &str = "✓ same server";
-/// The client went on with a new server; then nobody was left.
+/// The client went on with a new server. Then no process was left.
 pub const NEW: &str = "✓ new server";
-/// The next start ended who was left.
+/// The next start ended the processes that were left.
 pub const SWEPT: &str = "next start";
-/// A chain that no sweep can be sure to catch by its environment.
+/// A chain that a sweep may or may not catch by its environment.
 pub const SWEPT_OR_NOT: &str = "next start, or not";
 
-/// A cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     pub tier: Tier,
@@ -34,22 +33,22 @@ pub struct Cell {
     pub tree: Tree,
 }
 
-/// How it went.
+/// The outcome of a cell.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What the page says.
+    /// The text for the page.
     pub word: String,
-    /// What only the log says: the rungs and how long it took.
+    /// The text for the log only: the steps of the ladder and how long it took.
     pub rungs: String,
 }
 
 impl Cell {
-    /// Whether it must not run beside others: it needs the machine, or another cell's start could sweep its leftovers.
+    /// True if it must not run beside others: it needs the machine, or another cell's start could sweep its leftovers.
     pub fn alone(self) -> bool {
         self.tree == Tree::Hundreds || self.cause.aftermath() == Aftermath::Swept
     }
 
-    /// Plays it. Panics when something is wrong.
+    /// Plays the cell. Panics if something is wrong.
     pub fn play(self, mainstay: &Path) -> Outcome {
         let stage = if self.cause.aftermath() == Aftermath::Swept {
             Stage::alone()
@@ -83,7 +82,7 @@ impl Cell {
         let puppet = self.cause.strike(puppet, &card);
         let word = match (self.cause.aftermath(), puppet) {
             (Aftermath::Ended, client) => {
-                // A client that lives on does so until everybody else is gone.
+                // A client that lives on does so until all other processes are gone.
                 stage.census.assert_empty();
                 drop(client);
                 ENDED
@@ -102,15 +101,15 @@ impl Cell {
         }
     }
 
-    /// Checks what was written down of the way down: once for each keeper that lived to go it. Says how it was.
+    /// Checks the teardown events: one for each keeper that survived to take its tree down. Returns the steps of the last one.
     fn told(self, stage: &Stage) -> String {
         let teardowns = stage.events("teardown");
-        // Where all of ours are killed and nobody outlives us, there is no next start either.
+        // If all our processes are killed and no process outlives us, there is no next start either.
         let due = usize::from(self.cause.aftermath() != Aftermath::Swept || self.outlives_us());
         assert_eq!(teardowns.len(), due, "teardowns told: {teardowns:?}");
         for teardown in &teardowns {
             let left = &teardown["left"];
-            assert_eq!(left, &json!([]), "somebody was left: {teardown}");
+            assert_eq!(left, &json!([]), "a process was left: {teardown}");
             let why = serde_json::from_value(teardown["cause"].clone());
             assert!(
                 why.is_ok_and(|why| self.cause.tells(&why)),
@@ -120,13 +119,13 @@ impl Cell {
         teardowns.last().map(rungs).unwrap_or_default()
     }
 
-    /// Waits until the whole tree is there and recorded; who it is.
+    /// Waits until the whole tree exists and is recorded. Returns its processes.
     fn tree_in_place(self, stage: &Stage, card: &Card) -> Vec<Identity> {
         let tree: Vec<Identity> = stage
             .census
             .living()
             .iter()
-            // One that has only just executed itself still has the program's name.
+            // A process that has only just executed itself still has the program's name.
             .filter(|stat| stat.comm.contains(stage.census.mark()) || stat.comm == "unruly")
             .map(mainstay_os::census::Stat::who)
             .collect();
@@ -135,7 +134,7 @@ impl Cell {
             "the tree is not complete: {tree:?}"
         );
         let tree = if self.tree == Tree::Comets {
-            // Whoever of a chain was there is gone by now; the server stays.
+            // The processes of a chain seen above have exited by now. The server stays.
             until("the chains fly", || chains(stage, card).then_some(()));
             card.server.into_iter().collect()
         } else {
@@ -150,7 +149,7 @@ impl Cell {
         tree
     }
 
-    /// Nobody of ours is left; the next start of anything in the same HOME ends who is.
+    /// None of our processes is left. The next start of any server in the same HOME ends the rest.
     fn swept(self, stage: &Stage, puppet: Puppet, old: &Old, mainstay: &Path) -> &'static str {
         if !self.outlives_us() {
             stage.census.assert_empty();
@@ -158,18 +157,18 @@ impl Cell {
         }
         assert!(
             !stage.census.living().is_empty(),
-            "nobody is left, so this proves nothing (or another start by this user has swept)"
+            "no process is left, so this proves nothing (or another start by this user has swept)"
         );
         let options = ["--tier", self.tier.word()];
         let argv = run(mainstay, &options, stage.unruly::<&str>(&[]));
         let mut next = Client::open(stage, &argv);
-        // Of a fork-and-exit chain only the event can tell.
+        // For a fork-and-exit chain, only the event shows it.
         let sure = !self.may_stay();
         if sure && self.tree == Tree::Comets {
-            stage.event("sweep");
+            stage.event("leftovers_ended");
         }
-        // The lock keeps other tests away, not a mainstay in daily use: "the next start" may be anybody's, so it is the end of
-        // who was left that counts here. `sweep_touches_nobody_else` looks at the event.
+        // The lock keeps other tests away, but not a mainstay in daily use, whose start may be "the next start". So the end of
+        // the left processes counts here. `sweep_spares_other_processes` checks the event.
         until("the next start ends who is left", || {
             old.tree
                 .iter()
@@ -178,22 +177,22 @@ impl Cell {
         });
         next.finish();
         drop(puppet);
-        for sweep in stage.events("sweep") {
+        for sweep in stage.events("leftovers_ended") {
             let left = &sweep["left"];
-            assert_eq!(left, &json!([]), "somebody was left: {sweep}");
+            assert_eq!(left, &json!([]), "a process was left: {sweep}");
         }
         if sure { SWEPT } else { SWEPT_OR_NOT }
     }
 
-    /// Whether not even the next start is sure to end everybody: by its environment a fork-and-exit chain is caught or not; by
-    /// its leaf it is.
+    /// True if not even the next start is sure to end all processes: a fork-and-exit chain may or may not be caught by its
+    /// environment. By its cgroup it always is.
     fn may_stay(self) -> bool {
         self.cause.aftermath() == Aftermath::Swept
             && self.tree == Tree::Comets
             && self.tier == Tier::Subreaper
     }
 
-    /// Whether somebody lives on when nobody of ours does. These two tiers have somebody who outlives us.
+    /// True if a process lives on when none of ours does. Only in these two tiers a process can outlive us.
     fn outlives_us(self) -> bool {
         match self.tier {
             Tier::Subreaper | Tier::Cgroup => self.tree.outlives_us(),
@@ -202,23 +201,23 @@ impl Cell {
     }
 }
 
-/// What there was before the blow.
+/// The state before the kill.
 struct Old {
-    /// What the server itself takes for its pid.
+    /// The pid that the server itself reports.
     server: Vec<Option<i32>>,
-    /// The tree, as it is seen from here, but for chains.
+    /// The tree as seen from here, without chains.
     tree: Vec<Identity>,
-    /// Whether it had fork-and-exit chains, which the next generation has not.
+    /// Whether it had fork-and-exit chains. The next generation has none.
     chains: bool,
 }
 
-/// Whether a fork-and-exit chain flies beside the server that the card names.
+/// Whether a fork-and-exit chain runs beside the server that the card names.
 fn chains(stage: &Stage, card: &Card) -> bool {
     let server: Vec<Identity> = card.server.into_iter().collect();
     !stage.census.members_beside(&server).is_empty()
 }
 
-/// The client asks again and is answered; then it closes.
+/// The client sends another request, gets an answer, and closes.
 fn goes_on(stage: &Stage, mut puppet: Puppet, old: &Old, word: &'static str) -> &'static str {
     let pids = puppet.call_pids();
     assert!(matches!(pids[..], [Some(_)]), "no answer after the kill");
@@ -234,7 +233,7 @@ fn goes_on(stage: &Stage, mut puppet: Puppet, old: &Old, word: &'static str) -> 
             "the chains were ended"
         );
     } else {
-        // In a PID namespace a new server may well have the old one's number: who is alive decides.
+        // In a PID namespace a new server may have the old one's pid, so the test checks which processes are alive.
         let left: Vec<_> = old.tree.iter().filter(alive).collect();
         assert!(left.is_empty(), "of the old tree still alive: {left:?}");
         let next = stage.card_that("names the next server", |card| {

@@ -1,8 +1,9 @@
-//! Every cause of an end × every kind of tree × every tier that there is here, with real processes: nobody is left, or
-//! exactly those whom the page names. A tier that the machine affords must open; one that is not played is named.
+//! Every cause of an end × every kind of tree × every available tier, with real processes: no process is left, or exactly those
+//! that the page names. A tier that the machine affords must open. A tier that is not played is named.
 //!
-//! `MAINSTAY_CELLS=words` plays only the cells whose name has all of these words (and compares nothing);
-//! `MAINSTAY_BLESS=1` rewrites docs/teardown-matrix.md. Rungs and times go to a file in the target directory.
+//! `MAINSTAY_CELLS=words` plays only the cells whose name has all of these words (and compares nothing). `MAINSTAY_BLESS=1`
+//! rewrites docs/teardown-matrix.md. Steps and times go to a file in the target directory.
+//! guards: No process of a server's tree is left after any cause of an end, on any tier, except those that the page names.
 
 mod cause;
 mod cell;
@@ -14,25 +15,26 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-use cause::Cause;
-use cell::{Cell, Outcome};
-use mainstay_core::tier::Tier;
+use mainstay_protocol::tier::Tier;
 use mainstay_testkit::afford::affords;
 use mainstay_testkit::built::under_test;
 use mainstay_testkit::client::Launch;
 use mainstay_testkit::skip::skip;
 use mainstay_testkit::stage::{Stage, run};
+
+use cause::Cause;
+use cell::{Cell, Outcome};
 use tree::Tree;
 
-/// Cells at a time. They wait for grace periods more than they work.
+/// Cells that run at the same time. They wait for grace periods more than they work.
 const BESIDE: usize = 8;
 
-/// The same in the lab: a start has half a second for its scope there, and one manager makes them all.
+/// The same in the lab, where a start has half a second for its scope and one manager makes them all.
 const BESIDE_IN_THE_LAB: usize = 3;
 
 type Results = BTreeMap<String, Result<Outcome, String>>;
@@ -48,16 +50,22 @@ fn every_cell_ends_as_the_page_says() {
         return;
     }
     let mut tiers = tiers(&mainstay);
-    let mut results = play(&mainstay, &cells(&tiers, wanted), BESIDE);
-    if !tiers.contains(&lab::TIER) && !cells(&[lab::TIER], wanted).is_empty() {
-        match lab::affordable() {
-            Ok(()) => {
-                results.extend(lab::play(&mainstay, "every_cell_ends_as_the_page_says"));
-                tiers.push(lab::TIER);
-            }
-            Err(why) => skip(&format!("tier {} is not played: {why}", lab::TIER)),
-        }
-    }
+    let with_lab = !tiers.contains(&lab::TIER) && !cells(&[lab::TIER], wanted).is_empty();
+    let with_lab = with_lab
+        && lab::affordable()
+            .inspect_err(|why| skip(&format!("tier {} is not played: {why}", lab::TIER)))
+            .is_ok();
+    // The lab belongs to another user, so its cells and ours cannot sweep each other's processes.
+    let results = thread::scope(|scope| {
+        let in_the_lab = with_lab
+            .then(|| scope.spawn(|| lab::play(&mainstay, "every_cell_ends_as_the_page_says")));
+        let mut results = play(&mainstay, &cells(&tiers, wanted), BESIDE);
+        let in_the_lab =
+            in_the_lab.map(|lab| lab.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        results.extend(in_the_lab.into_iter().flatten());
+        results
+    });
+    tiers.extend(with_lab.then_some(lab::TIER));
     log(&results);
     let failed: Vec<String> = results
         .iter()
@@ -87,7 +95,7 @@ fn every_cell_ends_as_the_page_says() {
     page::settle(&sections, std::env::var_os("MAINSTAY_BLESS").is_some());
 }
 
-/// Every cell of these tiers, if it is wanted.
+/// All cells of these tiers that are wanted.
 fn cells(tiers: &[Tier], wanted: Option<&str>) -> Vec<Cell> {
     tiers
         .iter()
@@ -103,7 +111,7 @@ fn name(cell: Cell) -> String {
     format!("{}/{:?}/{:?}", cell.tier, cell.cause, cell.tree)
 }
 
-/// The tiers that are played right here: those that open. One that the machine affords must; of the others it is told why not.
+/// The tiers that are played right here. A tier that the machine affords must open. For the others, the reason is printed.
 fn tiers(mainstay: &Path) -> Vec<Tier> {
     Tier::ALL
         .into_iter()
@@ -121,7 +129,7 @@ fn tiers(mainstay: &Path) -> Vec<Tier> {
         .collect()
 }
 
-/// Starts something under that tier; what the program says if it cannot.
+/// Starts a server under that tier. Returns the program's message if it cannot.
 fn opens(mainstay: &Path, tier: Tier) -> Result<(), String> {
     let stage = Stage::new();
     let options = ["--tier", tier.word(), "--require-tier", tier.word()];
@@ -134,7 +142,7 @@ fn opens(mainstay: &Path, tier: Tier) -> Result<(), String> {
         .map_err(|_| client.stderr_text().trim().replace('\n', "; "))
 }
 
-/// Those that can, beside each other; then the others, one at a time.
+/// Plays first the cells that can run beside each other, then the others one at a time.
 fn play(mainstay: &Path, cells: &[Cell], beside: usize) -> Results {
     let (alone, others): (Vec<Cell>, Vec<Cell>) = cells.iter().partition(|cell| cell.alone());
     let results = Mutex::new(Results::new());
@@ -172,7 +180,7 @@ fn told(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_default()
 }
 
-/// What is not on the page, because it is another on each run.
+/// Writes the results that differ in each run and so are not on the page.
 fn log(results: &Results) {
     let lines: Vec<String> = results
         .iter()

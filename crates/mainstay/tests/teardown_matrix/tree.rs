@@ -1,6 +1,5 @@
-//! Which tree the server has: each column of the table.
+//! The trees of a server: each is a column of the table.
 
-/// A tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tree {
     Plain,
@@ -29,7 +28,6 @@ impl Tree {
         Self::Hundreds,
     ];
 
-    /// The column's name.
     pub fn words(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -45,8 +43,8 @@ impl Tree {
         }
     }
 
-    /// The unruly server's habits. Nobody of its tree ends by itself before a hang would be told, unless `leftover` says that
-    /// it may have to.
+    /// The options of the unruly server. No process of its tree ends by itself before the test would report a hang, except with
+    /// `leftover`, where it may have to.
     pub fn habits(self, leftover: bool) -> &'static [&'static str] {
         match self {
             Self::Plain => &[],
@@ -57,7 +55,7 @@ impl Tree {
             Self::BareDaemon => &["--daemon-clean-env"],
             Self::Stubborn => &["--ignore-eof", "--ignore-term"],
             Self::Comets if leftover => &["--comets", "2", "--comet-life", "15s"],
-            // In the first generation only, so that whoever flies on later is of the old tree.
+            // In the first generation only, so that a chain that still runs later belongs to the old tree.
             Self::Comets => &[
                 "--generations",
                 "generations",
@@ -70,10 +68,10 @@ impl Tree {
         }
     }
 
-    /// How many processes of the server's it has at least.
+    /// The least number of processes that the server has.
     pub fn size(self) -> usize {
         match self {
-            // A fork-and-exit chain can be between two links.
+            // A fork-and-exit chain can be between two processes.
             Self::Plain | Self::Stubborn | Self::Comets => 1,
             Self::Grandchild | Self::Setsid | Self::Daemon | Self::BareDaemon | Self::Stopped => 2,
             Self::Launcher => 3,
@@ -81,8 +79,8 @@ impl Tree {
         }
     }
 
-    /// Whether somebody of it lives on when nobody of ours does. The server process itself does not: the kernel ends it with
-    /// the keeper, and whoever obeys EOF ends by itself.
+    /// Whether a process of it lives on when none of ours does. The server process itself does not: the kernel ends it with the
+    /// keeper. A process that obeys EOF ends by itself.
     pub fn outlives_us(self) -> bool {
         match self {
             Self::Plain | Self::Launcher | Self::Stubborn => false,

@@ -2,7 +2,7 @@
 
 use super::{Error, Method, Notice};
 
-/// A value in a variant, as far as unit properties need them.
+/// A value in a variant, of the types that unit properties need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// `b`
@@ -34,7 +34,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// None.
+    /// No arguments.
     pub fn new() -> Self {
         Self::default()
     }
@@ -70,8 +70,8 @@ impl Args {
     }
 }
 
-/// The arguments of an answer or a signal: strings and paths only, everything else is skipped over by nobody, so a
-/// reader must know what it asked for.
+/// The arguments of an answer or a signal. A reader must know what it asked for, because nothing skips arguments of
+/// other types.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     bytes: Vec<u8>,
@@ -108,23 +108,23 @@ impl Body {
             .get(self.at + 1..self.at + 1 + len)
             .ok_or(SHORT)?;
         if signature != b"s" && signature != b"o" {
-            return Err(Error::Protocol("a value is no string"));
+            return Err(Error::Protocol("a value is not a string"));
         }
         self.at += len + 2;
         self.str()
     }
 }
 
-/// A message that came.
+/// A message from the peer.
 #[derive(Debug)]
 pub enum Message {
     /// The answer to a call.
     Return { to: u32, body: Body },
-    /// The refusal of a call.
+    /// An error as the answer to a call.
     Error { to: u32, name: String, text: String },
     /// A signal.
     Signal(Notice),
-    /// A call to us, or something of a later version.
+    /// A call to us, or a message of a later version.
     Other,
 }
 
@@ -133,7 +133,7 @@ const CALL: u8 = 1;
 const RETURN: u8 = 2;
 const ERROR: u8 = 3;
 const SIGNAL: u8 = 4;
-/// Nobody shall be started in order to answer us.
+/// The peer must not start a service in order to answer us.
 const NO_AUTO_START: u8 = 2;
 
 /// Writes a call.
@@ -158,7 +158,7 @@ pub fn call(serial: u32, destination: Option<&str>, method: &Method<'_>, args: &
     out.bytes
 }
 
-/// How long the message at the start of some bytes is, once that can be told.
+/// The length of the message at the start of some bytes, once it is known.
 pub fn whole(bytes: &[u8]) -> Result<Option<usize>, Error> {
     if bytes.len() < 16 {
         return Ok(None);

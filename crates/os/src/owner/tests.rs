@@ -1,3 +1,5 @@
+//! guards: The owner of a TCP connection is known only from a complete answer of the kernel about an open socket.
+
 use super::*;
 use crate::skip::skip;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,7 +8,7 @@ fn me() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// One who asks by netlink, if the kernel answers that here, and one who reads the tables.
+/// One that asks by netlink, if the kernel answers that here, and one that reads the tables.
 fn both(listener: &TcpListener) -> Vec<Owners> {
     let by_table = Owners {
         diag: None,
@@ -35,7 +37,7 @@ fn pair(address: &str) -> Option<(TcpListener, TcpStream, TcpStream)> {
 
 #[test]
 fn our_own_connections_are_ours_in_either_family() {
-    // The last one takes IPv4 with a socket of the IPv6 kind.
+    // The last one accepts IPv4 with an IPv6 socket.
     for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
         let Some((listener, client, accepted)) = pair(address) else {
             continue;
@@ -43,7 +45,7 @@ fn our_own_connections_are_ours_in_either_family() {
         for owners in both(&listener) {
             assert_eq!(owners.of(&accepted), Ok(me()), "{address} {owners:?}");
             assert_eq!(owners.of(&client), Ok(me()), "the other way round");
-            assert_eq!(owners.of(&listener), Err(Unknown::Nobody));
+            assert_eq!(owners.of(&listener), Err(Unknown::Closed));
         }
     }
 }
@@ -67,10 +69,10 @@ fn a_client_with_a_socket_of_the_other_kind_is_found() {
     }
 }
 
-/// The kernel says that such a socket is root's.
+/// The kernel reports root as the owner of such a socket.
 #[test]
-fn whoever_has_closed_is_nobody() {
-    let _apart = crate::apart::childless();
+fn closed_socket_has_no_owner() {
+    let _lock = crate::child_lock::without_children();
     let (listener, client, accepted) = pair("127.0.0.1:0").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     for owners in both(&listener) {
@@ -78,18 +80,18 @@ fn whoever_has_closed_is_nobody() {
     }
     drop(client);
     for owners in both(&listener) {
-        assert_eq!(owners.of(&accepted), Err(Unknown::Nobody), "{owners:?}");
+        assert_eq!(owners.of(&accepted), Err(Unknown::Closed), "{owners:?}");
     }
     let (listener, client, accepted) = pair("127.0.0.1:0").unwrap();
     rustix::net::sockopt::set_socket_linger(&client, Some(std::time::Duration::ZERO)).unwrap();
     drop(client);
     for owners in both(&listener) {
-        assert_eq!(owners.of(&accepted), Err(Unknown::Nobody), "reset");
+        assert_eq!(owners.of(&accepted), Err(Unknown::Closed), "reset");
     }
 }
 
 #[test]
-fn nobody_stands_for_the_unknown_only_where_somebody_is_unknown() {
+fn overflow_uid_is_unknown_only_if_some_users_are_unmapped() {
     let (listener, _client, accepted) = pair("127.0.0.1:0").unwrap();
     for mut owners in both(&listener) {
         owners.unmapped = Some(me());
@@ -97,8 +99,8 @@ fn nobody_stands_for_the_unknown_only_where_somebody_is_unknown() {
         owners.unmapped = Some(me() ^ 1);
         assert_eq!(owners.of(&accepted), Ok(me()));
     }
-    assert!(knows_everybody("         0          0 4294967295\n"));
-    assert!(knows_everybody("0 0 1000\n1000 1001 4294966295\n"));
+    assert!(maps_all_users("         0          0 4294967295\n"));
+    assert!(maps_all_users("0 0 1000\n1000 1001 4294966295\n"));
     for map in [
         "",
         "0 1000 1\n",
@@ -106,7 +108,7 @@ fn nobody_stands_for_the_unknown_only_where_somebody_is_unknown() {
         "x",
         "0 0 -1",
     ] {
-        assert!(!knows_everybody(map), "{map}");
+        assert!(!maps_all_users(map), "{map}");
     }
 }
 
@@ -124,7 +126,7 @@ fn answer(family: i32, state: u8, uid: u32, inode: u32) -> Vec<u8> {
 }
 
 #[test]
-fn an_answer_is_whole_of_this_connection_and_of_a_socket_that_is_open() {
+fn owner_needs_a_whole_answer_about_an_open_socket_of_this_connection() {
     let whole = answer(libc::AF_INET, 1, 1000, 5);
     let found = read(&whole).unwrap();
     let ends = found.ends;
@@ -139,7 +141,7 @@ fn an_answer_is_whole_of_this_connection_and_of_a_socket_that_is_open() {
     assert_eq!(read(&answer(libc::AF_UNIX, 1, 1000, 5)), None);
     let other = read(&answer(libc::AF_INET6, 1, 1000, 5)).unwrap();
     assert_eq!(other.owner(&ends), None, "7f00:1::, another address");
-    // Closed by its process, in time-wait, half open, listening, or of a connection that is only being made.
+    // Closed by its process, in TIME_WAIT, half open, listening, or a connection that is only being made.
     for (state, inode) in [
         (1, 0),
         (5, 0),
@@ -161,7 +163,7 @@ fn an_answer_is_whole_of_this_connection_and_of_a_socket_that_is_open() {
 }
 
 #[test]
-fn rows_are_read_and_others_are_passed_over() {
+fn table_rows_are_parsed_and_others_are_skipped() {
     let line = "   1: 0100007F:1234 0100007F:2268 01 00000000:00000000 00:00000000 00000000  1000        0 77 1 0";
     let found = row(line).unwrap();
     assert_eq!(found.ends.near, "127.0.0.1:4660".parse().unwrap());

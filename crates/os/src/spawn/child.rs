@@ -1,7 +1,7 @@
 //! What happens between clone and exec, on the child's side.
 //!
-//! Everything here was allocated before the clone; the child only makes system calls. If one fails, the child
-//! writes which and why into the report pipe and exits; the pipe's close-on-exec end tells success.
+//! Everything here was allocated before the clone; the child only makes system calls. If one fails, the child writes
+//! which one and why into the report pipe and exits. If the exec succeeds, the pipe closes without a report.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, c_char};
@@ -11,10 +11,10 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use mainstay_core::ids::{TAG_VARIABLE, Tag};
+use mainstay_protocol::ids::{TAG_VARIABLE, Tag};
 
 use super::{Plan, SpawnError, Stage};
-use crate::{descriptors, made_up, mark, turn};
+use crate::{descriptors, mark, procfs, turn};
 
 /// Where a command without a slash is looked for if the environment has no PATH (as execvp does).
 const PATH_DEFAULT: &[u8] = b"/bin:/usr/bin";
@@ -26,7 +26,7 @@ pub struct Image {
     candidates: Vec<CString>,
     /// Null-terminated, pointing into the plan's strings.
     argv: Vec<*const c_char>,
-    /// `/bin/sh CANDIDATE ARGS…`, for a script without `#!`; the second place is filled in by the child.
+    /// `/bin/sh CANDIDATE ARGS…`, for a script without `#!`; the child fills in the second entry.
     script: Vec<Cell<*const c_char>>,
     env: Vec<*const c_char>,
     cwd: Option<CString>,
@@ -84,7 +84,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The same in words for the caller.
+    /// The same as an error for the caller.
     pub fn into_error(self, image: &Image, program: &Path) -> SpawnError {
         let path = match self.stage {
             Stage::Cwd => image.cwd.as_ref(),
@@ -105,10 +105,10 @@ impl Failure {
     }
 }
 
-/// Waits for the child's verdict: nothing if it was executed.
+/// Waits for the child's report: none if it was executed.
 pub fn read_failure(verdict: OwnedFd) -> Option<Failure> {
     let mut words = Vec::with_capacity(12);
-    // A read error is impossible on our own pipe; whatever came is judged.
+    // A read error is impossible on our own pipe; an incomplete report counts as none.
     if File::from(verdict).read_to_end(&mut words).is_err() {
         words.clear();
     }
@@ -133,7 +133,7 @@ pub fn read_failure(verdict: OwnedFd) -> Option<Failure> {
 }
 
 /// Turns this process, a fresh clone, into the server. `gate` is the pipe to wait at first: its read end, and its
-/// write end, which is not ours.
+/// write end, which belongs to the parent.
 pub fn become_server(image: &Image, report: RawFd, gate: Option<(RawFd, RawFd)>, parent: i32) -> ! {
     let failure = match prepare(image, report, gate, parent) {
         Ok(report) => (report, execute(image)),
@@ -155,23 +155,24 @@ pub fn become_server(image: &Image, report: RawFd, gate: Option<(RawFd, RawFd)>,
         Stage::Clone | Stage::Place => 4,
     };
     let words = [stage, errno, candidate as i32];
-    // SAFETY: plain system calls on valid memory; `_exit` runs nothing of the parent's.
+    // SAFETY: plain system calls on valid memory; `_exit` runs no code of the parent.
     unsafe {
         libc::write(report, words.as_ptr().cast(), size_of_val(&words));
         libc::_exit(127)
     }
 }
 
-/// All but the exec. Gives back where the report pipe is now.
+/// All but the exec. Returns the new number of the report pipe.
 fn prepare(
     image: &Image,
     report: RawFd,
     gate: Option<(RawFd, RawFd)>,
     parent: i32,
 ) -> Result<RawFd, Failure> {
-    // SAFETY: system calls only, on memory that was prepared before the clone and is ours alone now.
+    // SAFETY: only system calls, on memory that was prepared before the clone and that only we use now.
     unsafe {
-        // Before anything else: whoever started us may be dead already, then nobody would tell us.
+        // First of all. If our parent has already died, the kernel would never send the signal, so check the parent
+        // too.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != parent {
             libc::_exit(127);
@@ -188,10 +189,10 @@ fn prepare(
         default_signals();
         raise_oom_score(&image.oom_score_adj);
         if let Some(mark) = image.mark {
-            mark::put(mark);
+            mark::set(mark);
         }
 
-        // First everything above 2, so that putting one in place cannot overwrite another.
+        // First move all above 2, so that putting one in place cannot overwrite another.
         let report = above_stdio(report)?;
         let stdio = [
             above_stdio(image.stdio[0])?,
@@ -210,21 +211,21 @@ fn prepare(
         {
             return Err(failure(Stage::Cwd));
         }
-        // Last: no descriptor may be had any more above a lower limit.
-        descriptors::as_given();
+        // Last, because under a lower limit no further descriptor could be opened.
+        descriptors::restore_limit();
         Ok(report)
     }
 }
 
-/// Tries each candidate as execvpe does. Comes back only if none could be executed.
+/// Tries each candidate as execvpe does. Returns only if none could be executed.
 fn execute(image: &Image) -> Failure {
     let mut worst = Failure {
         stage: Stage::Exec,
         errno: libc::ENOENT,
         candidate: 0,
     };
-    // SAFETY: all pointers were prepared before the clone and end in null; the mask is opened last, when every
-    // disposition is the default.
+    // SAFETY: all pointers were prepared before the clone and end with null. The signal mask is opened last, when
+    // every disposition is the default.
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
@@ -274,7 +275,7 @@ unsafe fn default_signals() {
     // The kernel's own structure: handler (0 is the default), flags, restorer, mask.
     let default = [0u64; 4];
     for signal in 1..=64 {
-        // SAFETY: the structure is valid for reading; libc's wrapper would hide the two signals it uses itself.
+        // SAFETY: the structure is valid for reading. libc's wrapper would hide the two signals it uses itself.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -287,7 +288,7 @@ unsafe fn default_signals() {
     }
 }
 
-/// Best effort: a refused write changes nothing but the odds.
+/// Best effort: if refused, only the kernel's choice of a victim changes.
 unsafe fn raise_oom_score(value: &[u8]) {
     // SAFETY: plain system calls on valid memory.
     unsafe {
@@ -313,7 +314,7 @@ unsafe fn above_stdio(fd: RawFd) -> Result<RawFd, Failure> {
     }
 }
 
-/// Whatever is still open above 2 goes at the exec, should one of ours ever lack the flag.
+/// Marks whatever is open above 2 as close-on-exec, in case one of our descriptors ever lacks the flag.
 unsafe fn close_at_exec() {
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     // SAFETY: plain system calls; no descriptor is closed here, only marked.
@@ -335,18 +336,20 @@ fn failure(stage: Stage) -> Failure {
     }
 }
 
-/// The file that this process runs, whatever has become of its name since.
+/// The file that this process runs, whatever has happened to its name since.
 const ITSELF: &CStr = c"/proc/self/exe";
 
-/// The name of that file when we were started. The kernel marks one that was removed, or replaced by an upgrade.
+/// The name of that file when we were started. The kernel appends a mark if it was removed, or replaced by an
+/// upgrade.
 fn own_name() -> Option<Vec<u8>> {
     let name = rustix::fs::readlink(ITSELF, Vec::new()).ok()?.into_bytes();
     let plain = name.strip_suffix(b" (deleted)");
     Some(plain.map_or_else(|| name.clone(), <[u8]>::to_vec))
 }
 
-/// Where a command may be: itself if it has a slash, else in each directory of the *given* PATH. If it is our own file, the
-/// very one that we run comes first: it is there also after an upgrade or a removal, and of our own version.
+/// Where a command may be: the command itself if it has a slash, else in each directory of the *given* PATH. If it is
+/// our own file, the one that we run comes first: it exists also after an upgrade or a removal, and has our own
+/// version.
 fn candidates(program: &[u8], env: &[CString], own: Option<&[u8]>) -> Vec<CString> {
     if program.is_empty() {
         return Vec::new();
@@ -361,7 +364,7 @@ fn candidates(program: &[u8], env: &[CString], own: Option<&[u8]>) -> Vec<CStrin
         .unwrap_or(PATH_DEFAULT);
     path.split(|&byte| byte == b':')
         .filter_map(|dir| {
-            // An empty element is the current directory, which is the one the server runs in.
+            // An empty element means the current directory, which is the one the server runs in.
             let mut whole = dir.to_vec();
             if !dir.is_empty() {
                 whole.push(b'/');
@@ -383,7 +386,7 @@ fn mark_of(env: &[CString]) -> Option<u64> {
 }
 
 fn oom_score_adj(raise: i32) -> Vec<u8> {
-    let ours: i32 = made_up::text("/proc/self/oom_score_adj")
+    let ours: i32 = procfs::text("/proc/self/oom_score_adj")
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(0);

@@ -1,7 +1,8 @@
-//! The clone itself: `clone3` with a pidfd and, if wanted, straight into a cgroup; plain `fork` where it is refused.
+//! The clone itself: `clone3` with a pidfd and, if wanted, straight into a cgroup; plain `fork` if `clone3` is
+//! refused.
 //!
-//! A child that has nothing to wait for runs on our memory until its exec; one that waits at a gate, or becomes an init,
-//! gets a copy. Whoever becomes the server is made by its [witness](super::witness), and waited for by it.
+//! A child that has nothing to wait for runs in our memory until its exec. A child that waits at a gate, or becomes
+//! an init, gets a copy. The [witness](super::witness) makes the process that becomes the server, and waits for it.
 
 use std::ffi::c_void;
 use std::io;
@@ -11,26 +12,27 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::child::{self, Image};
 use super::witness::Witness;
-use crate::lend::{self, CloneArgs};
 use crate::role;
+use crate::vfork::{self, CloneArgs};
 
 const CLONE_PIDFD: u64 = 0x0000_1000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// A child that was just made.
 #[derive(Debug)]
-pub struct Born {
+pub struct NewChild {
     pub pid: i32,
     pub pidfd: OwnedFd,
 }
 
-/// Starts a child that becomes the server, and its witness; with a gate (its read and write end) it waits there first.
+/// Starts a child that becomes the server, and its witness. With a gate (its read and write end) the child waits
+/// there first.
 pub fn start(
     image: &Image,
     report: &OwnedFd,
     cgroup: Option<BorrowedFd<'_>>,
     gate: Option<(&OwnedFd, &OwnedFd)>,
-) -> io::Result<(Born, Witness)> {
+) -> io::Result<(NewChild, Witness)> {
     let gate = gate.map(|(wait, open)| (wait.as_raw_fd(), open.as_raw_fd()));
     Witness::start(|| {
         let work = Work {
@@ -40,7 +42,7 @@ pub fn start(
             parent: rustix::process::getpid().as_raw_nonzero().get(),
         };
         if gate.is_none()
-            && let Ok(born) = lent(&work, cgroup)
+            && let Ok(born) = vfork_child(&work, cgroup)
         {
             return Ok(born);
         }
@@ -51,7 +53,7 @@ pub fn start(
     })
 }
 
-/// What a child does.
+/// What a child needs to become the server.
 pub struct Work<'a> {
     pub image: &'a Image,
     pub report: RawFd,
@@ -64,32 +66,32 @@ impl Work<'_> {
         child::become_server(self.image, self.report, self.gate, self.parent)
     }
 
-    /// Has a child do it on our own memory; we go on once it has executed, or left. `size` is how much of the arguments
-    /// counts.
-    pub fn lend(&self, args: CloneArgs, size: usize) -> io::Result<i32> {
+    /// Runs it in a child in our own memory. Returns once the child has executed or exited. `size` says how many
+    /// bytes of the arguments the kernel reads.
+    pub fn vfork(&self, args: CloneArgs, size: usize) -> io::Result<i32> {
         extern "C" fn perform(work: *mut c_void) -> ! {
-            // SAFETY: it is the work below, whose owner stands still.
+            // SAFETY: it is the `Work` below; the parent, which owns it, is suspended.
             unsafe { &*work.cast::<Work<'_>>() }.perform()
         }
         // SAFETY: becoming the server is nothing but system calls on memory that was prepared for them.
-        unsafe { lend::start(args, size, perform, (&raw const *self).cast_mut().cast()) }
+        unsafe { vfork::start(args, size, perform, (&raw const *self).cast_mut().cast()) }
     }
 }
 
-/// Starts a child on our own memory, with a pidfd and, if wanted, in a cgroup.
-fn lent(work: &Work<'_>, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Born> {
+/// Starts a child in our own memory, with a pidfd and, if wanted, in a cgroup.
+fn vfork_child(work: &Work<'_>, cgroup: Option<BorrowedFd<'_>>) -> io::Result<NewChild> {
     let mut pidfd: RawFd = -1;
     let (args, size) = arguments(0, cgroup, &mut pidfd);
-    let pid = work.lend(args, size)?;
-    Ok(Born {
+    let pid = work.vfork(args, size)?;
+    Ok(NewChild {
         pid,
-        // SAFETY: the kernel has put a new descriptor there, which nobody else knows of.
+        // SAFETY: the kernel has put a new descriptor there, and no other value owns it.
         pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
     })
 }
 
-/// The arguments of a clone, and how many of their bytes count: the size is a version, 64 bytes are known since 5.3, the
-/// cgroup field needs 88 (5.7).
+/// The arguments of a clone, and how many of their bytes count. The size is a version: 64 bytes are known since Linux
+/// 5.3, the cgroup field needs 88 (5.7).
 fn arguments(flags: u64, cgroup: Option<BorrowedFd<'_>>, pidfd: &mut RawFd) -> (CloneArgs, usize) {
     let mut args = [0u64; 11];
     args[0] = flags | CLONE_PIDFD;
@@ -103,24 +105,24 @@ fn arguments(flags: u64, cgroup: Option<BorrowedFd<'_>>, pidfd: &mut RawFd) -> (
     (args, 88)
 }
 
-/// Which side of a clone we are on.
+/// The side of a clone that we are on.
 pub enum Side {
-    Parent(Born),
+    Parent(NewChild),
     Child,
 }
 
-/// Clones this process. On the child's side nothing may be called but what a signal handler may call.
+/// Clones this process. The child may only call what a signal handler may call.
 pub fn clone(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Side> {
     let mut pidfd: RawFd = -1;
     let (args, size) = arguments(flags, cgroup, &mut pidfd);
-    // SAFETY: the arguments follow `struct clone_args`; without CLONE_VM and with no stack given the child runs on
-    // its own copy of everything, as after fork, and we have one thread.
+    // SAFETY: the arguments follow `struct clone_args`. Without CLONE_VM and without a stack the child runs on its
+    // own copy of everything, as after fork, and we have one thread.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, args.as_ptr(), size) };
     match pid {
         0 => Ok(Side::Child),
-        1.. => Ok(Side::Parent(Born {
+        1.. => Ok(Side::Parent(NewChild {
             pid: pid as i32,
-            // SAFETY: the kernel has put a new descriptor there, which nobody else knows of.
+            // SAFETY: the kernel has put a new descriptor there, and no other value owns it.
             pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
         })),
         _ => {
@@ -144,20 +146,20 @@ fn fork() -> io::Result<Side> {
             // Only we reap it, so the pid is still its own.
             let known = Pid::from_raw(pid).ok_or(io::Error::from(io::ErrorKind::InvalidInput));
             let held = known.and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?));
-            // Whoever is told that nothing was started must not have a server.
+            // An error means that nothing was started, so the child must not live on.
             let pidfd = held.inspect_err(|_| role::end(pid))?;
-            Ok(Side::Parent(Born { pid, pidfd }))
+            Ok(Side::Parent(NewChild { pid, pidfd }))
         }
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// All signals blocked, so that no handler of ours ever runs in the child; as before once dropped.
-pub struct Closed {
+/// Blocks all signals, so that no handler of ours ever runs in the child; restores the mask when dropped.
+pub struct SignalsBlocked {
     before: libc::sigset_t,
 }
 
-impl Closed {
+impl SignalsBlocked {
     pub fn now() -> Self {
         // SAFETY: both sets are valid for writing; a zeroed one is a valid empty set.
         unsafe {
@@ -170,7 +172,7 @@ impl Closed {
     }
 }
 
-impl Drop for Closed {
+impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         // SAFETY: `before` is what the kernel gave us.
         unsafe {

@@ -1,8 +1,8 @@
 //! The cgroup tier: a cgroup2 leaf of our own for each tree, ended by one write to `cgroup.kill`.
 //!
-//! A leaf is made *below our own cgroup* (`<own>/mainstay/<leaf>`), so that a server stays inside whatever limits
-//! its client lives under, and so that a tree inside a tree is ended with the outer one. Only the server is in the
-//! leaf, never one of our own processes: we must survive `cgroup.kill` to tell what happened.
+//! A leaf is made *below our own cgroup* (`<own>/mainstay/<leaf>`), so that a server stays inside the limits of its
+//! client, and so that a tree inside a tree is ended with the outer one. Only the server is in the leaf, never one of
+//! our own processes: we must survive `cgroup.kill` to report what happened.
 //!
 //! It knows names, files and pids. It never decides whether a leaf should be ended.
 
@@ -14,20 +14,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use mainstay_core::clock::Moment;
-use mainstay_core::ids::Tag;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::ids::Tag;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::{clock, made_up};
+use super::refusal::Refusal;
+use crate::{clock, procfs};
 
 /// The directory below our own cgroup that holds the leaves.
 pub const NEST: &str = "mainstay";
 
-/// Directories that a search for leaves looks at, at most.
+/// Directories that a search for leaves reads at most.
 const SEARCH_MAX: usize = 4_096;
 
-/// How often a leaf is tried to be made while others remove the nest.
+/// How often making a leaf is tried while other processes remove its parent directory.
 const MAKE_TRIES: usize = 64;
 
 /// One tree's cgroup.
@@ -40,13 +41,14 @@ pub struct Leaf {
 }
 
 impl Leaf {
-    /// Makes the leaf for a tag below our own cgroup, or says why there cannot be one. A leaf that is there already
-    /// (an earlier generation of the same link) is taken.
-    pub fn create(tag: &Tag) -> Result<Self, String> {
+    /// Makes the leaf for a tag below our own cgroup, or returns why that is impossible. An existing leaf (of an
+    /// earlier generation of the same link) is used.
+    pub fn create(tag: &Tag) -> Result<Self, Refusal> {
         let own = own()?;
         let nest = own.join(NEST);
         let path = nest.join(tag.leaf());
-        // Whoever leaves last removes the nest, perhaps between our two steps, and another one after that: hence the tries.
+        // The last process to leave removes the parent directory, perhaps between our two steps, and this may happen
+        // more than once: hence the tries.
         let mut made = Ok(());
         for _ in 0..MAKE_TRIES {
             made = make(&nest).and_then(|()| make(&path));
@@ -71,10 +73,10 @@ impl Leaf {
                 Err(refusal(&procs, &error.into()))
             }
             (Ok(()), Err(error)) => {
-                // Best effort: an empty directory that stays behind harms nobody.
+                // Best effort: an empty directory that stays behind does no harm.
                 drop(fs::remove_dir(&path));
                 Err(if error.kind() == io::ErrorKind::NotFound {
-                    "no cgroup.kill (it needs Linux 5.14)".into()
+                    Refusal::NoCgroupKill
                 } else {
                     refusal(&path.join("cgroup.kill"), &error)
                 })
@@ -82,7 +84,7 @@ impl Leaf {
         }
     }
 
-    /// Opens a leaf that is there, with the right to kill it.
+    /// Opens an existing leaf, with the right to kill it.
     pub fn open(path: PathBuf) -> io::Result<Self> {
         let dir = OpenOptions::new()
             .read(true)
@@ -99,7 +101,7 @@ impl Leaf {
         })
     }
 
-    /// The leaf whose name is the tag's, below our own cgroup or wherever the search finds it.
+    /// The leaf with the tag's name, below our own cgroup or where the search finds it.
     pub fn of(tag: &Tag) -> Option<Self> {
         if let Ok(own) = own()
             && let Ok(leaf) = Self::open(own.join(NEST).join(tag.leaf()))
@@ -111,12 +113,12 @@ impl Leaf {
             .filter(|(found, _)| found == tag)
             .filter_map(|(_, path)| Self::open(path).ok())
             .collect();
-        // An earlier generation's scope may still be on its way out.
+        // An earlier generation's scope may still be there while it ends.
         let best = leaves.iter().position(Self::populated).unwrap_or(0);
         (best < leaves.len()).then(|| leaves.swap_remove(best))
     }
 
-    /// Where it is.
+    /// The directory of the leaf.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -126,24 +128,24 @@ impl Leaf {
         write(&self.path.join("cgroup.procs"), &pid.to_string())
     }
 
-    /// Sends SIGKILL to every member at once, forks in flight included. Returns before they are gone.
+    /// Sends SIGKILL to every member at once, also to those that are just being forked. Returns before they are gone.
     pub fn kill(&self) -> io::Result<()> {
         (&self.kill).write_all(b"1")
     }
 
-    /// Whether anybody alive is in it or below it. A leaf that is gone is empty; one that cannot be looked at is not.
+    /// Whether a living process is in it or below it. A leaf that is gone is empty; one that cannot be read is not.
     pub fn populated(&self) -> bool {
         self.events()
             .map_or_else(|error| !is_going(&error), |(_, populated)| populated)
     }
 
-    /// The members' pids, of cgroups below it too; an error only if there were no means to look.
+    /// The members' pids, also of cgroups below it. An error only if we had no resources to look.
     pub fn members(&self) -> io::Result<Vec<i32>> {
         let mut found = Vec::new();
         let mut queue = vec![self.path.clone()];
         while let Some(dir) = queue.pop() {
-            found.extend(made_up::seen(pids(&dir))?.unwrap_or_default());
-            queue.extend(made_up::seen(list(&dir))?.unwrap_or_default());
+            found.extend(procfs::none_if_gone(pids(&dir))?.unwrap_or_default());
+            queue.extend(procfs::none_if_gone(list(&dir))?.unwrap_or_default());
         }
         Ok(found)
     }
@@ -153,18 +155,19 @@ impl Leaf {
         self.seen_to_hold(pid).unwrap_or(false)
     }
 
-    /// The same; an error only if there were no means to look.
+    /// The same; an error only if we had no resources to look.
     pub(crate) fn seen_to_hold(&self, pid: i32) -> io::Result<bool> {
-        let text = made_up::seen(made_up::text(format!("/proc/{pid}/cgroup")))?.unwrap_or_default();
+        let text =
+            procfs::none_if_gone(procfs::text(format!("/proc/{pid}/cgroup")))?.unwrap_or_default();
         let name = self.path.file_name().and_then(OsStr::to_str);
-        // The name is unique: it bears the tag.
+        // The name is unique, because it contains the tag.
         Ok(within(&text).is_some_and(|within| within.split('/').any(|part| Some(part) == name)))
     }
 
-    /// Waits until nobody alive is in it, woken by the kernel; false if the deadline came first.
+    /// Waits until no living process is in it, woken by the kernel. False if the deadline came first.
     pub fn wait_empty(&self, deadline: Moment) -> bool {
         loop {
-            // The file is read after it was opened and before we poll: a change in between is seen by the poll.
+            // The file is read after it was opened and before we poll: the poll sees a change in between.
             let file = match self.events() {
                 Ok((_, false)) => return true,
                 Ok((file, true)) => Some(file),
@@ -175,7 +178,7 @@ impl Leaf {
             if left == 0 {
                 return false;
             }
-            // A signal, too, only makes us look again.
+            // A signal also makes us look again, no more.
             match &file {
                 Some(file) => {
                     poll(
@@ -189,8 +192,8 @@ impl Leaf {
         }
     }
 
-    /// Removes the leaf with everything empty below it, and the nest if nobody else uses it. A scope is removed by
-    /// the manager that made it: it would not notice if we did.
+    /// Removes the leaf with all empty cgroups below it, and the parent directory if no other leaf is in it. A scope
+    /// is removed by the manager that made it, which would not notice if we did.
     pub fn remove(&self) -> io::Result<()> {
         if self.path.extension() == Some(OsStr::new("scope")) {
             return Ok(());
@@ -216,7 +219,7 @@ impl AsFd for Leaf {
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        // The kernel refuses to remove a leaf that holds anybody, so this can never lose a tree.
+        // The kernel refuses to remove a leaf with a process in it, so this can never lose a tree.
         if self.ours {
             drop(self.remove());
         }
@@ -224,27 +227,27 @@ impl Drop for Leaf {
 }
 
 /// Our own cgroup's directory, or why there is none.
-pub fn own() -> Result<PathBuf, String> {
-    let text = made_up::text("/proc/self/cgroup")
-        .map_err(|error| format!("/proc/self/cgroup cannot be read ({error})"))?;
-    visible(within(&text).ok_or("this process is in no cgroup2")?)
+pub fn own() -> Result<PathBuf, Refusal> {
+    let text = procfs::text("/proc/self/cgroup")
+        .map_err(|error| Refusal::unreadable("/proc/self/cgroup", &error))?;
+    visible(within(&text).ok_or(Refusal::NotInCgroup2)?)
 }
 
 /// The cgroup2 directory of another process.
 pub fn of_process(pid: i32) -> Option<PathBuf> {
-    let text = made_up::text(format!("/proc/{pid}/cgroup")).ok()?;
+    let text = procfs::text(format!("/proc/{pid}/cgroup")).ok()?;
     visible(within(&text)?).ok()
 }
 
-/// Where a cgroup, named as `/proc/PID/cgroup` names it, is to be seen.
-pub fn visible(within: &str) -> Result<PathBuf, String> {
-    let mounts = made_up::text("/proc/self/mountinfo")
-        .map_err(|error| format!("/proc/self/mountinfo cannot be read ({error})"))?;
+/// The directory of a cgroup, from its name in `/proc/PID/cgroup`.
+pub fn visible(within: &str) -> Result<PathBuf, Refusal> {
+    let mounts = procfs::text("/proc/self/mountinfo")
+        .map_err(|error| Refusal::unreadable("/proc/self/mountinfo", &error))?;
     locate(&mounts, within, &|dir| dir.join("cgroup.procs").exists())
 }
 
-/// All leaves that bear a tag, wherever we can see them: below our own topmost writable cgroup and below our user's
-/// slice. The names are not judged here.
+/// All leaves whose name contains a tag, as far as we can see them: below our own topmost writable cgroup and below
+/// our user's slice. The names are not judged here.
 pub fn search() -> Vec<(Tag, PathBuf)> {
     let Ok(own) = own() else {
         return Vec::new();
@@ -284,7 +287,7 @@ pub fn search() -> Vec<(Tag, PathBuf)> {
     found
 }
 
-/// The tag that a leaf's name bears; a scope's may end in the number of its generation (see [`super::scope`]).
+/// The tag in a leaf's name. A scope's name may end with the number of its generation (see [`super::scope`]).
 pub fn tag_of(name: &str) -> Option<Tag> {
     let plain = name.strip_suffix(".scope").and_then(|name| {
         let (plain, generation) = name.split_once('.')?;
@@ -299,7 +302,7 @@ pub fn procs(dir: &Path) -> Vec<i32> {
 }
 
 fn pids(dir: &Path) -> io::Result<Vec<i32>> {
-    let text = made_up::text(dir.join("cgroup.procs"))?;
+    let text = procfs::text(dir.join("cgroup.procs"))?;
     let pids = text.lines().filter_map(|line| line.parse().ok());
     // A process outside our pid namespace is shown as 0.
     Ok(pids.filter(|&pid| pid > 0).collect())
@@ -319,7 +322,7 @@ pub fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// Removes an empty cgroup with everything below it, and its nest if that is empty then.
+/// Removes an empty cgroup with everything below it, and its parent directory if that is empty then.
 pub fn remove(path: &Path) -> io::Result<()> {
     for dir in below(path) {
         remove(&dir)?;
@@ -337,7 +340,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What `poll` wants, from nanoseconds.
+/// Nanoseconds as a `Timespec`.
 pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: (ns / 1_000_000_000) as i64,
@@ -345,7 +348,7 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// It was, or is being, removed: it has no name any more, or no life.
+/// Whether the error says that the cgroup was removed, or is being removed.
 pub(crate) fn is_going(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
@@ -357,7 +360,7 @@ fn make(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes to a file that is there.
+/// Writes to an existing file.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new()
         .write(true)
@@ -365,18 +368,25 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-fn refusal(path: &Path, error: &io::Error) -> String {
+fn refusal(path: &Path, error: &io::Error) -> Refusal {
     let whose = match fs::metadata(path).map(|meta| meta.uid()) {
         Ok(0) => "is owned by root",
         Ok(uid) if uid != rustix::process::geteuid().as_raw() => "is owned by another user",
         Ok(_) | Err(_) => "is not writable",
     };
     match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
-            format!("no writable cgroup2 ({} {whose})", path.display())
-        }
-        Some(libc::EROFS) => format!("no writable cgroup2 ({} is read-only)", path.display()),
-        Some(_) | None => format!("no leaf below {} ({error})", path.display()),
+        Some(libc::EACCES | libc::EPERM) => Refusal::NotWritable {
+            path: path.to_owned(),
+            why: whose,
+        },
+        Some(libc::EROFS) => Refusal::NotWritable {
+            path: path.to_owned(),
+            why: "is read-only",
+        },
+        Some(_) | None => Refusal::LeafFailed {
+            path: path.to_owned(),
+            why: error.to_string(),
+        },
     }
 }
 
@@ -386,18 +396,18 @@ fn within(text: &str) -> Option<&str> {
 }
 
 /// The directory of a cgroup: below the first cgroup2 mount that shows it.
-fn locate(mounts: &str, within: &str, there: &dyn Fn(&Path) -> bool) -> Result<PathBuf, String> {
+fn locate(mounts: &str, within: &str, there: &dyn Fn(&Path) -> bool) -> Result<PathBuf, Refusal> {
     let mounts: Vec<Mount> = mounts.lines().filter_map(mount).collect();
     if mounts.is_empty() {
-        return Err("no cgroup2 is mounted".into());
+        return Err(Refusal::NoCgroup2);
     }
     if Path::new(within)
         .components()
         .any(|part| part.as_os_str() == "..")
     {
-        return Err(format!("our cgroup {within} is outside of its namespace"));
+        return Err(Refusal::OutsideOfNamespace(within.to_owned()));
     }
-    // In a container that sees a part of the tree only, the mount shows the part below its root; and a mount may be
+    // In a container that sees only a part of the tree, the mount shows the part below its root. A mount may also be
     // hidden by a later one.
     mounts
         .iter()
@@ -406,7 +416,7 @@ fn locate(mounts: &str, within: &str, there: &dyn Fn(&Path) -> bool) -> Result<P
             Some(mount.dir.join(below))
         })
         .find(|dir| there(dir))
-        .ok_or_else(|| format!("the cgroup {within} is not to be seen in the mounted cgroup2"))
+        .ok_or_else(|| Refusal::Invisible(within.to_owned()))
 }
 
 struct Mount {
@@ -426,7 +436,7 @@ fn mount(line: &str) -> Option<Mount> {
     Some(Mount { root, dir })
 }
 
-/// Mountinfo writes blanks and the like as `\040`.
+/// Mountinfo writes spaces and similar bytes as `\040`.
 fn unescape(field: &str) -> std::ffi::OsString {
     let bytes = field.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
@@ -446,7 +456,7 @@ fn unescape(field: &str) -> std::ffi::OsString {
 mod tests {
     use super::*;
     use crate::identity;
-    use mainstay_core::ids::LinkId;
+    use mainstay_protocol::ids::LinkId;
 
     const HYBRID: &str = "\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -482,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_another_one_hides_is_passed_over() {
+    fn hidden_mount_is_skipped() {
         let both = format!("{HYBRID}\n47 46 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
         let there = |dir: &Path| dir == Path::new("/sys/fs/cgroup/x");
         assert_eq!(
@@ -492,24 +502,21 @@ mod tests {
     }
 
     #[test]
-    fn no_cgroup2_is_said_in_words() {
-        assert_eq!(
-            locate("", "/", &|_| true).unwrap_err(),
-            "no cgroup2 is mounted".to_owned()
-        );
+    fn missing_cgroup2_is_reported() {
+        assert_eq!(locate("", "/", &|_| true).unwrap_err(), Refusal::NoCgroup2);
     }
 
     #[test]
-    fn whoever_leaves_last_keeps_nobody_out() {
+    fn removing_the_last_leaf_does_not_block_new_leaves() {
         const ROUNDS: usize = 300;
-        // Of an owner that lives, so that no sweep takes them away.
+        // The owner lives, so that no sweep removes them.
         let (realm, owner) = (identity::realm().unwrap(), identity::me().unwrap());
         let tag = |link: u32| Tag {
             realm: realm.clone(),
             owner,
             link: LinkId(link),
         };
-        // Where this user may make none, there is nothing to see.
+        // If this user may not make a leaf, there is nothing to test.
         let Ok(first) = Leaf::create(&tag(0)) else {
             return;
         };

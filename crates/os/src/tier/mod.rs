@@ -1,24 +1,26 @@
 //! Tiers: how a tree is held, one file each.
 //!
-//! [`choose`] probes what is there, strongest first, and says of each stronger tier why it is not in force. A probe
-//! does the real thing as far as it can be done without the server; what can only be seen at the spawn itself may
+//! [`choose`] probes the tiers, strongest first, and returns for each stronger tier why it is not in force. A probe
+//! does the real thing as far as that is possible without the server. A refusal that only shows at the spawn may
 //! still weaken the choice there (see [`crate::spawn`]).
 
-use mainstay_core::ids::Tag;
-use mainstay_core::tier::{Tier, WhyNot};
+use mainstay_protocol::ids::Tag;
+use mainstay_protocol::tier::{Tier, WhyNot};
 
 pub mod cgroup;
 pub mod guardian;
 pub mod pidns;
+pub mod refusal;
 pub mod scope;
 
 pub use cgroup::Leaf;
+pub use refusal::Refusal;
 use scope::Program;
 
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// The strongest that is there, but never `pidns`, which changes what a server sees and must be asked for.
+    /// The strongest available tier, but never `pidns`, which changes what a server sees and must be asked for.
     Strongest,
     /// This one and no other.
     Exactly(Tier),
@@ -27,7 +29,7 @@ pub enum Wish {
 }
 
 impl Wish {
-    /// The tiers that would do, strongest first.
+    /// The tiers that satisfy the wish, strongest first.
     fn candidates(self) -> Vec<Tier> {
         let mut tiers: Vec<Tier> = Tier::ALL
             .into_iter()
@@ -42,7 +44,7 @@ impl Wish {
         tiers
     }
 
-    /// Whether a tier would do.
+    /// Whether a tier satisfies the wish.
     pub fn allows(self, tier: Tier) -> bool {
         self.candidates().contains(&tier)
     }
@@ -53,7 +55,7 @@ impl Wish {
 pub struct Choice {
     /// The tier.
     pub tier: Tier,
-    /// Why no stronger one.
+    /// Why no stronger tier.
     pub why_not: Vec<WhyNot>,
     /// Where the server goes.
     pub place: Place,
@@ -64,7 +66,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The next weaker tier that the wish allows, after the place refused the server; else why there is none.
+    /// The next weaker tier that the wish allows, after the place refused the server; otherwise why there is none.
     pub(crate) fn weaker(self, reason: String) -> Result<Self, Vec<WhyNot>> {
         let Self {
             tier,
@@ -83,17 +85,17 @@ impl Choice {
 /// Where a server goes.
 #[derive(Debug)]
 pub enum Place {
-    /// Below us, and that is all.
+    /// Below us, and nothing more.
     Subreaper,
     /// Into this leaf.
     Cgroup(Leaf),
     /// Into a scope that this manager will make.
     Scope(scope::Pending),
-    /// Into a PID namespace, made with the server; whether it can be had is seen then.
+    /// Into a PID namespace that is made with the server; whether that is possible shows only then.
     Pidns,
 }
 
-/// Probes and chooses. Fails only if the wish cannot be met, with the reason for each tier that would have done.
+/// Probes and chooses. Fails only if the wish cannot be met, with the reason for each tier that would satisfy it.
 pub fn choose(wish: Wish, tag: &Tag) -> Result<Choice, Vec<WhyNot>> {
     choose_with(wish, tag, &Program::ours())
 }
@@ -102,7 +104,7 @@ pub fn choose(wish: Wish, tag: &Tag) -> Result<Choice, Vec<WhyNot>> {
 pub fn choose_with(
     wish: Wish,
     tag: &Tag,
-    guardian: &Result<Program, String>,
+    guardian: &Result<Program, Refusal>,
 ) -> Result<Choice, Vec<WhyNot>> {
     first(
         wish.candidates().into_iter(),
@@ -118,7 +120,7 @@ fn first(
     wish: Wish,
     tag: &Tag,
     mut why_not: Vec<WhyNot>,
-    guardian: &Result<Program, String>,
+    guardian: &Result<Program, Refusal>,
 ) -> Result<Choice, Vec<WhyNot>> {
     for tier in candidates {
         match place(tier, tag, guardian) {
@@ -131,13 +133,16 @@ fn first(
                     tag: tag.clone(),
                 });
             }
-            Err(reason) => why_not.push(WhyNot { tier, reason }),
+            Err(refusal) => why_not.push(WhyNot {
+                tier,
+                reason: refusal.to_string(),
+            }),
         }
     }
     Err(why_not)
 }
 
-fn place(tier: Tier, tag: &Tag, guardian: &Result<Program, String>) -> Result<Place, String> {
+fn place(tier: Tier, tag: &Tag, guardian: &Result<Program, Refusal>) -> Result<Place, Refusal> {
     match tier {
         Tier::Subreaper => Ok(Place::Subreaper),
         Tier::Cgroup => Leaf::create(tag).map(Place::Cgroup),

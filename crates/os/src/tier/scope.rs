@@ -1,9 +1,9 @@
 //! The scope tier: a leaf that the systemd user manager makes, watched by a guardian that outlives all of us.
 //!
-//! All scopes are in one slice, `app-mainstay.slice`, together with the guardian's service: so the guardian has one
-//! directory to watch, and each leaf's name says who owns it. The tier is in force only if the scope was made, the
-//! server was seen in it, its `cgroup.kill` is ours to write, and the guardian runs. Without the guardian such a leaf
-//! is worth what a cgroup leaf is, and is called so.
+//! All scopes are in one slice, `app-mainstay.slice`, together with the guardian's service. So the guardian has one
+//! directory to watch, and each leaf's name contains its owner. The tier is in force only if the scope was made, the
+//! server was seen in it, we may write its `cgroup.kill`, and the guardian runs. Without the guardian such a leaf is
+//! no better than a cgroup leaf, and is reported as one.
 //!
 //! It never starts a server and never judges a leaf.
 
@@ -13,23 +13,25 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mainstay_core::ids::Tag;
-use mainstay_core::limits;
+use mainstay_protocol::ids::Tag;
+use mainstay_protocol::limits;
 use rustix::fs::{FlockOperation, flock};
 
 use super::cgroup::{self, Leaf};
+use super::refusal::Refusal;
 use crate::cap;
 use crate::clock;
 use crate::dbus::{self, Address, Args, Body, Connection, Error, Method, Value};
 
-/// The slice that holds scopes and guardian.
+/// The slice that holds the scopes and the guardian.
 pub const SLICE: &str = "app-mainstay.slice";
 /// The guardian's unit.
 pub const GUARDIAN: &str = "mainstay-guardian.service";
-/// The guardian's short name once it has decided to leave.
+/// The guardian's short name once it has decided to exit.
 pub const LEAVING: &str = "leaving";
 
-/// How often it may start the guardian again within 10 s; more than anybody can kill it, less than a loop.
+/// How often the manager may restart the guardian within 10 s: more often than a user can kill it, but no endless
+/// loop.
 const RESTARTS_IN_10_S: u32 = 100;
 
 const MANAGER: &str = "org.freedesktop.systemd1";
@@ -46,11 +48,13 @@ pub struct Program {
 
 impl Program {
     /// This very program, as `mainstay guardian`.
-    pub fn ours() -> Result<Self, String> {
+    pub fn ours() -> Result<Self, Refusal> {
         let exe = fs::read_link("/proc/self/exe")
-            .map_err(|error| format!("our own program cannot be found ({error})"))?;
-        // After an upgrade the old file is gone; the new one at its place will do.
-        let text = exe.to_str().ok_or("our own program's path is no text")?;
+            .map_err(|error| Refusal::OwnProgram(error.to_string()))?;
+        // After an upgrade the old file is gone; the new one in its place works too.
+        let text = exe
+            .to_str()
+            .ok_or_else(|| Refusal::OwnProgram("its path is not valid UTF-8".into()))?;
         Ok(Self {
             exe: text.strip_suffix(" (deleted)").unwrap_or(text).into(),
             argv: vec!["mainstay".into(), "guardian".into()],
@@ -64,14 +68,14 @@ pub struct Pending {
     connection: Connection,
     /// The call that asks where the manager's cgroups are.
     root: u32,
-    /// Where scopes and guardian are or will be, in our own view; known once that call is answered.
+    /// The directory of scopes and guardian, now or later, in our own view; known once that call is answered.
     slice: PathBuf,
     unit: String,
     program: Program,
     finished: BTreeMap<String, Finished>,
 }
 
-/// How a job of the manager came out.
+/// The result of a job of the manager.
 #[derive(Debug)]
 struct Finished {
     unit: String,
@@ -93,27 +97,27 @@ impl Finished {
 pub struct Adopted {
     /// The scope's cgroup.
     pub leaf: Leaf,
-    guardian: Watch,
+    guardian: GuardianState,
 }
 
 /// What is known of the guardian.
 #[derive(Debug)]
-enum Watch {
-    /// It was there already; it cannot have left, because we hold its door.
-    There { _door: File },
+enum GuardianState {
+    /// It was already running. It cannot exit, because we hold its lock.
+    Running { _lock: File },
     /// We asked for it; this is the job.
     Asked { job: String },
-    /// Somebody else did, a moment before us.
-    Coming,
-    /// It could not be had.
+    /// Another process asked for it a moment before us.
+    Starting,
+    /// It could not be started.
     Refused(String),
 }
 
 impl Pending {
-    /// Finds and greets the user manager, or says why there is none. Whether it answers is seen at [`Self::adopt`].
-    pub fn open(tag: &Tag, program: Program) -> Result<Self, String> {
+    /// Connects to the user manager, or returns why there is none. Whether it answers shows at [`Self::adopt`].
+    pub fn open(tag: &Tag, program: Program) -> Result<Self, Refusal> {
         if tag.realm.timens.is_some() {
-            return Err("in a time namespace the guardian could not tell whether we live".into());
+            return Err(Refusal::TimeNamespace);
         }
         let uid = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -121,12 +125,11 @@ impl Pending {
         let addresses = dbus::candidates(uid, runtime.as_deref(), session.as_deref());
         let mut connection = connect(&addresses)?;
         if connection.is_bus() {
-            listen(&mut connection)
-                .map_err(|error| format!("no systemd user manager ({error})"))?;
+            listen(&mut connection).map_err(|error| Refusal::NoManager(error.to_string()))?;
         }
-        // Asked now, read when the server is there: the manager works while we clone.
-        let root = ask_root(&mut connection)
-            .map_err(|error| format!("no systemd user manager that answers ({error})"))?;
+        // Asked now, read when the server exists: the manager works while we clone.
+        let root =
+            ask_root(&mut connection).map_err(|error| Refusal::SilentManager(error.to_string()))?;
         Ok(Self {
             connection,
             root,
@@ -137,71 +140,73 @@ impl Pending {
         })
     }
 
-    /// Whether a scope would have the memory controller; for a look only, nothing can be adopted after it.
-    pub fn memory_cap(mut self) -> Result<(), String> {
+    /// Whether a scope would have the memory controller. Only a probe: nothing can be adopted after it.
+    pub fn memory_cap(mut self) -> Result<(), Refusal> {
         let slice = slice_of(&mut self.connection, self.root)?;
         cap::possible_in(&slice)
     }
 
-    /// Has the manager put a process into the scope, and waits until it is there.
-    pub fn adopt(&mut self, pid: i32) -> Result<Adopted, String> {
+    /// Lets the manager put a process into the scope, and waits until it is there.
+    pub fn adopt(&mut self, pid: i32) -> Result<Adopted, Refusal> {
         self.connection.deadline = clock::now().after_ms(limits::SCOPE_MAKE_MS);
-        // The scope is asked for first, then the guardian: the server need not wait for it.
-        let scope = self.ask_scope(pid).map_err(|e| refused(&e))?;
+        // The scope is asked for first, then the guardian, so that the server need not wait for the guardian.
+        let scope = self
+            .ask_scope(pid)
+            .map_err(|error| Refusal::scope(&error))?;
         self.slice = slice_of(&mut self.connection, self.root)?;
-        let door = self.door();
-        let call = door.is_none().then(|| self.ask_guardian());
+        let lock = self.lock_guardian();
+        let call = lock.is_none().then(|| self.ask_guardian());
         let answer = self.connection.answer(scope);
-        let guardian = match (door, call) {
-            (Some(door), _) => Watch::There { _door: door },
+        let guardian = match (lock, call) {
+            (Some(lock), _) => GuardianState::Running { _lock: lock },
             (None, Some(Ok(serial))) => self.guardian_answer(serial),
-            (None, Some(Err(error))) => Watch::Refused(error.to_string()),
-            (None, None) => Watch::Coming,
+            (None, Some(Err(error))) => GuardianState::Refused(error.to_string()),
+            (None, None) => GuardianState::Starting,
         };
         let job = answer
             .and_then(|mut body| body.str())
-            .map_err(|e| refused(&e))?;
+            .map_err(|error| Refusal::scope(&error))?;
         self.until_done(&job)?;
         let leaf = self.slice.join(&self.unit);
         if cgroup::of_process(pid).as_deref() != Some(&leaf) {
-            return Err("the server was not seen in its scope".into());
+            return Err(Refusal::NotInScope);
         }
-        let leaf = Leaf::open(leaf)
-            .map_err(|error| format!("the scope's cgroup.kill cannot be written ({error})"))?;
+        let leaf =
+            Leaf::open(leaf).map_err(|error| Refusal::ScopeNotWritable(error.to_string()))?;
         Ok(Adopted { leaf, guardian })
     }
 
-    /// Whether the guardian runs, waiting for one that is just coming up. Says why if not.
-    pub fn confirm_guardian(&mut self, adopted: &Adopted) -> Result<(), String> {
+    /// Whether the guardian runs, waiting for one that is just starting. Returns the reason if not.
+    pub fn confirm_guardian(&mut self, adopted: &Adopted) -> Result<(), Refusal> {
         self.connection.deadline = clock::now().after_ms(limits::SCOPE_MAKE_MS);
         match &adopted.guardian {
-            Watch::There { .. } => Ok(()),
-            Watch::Refused(reason) => Err(format!("no guardian ({reason})")),
-            Watch::Asked { job } => {
+            GuardianState::Running { .. } => Ok(()),
+            GuardianState::Refused(reason) => Err(Refusal::NoGuardian(reason.clone())),
+            GuardianState::Asked { job } => {
                 self.until_done(job)?;
                 if running(&self.slice) {
                     Ok(())
                 } else {
-                    Err("the guardian ended at once".into())
+                    Err(Refusal::GuardianEnded)
                 }
             }
-            Watch::Coming => {
+            GuardianState::Starting => {
                 while !running(&self.slice) {
                     self.connection
                         .notice()
-                        .map_err(|error| format!("no guardian ({error})"))?;
+                        .map_err(|error| Refusal::NoGuardian(error.to_string()))?;
                 }
                 Ok(())
             }
         }
     }
 
-    /// The slice's directory, locked against the guardian's leaving, if it is there and stays.
-    fn door(&self) -> Option<File> {
-        let door = File::open(&self.slice).ok()?;
-        // Held exclusively only by a guardian that leaves this very moment: then we need the next one.
-        flock(door.as_fd(), FlockOperation::NonBlockingLockShared).ok()?;
-        running(&self.slice).then_some(door)
+    /// The slice's directory, locked so that the guardian cannot exit; `None` if no guardian runs or it is exiting.
+    fn lock_guardian(&self) -> Option<File> {
+        let lock = File::open(&self.slice).ok()?;
+        // Held exclusively only by a guardian that exits at this very moment: then we need the next one.
+        flock(lock.as_fd(), FlockOperation::NonBlockingLockShared).ok()?;
+        running(&self.slice).then_some(lock)
     }
 
     fn ask_scope(&mut self, pid: i32) -> Result<u32, Error> {
@@ -255,41 +260,45 @@ impl Pending {
         self.connection.post(&manager("StartTransientUnit"), &args)
     }
 
-    fn guardian_answer(&mut self, serial: u32) -> Watch {
+    fn guardian_answer(&mut self, serial: u32) -> GuardianState {
         match self
             .connection
             .answer(serial)
             .and_then(|mut body| body.str())
         {
-            Ok(job) => Watch::Asked { job },
-            Err(Error::Refused { name, .. }) if name.ends_with(".UnitExists") => Watch::Coming,
-            Err(error) => Watch::Refused(error.to_string()),
+            Ok(job) => GuardianState::Asked { job },
+            Err(Error::Refused { name, .. }) if name.ends_with(".UnitExists") => {
+                GuardianState::Starting
+            }
+            Err(error) => GuardianState::Refused(error.to_string()),
         }
     }
 
-    /// Waits until a job is over; those of others that end meanwhile are remembered.
-    fn until_done(&mut self, job: &str) -> Result<(), String> {
+    /// Waits until a job is over. Other jobs that end meanwhile are remembered.
+    fn until_done(&mut self, job: &str) -> Result<(), Refusal> {
         loop {
             if let Some(Finished { unit, result }) = self.finished.remove(job) {
                 return if result == "done" {
                     Ok(())
                 } else {
-                    Err(format!(
-                        "the user manager could not start {unit} ({result})"
-                    ))
+                    Err(Refusal::JobFailed { unit, result })
                 };
             }
-            let notice = self.connection.notice().map_err(|e| refused(&e))?;
+            let notice = self
+                .connection
+                .notice()
+                .map_err(|error| Refusal::scope(&error))?;
             if notice.member == "JobRemoved" {
-                let (job, finished) = Finished::read(notice.body).map_err(|e| refused(&e))?;
+                let (job, finished) =
+                    Finished::read(notice.body).map_err(|error| Refusal::scope(&error))?;
                 self.finished.insert(job, finished);
             }
         }
     }
 }
 
-/// How many scopes this process has asked for: each generation's has a name of its own, because the manager takes some
-/// 30 ms to forget the last one.
+/// How many scopes this process has asked for. Each generation's scope has a name of its own, because the manager
+/// takes some 30 ms to forget the last one.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
 fn unit(tag: &Tag, made: u32) -> String {
@@ -300,7 +309,7 @@ fn unit(tag: &Tag, made: u32) -> String {
     }
 }
 
-fn connect(addresses: &[Address]) -> Result<Connection, String> {
+fn connect(addresses: &[Address]) -> Result<Connection, Refusal> {
     let mut reason = None;
     for address in addresses {
         match Connection::open(address, clock::now().after_ms(limits::SCOPE_KNOCK_MS)) {
@@ -313,15 +322,12 @@ fn connect(addresses: &[Address]) -> Result<Connection, String> {
     }
     let first = addresses.first().map(ToString::to_string);
     Err(match reason {
-        Some(reason) => format!("no systemd user manager that answers ({reason})"),
-        None => format!(
-            "no systemd user manager (no socket at {})",
-            first.unwrap_or_default()
-        ),
+        Some(reason) => Refusal::SilentManager(reason),
+        None => Refusal::NoManager(format!("no socket at {}", first.unwrap_or_default())),
     })
 }
 
-/// On a bus, signals must be asked for: of the bus, and of the manager.
+/// On a bus, signals must be asked for: at the bus, and at the manager.
 fn listen(connection: &mut Connection) -> Result<(), Error> {
     let rule = format!("type='signal',sender='{MANAGER}',path='{OBJECT}'");
     connection.call(
@@ -351,22 +357,20 @@ fn ask_root(connection: &mut Connection) -> Result<u32, Error> {
     connection.post(&get, &args)
 }
 
-/// Where the slice is or will be, in our own view of the cgroups.
-fn slice_of(connection: &mut Connection, call: u32) -> Result<PathBuf, String> {
+/// The directory of the slice, now or later, in our own view of the cgroups.
+fn slice_of(connection: &mut Connection, call: u32) -> Result<PathBuf, Refusal> {
     let root = connection
         .answer(call)
         .and_then(|mut body| body.variant_str())
-        .map_err(|error| format!("no systemd user manager that answers ({error})"))?;
+        .map_err(|error| Refusal::SilentManager(error.to_string()))?;
     let dir = cgroup::visible(&root)?;
     if !dir.is_dir() {
-        return Err(format!(
-            "the user manager's cgroups are not to be seen from here ({root})"
-        ));
+        return Err(Refusal::ManagerInvisible(root));
     }
     Ok(dir.join("app.slice").join(SLICE))
 }
 
-/// Whether a guardian is in the slice and means to stay.
+/// Whether a guardian is in the slice and is not exiting.
 fn running(slice: &Path) -> bool {
     cgroup::procs(&slice.join(GUARDIAN)).iter().any(|pid| {
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() != LEAVING)
@@ -380,8 +384,4 @@ fn manager(member: &str) -> Method<'_> {
         interface: "org.freedesktop.systemd1.Manager",
         member,
     }
-}
-
-fn refused(error: &Error) -> String {
-    format!("the user manager made no scope ({error})")
 }

@@ -1,7 +1,7 @@
-//! Names whose changes mean nothing to a person who writes a server: what version control, build tools, caches and
-//! editors do beside the sources.
+//! Names whose changes do not matter to the author of a server: files of version control, build tools, caches and
+//! editors.
 
-/// Names of files and directories that are passed over, with everything below them.
+/// Names of files and directories that are ignored, with everything below them.
 const NAMES: [&[u8]; 22] = [
     b".git",
     b".hg",
@@ -23,12 +23,12 @@ const NAMES: [&[u8]; 22] = [
     b".idea",
     b".vscode",
     b".DS_Store",
-    // What vim makes to see whether it may write here.
+    // The file that vim makes to find out whether it may write here.
     b"4913",
     b".tmp",
 ];
 
-/// How names begin and end that are passed over.
+/// Beginnings and ends of names that are ignored.
 const SHAPES: [(&[u8], &[u8]); 15] = [
     (b"", b"~"),
     (b".#", b""),
@@ -47,7 +47,7 @@ const SHAPES: [(&[u8], &[u8]); 15] = [
     (b".nfs", b""),
 ];
 
-/// Whether a name, one part of a path, is noise.
+/// Whether a name, one part of a path, is ignored.
 pub(super) fn noise(name: &[u8]) -> bool {
     NAMES.contains(&name)
         || SHAPES.iter().any(|(begin, end)| {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn droppings_are() {
+    fn files_of_tools_are_noise() {
         for name in [
             ".git",
             "node_modules",

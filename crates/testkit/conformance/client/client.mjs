@@ -94,8 +94,8 @@ function killedOnceAfter(ask, modern) {
   client[ask] = async (...words) => {
     const told = await asked(...words);
     client[ask] = asked;
-    // The SDK asks nothing of a server without tools, so the next bridge may not have been heard yet; one that is killed while it opens a session leaves what
-    // nobody can close. The modern era has neither sessions nor pings.
+    // The SDK sends nothing to a server without tools, so the next bridge may not have answered yet. A bridge that is killed while it opens a session leaves
+    // a session that cannot be closed. The modern era has neither sessions nor pings.
     if (!modern) await client.ping().catch(() => undefined);
     kill(bridges(url), count);
     return told;

@@ -11,7 +11,7 @@ const REPOSITORY = resolve(HERE, '../../..');
 /** The page that a run keeps. */
 export const PAGE = join(REPOSITORY, 'docs/conformance.md');
 const ROOM = join(resolve(process.env.CARGO_TARGET_DIR ?? join(REPOSITORY, 'target')), 'conformance');
-// The suite needs it; whoever has an older Node gets this one from npm.
+// The suite needs it. If the installed Node is older, this one is fetched from npm.
 const NODE_OF_SUITE = 22;
 const SCRIPTS = ['fixture', 'client', 'suite'];
 const LOCKS = ['package.json', 'package-lock.json', '.npmrc'];

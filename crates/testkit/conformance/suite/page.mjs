@@ -50,7 +50,7 @@ The client is a program of ours on the TypeScript SDK ${version(at, 'client')}; 
 ${table('client', TO_CLIENT, sets, played, found)}
 
 - **direct**: by the SDK's own HTTP transport.
-- **\`run --url\`**: over stdio, with \`mainstay run --url\` as its server. At the end no session is owed, and nobody is left.
+- **\`run --url\`**: over stdio, with \`mainstay run --url\` as its server. At the end no session is open, and no process is left.
 - **bridge killed**: the same, and the process of mainstay that speaks HTTP gets SIGKILL when the client has opened its session and when it has the tool list, in the
   modern era when it has the tool list and the first answer to a call. Not one check may differ from the calm run.
 
@@ -74,7 +74,7 @@ node crates/testkit/conformance/run.mjs
 
 It needs Rust, Node 20 and the npm registry. The suite is installed under \`target/conformance\`, and again only when its lock file has changed.
 \`MAINSTAY_UNDER_TEST=/path/to/mainstay\` takes an installed binary. All that is above is in \`baseline.json\`, and strict: the run breaks if something fails or
-differs that is not there, if something there does not fail or differ any more, if an entry has no reason, and if this page says anything else.
+differs that is not there, if something there no longer fails or differs, if an entry has no reason, and if this page says anything else.
 
 | what | where, in \`crates/testkit/conformance\` |
 |---|---|

@@ -36,7 +36,7 @@ export function kill(pids, score) {
   while (pids.some((pid) => existsSync(`/proc/${pid}`))) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_AGAIN_MS);
 }
 
-/** Everybody who has this word in the command line. */
+/** All processes with this word in their command line. */
 export function all(word) {
   return readdirSync('/proc').filter((name) => /^\d+$/.test(name) && words(name).includes(word));
 }

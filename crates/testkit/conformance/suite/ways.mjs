@@ -1,4 +1,4 @@
-// The ways between the suite and the other end: each starts what it needs, plays, ends it, and sees that nobody and nothing is left.
+// The ways between the suite and the other end: each starts what it needs, plays, ends it, and checks that no process and no session is left.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -30,7 +30,7 @@ export async function toServer(at, version, way) {
     const said = await suite(at, home, kills, ['server', '--url', url, '--requirements', version]);
     if (!said.includes('=== SUMMARY ===')) faults.push(`the suite did not come to its end\n${said.slice(-SAID_LAST)}`);
     const killed = readFileSync(count, 'utf8').length;
-    if (way === 'killed' && killed === 0) faults.push('nobody was killed');
+    if (way === 'killed' && killed === 0) faults.push('no process was killed');
     return { results: read(join(home, 'results'), 'server-'), note: way === 'killed' ? `${killed} kills` : undefined };
   });
 }
@@ -47,8 +47,8 @@ export async function toClient(at, version, way, scenario) {
     // The suite also counts warnings and how the client itself has ended.
     if (!said.includes('OVERALL: PASSED')) faults.push(`the suite is not content\n${said}`);
     if (way !== 'direct') {
-      const owed = JSON.parse(await output(at.mainstay, ['debts', '--json'], home));
-      if (owed.length > 0) faults.push(`sessions are owed: ${JSON.stringify(owed)}`);
+      const unclosed = JSON.parse(await output(at.mainstay, ['sessions', '--json'], home));
+      if (unclosed.length > 0) faults.push(`sessions are not closed: ${JSON.stringify(unclosed)}`);
     }
     return { results: read(join(home, 'results')), killed: readFileSync(count, 'utf8').length };
   });

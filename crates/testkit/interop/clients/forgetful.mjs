@@ -17,7 +17,7 @@ const open = async () => {
   await client.connect(transport());
   return client.callTool(call.params);
 };
-// A few at a time: between the first answer in a session and the next request in it nobody uses it.
+// A few at a time: between the first answer in a session and the next request, the session is idle.
 let started = 0;
 let answered = 0;
 const opener = async () => {

@@ -1,19 +1,23 @@
-// The clients that people use: where their programs are, what their config looks like (as the README says it), and how a session is held without a
+// The clients that people use: where their programs are, what their config looks like (as docs/guides/clients.md says it), and how a session is held without a
 // terminal, an account or a network. `configure` gets the servers as `{name, command, args}` and the model's URL, and says which files have what in them.
 
 const json = (value) => JSON.stringify(value, null, 2);
 const byName = (servers, entry) => Object.fromEntries(servers.map((server) => [server.name, entry(server)]));
 const plain = ({ command, args }) => ({ command, args });
-const KEY = 'nobody-asks-for-it';
+const KEY = 'never-checked-here';
 const MODEL = 'stand-in';
 
 /**
- * All of them, in the order of the page. `program`: the command that npm makes of it. `scripts`: install scripts it needs. `list`: its own
+ * All of them, in the order of the page. `program`: the command that npm makes of it, or pip where `python` says so. `scripts`: install scripts it needs. `list`: its own
  * command that connects to servers, `lists` what that says of each server that is well. `session`: its arguments for one prompt.
+ * `inspects`: a file that the Inspector can read, too. `hooks`: whether `reap --install --hook` is for it.
+ * `startsAgain`: it starts a server again if its own process before that server is hit by `pkill -f`.
  */
 export const PRODUCTS = [
   {
     id: 'claude',
+    hooks: true,
+    inspects: '.claude.json',
     title: 'Claude Code',
     package: '@anthropic-ai/claude-code',
     program: 'claude',
@@ -51,6 +55,7 @@ export const PRODUCTS = [
   },
   {
     id: 'gemini',
+    inspects: '.gemini/settings.json',
     title: 'Gemini CLI',
     package: '@google/gemini-cli',
     program: 'gemini',
@@ -156,5 +161,23 @@ export const PRODUCTS = [
     prepare: (url) => [['auth', '-p', 'openai-compatible', '-k', KEY, '-m', MODEL, '-b', `${url}/v1`]],
     configure: (servers) => ({ '.cline/data/settings/cline_mcp_settings.json': json({ mcpServers: byName(servers, plain) }) }),
     session: (prompt) => [prompt],
+  },
+  {
+    id: 'hermes',
+    title: 'Hermes',
+    package: 'hermes-agent',
+    python: true,
+    startsAgain: true,
+    program: 'hermes',
+    env: () => ({ OPENAI_API_KEY: KEY }),
+    // JSON is YAML.
+    configure: (servers, url) => ({
+      '.hermes/config.yaml': json({
+        model: { default: MODEL, provider: 'custom', base_url: `${url}/v1`, api_key: KEY },
+        security: { allow_lazy_installs: false },
+        mcp_servers: byName(servers, plain),
+      }),
+    }),
+    session: (prompt) => ['chat', '-q', prompt, '--yolo'],
   },
 ];

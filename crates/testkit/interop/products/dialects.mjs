@@ -71,7 +71,7 @@ const RESPONSES = {
   },
 };
 
-/** Chat completions, which nearly everybody speaks. */
+/** Chat completions, which nearly all clients support. */
 const COMPLETIONS = {
   path: /\/chat\/completions$/,
   read: ({ tools = [], messages = [] }) => ({

@@ -29,8 +29,8 @@ function page(results) {
 
 # The clients that people use
 
-${results.length} clients as npm has them, played on ${played} on Linux, x86-64: complete sessions, with no account and no network. The model is a stand-in on
-loopback that asks for tool calls. Each client has two servers in its own config file, written as the [README](../README.md#use-it-in-your-client) says:
+${results.length} clients as npm and PyPI have them, played on ${played} on Linux, x86-64: complete sessions, with no account and no network. The model is a stand-in on
+loopback that asks for tool calls. Each client has two servers in its own config file, written as the [guide](guides/clients.md) says:
 server-everything ${versions().everything}, and \`clingy\`, which does what many do: it ignores the end of its stdin, and has a child in a session of its own.
 Beside that, configs have what makes a client work offline; Codex has \`required = true\`, because its first turn waits for no other server.
 
@@ -42,9 +42,11 @@ Each play was made bare and with \`mainstay run --\` before the command. **With 
 - a server that gets SIGKILL between two calls is not missed: **the next call is answered**, by the next generation;
 - after \`pkill -f\` with the server's name, which also hits what the client started, **the next call is answered**, in the same session;
 - in its second session **the tools of a server that is not up yet are in its first request to the model**, and the call waits for the server;
+- it accepts a config that \`mainstay adopt\` has changed and connects through mainstay, and \`mainstay release\` gives the old bytes back;
+- after \`mainstay learn\`, its **first** session has the tools of a server that is not up yet;
 - \`mainstay ps\` says which client it is, and \`mainstay events\` has each server's start and its teardown with 0 left.
 
-**Without it**, this was seen. Left: processes of the two servers (three in all) that were still there ${GONE_WITHIN_MS.bare / 1000} s later.
+**Without it**, this was seen. Left: processes of the two servers (three in all) that were still there ${GONE_WITHIN_MS.bare / 1000} s later. SIGKILL also hits the watchdog that Hermes starts.
 
 | client | in \`mainstay ps\` | its command for servers | left after that | left after its exit | left after its SIGKILL | the call after a server's SIGKILL | tools of a server that takes ${SLOW_MS / 1000} s, in its first request |
 |---|---|---|---|---|---|---|---|
@@ -63,7 +65,9 @@ function row({ product, seen, called }) {
 // What the client made of it by itself.
 function after({ results: [, second] }) {
   if (second === undefined) return 'was not made: its tools are gone';
-  const text = words(second).replace(/Wall time: [\d.]+ seconds|Output:/g, '').trim();
+  const whole = words(second).replace(/Wall time: [\d.]+ seconds|Output:/g, '').trim();
+  // Hermes puts a warning around everything that a tool says.
+  const text = whole.match(/^<untrusted_tool_result.*"error": "([^"]+)"/s)?.[1] ?? whole;
   return text.includes('tally 1') ? 'answered by a server that it starts itself' : `fails: ${text.length > 60 ? `${text.slice(0, 60)}…` : text}`.replaceAll('|', '\\|').replaceAll('\n', ' ');
 }
 

@@ -11,7 +11,7 @@ const SAID_KEPT = 20_000;
 
 const open = new Set();
 
-/** Ends everybody who is on a stage, where a play was broken off. */
+/** Ends all processes of a stage whose run was interrupted. */
 export async function clearAll() {
   for (const stage of open) await stage.clear();
 }
@@ -44,7 +44,7 @@ export class Stage {
       TERM: 'xterm',
       LANG: 'C.UTF-8',
       SHELL: '/bin/sh',
-      USER: 'somebody',
+      USER: 'tester',
       DO_NOT_TRACK: '1',
       DISABLE_TELEMETRY: '1',
       ...this.#product.env(this.#url),
@@ -61,8 +61,7 @@ export class Stage {
 
   /** The client with these arguments: its process, and a promise of how it ended and what it said. */
   start(args) {
-    const program = join(this.#at.modules(this.#product), '.bin', this.#product.program);
-    const child = spawn(program, args, { cwd: this.work, env: this.env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(this.#at.program(this.#product), args, { cwd: this.work, env: this.env, stdio: ['ignore', 'pipe', 'pipe'] });
     let said = '';
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', (text) => (said = (said + text).slice(-SAID_KEPT)));
     // Not `close`: a server that is left holds the client's stderr.
@@ -80,13 +79,17 @@ export class Stage {
   }
 
   /** Kills the client: the launcher, the program itself and its daemons. */
-  kill() {
-    for (const { pid } of this.#everybody().filter(this.#own)) end(pid);
+  async kill() {
+    for (let own = this.#processes().filter(this.#own); own.length > 0; own = this.#processes().filter(this.#own)) {
+      for (const { pid } of own) end(pid);
+      // One of them may have started another meanwhile.
+      await new Promise((next) => setTimeout(next, LOOK_EVERY_MS));
+    }
   }
 
-  /** Pid and command line of everybody here but the client's own processes. */
+  /** Pid and command line of all processes here except the client's own. */
   others() {
-    return this.#everybody().filter((one) => !this.#own(one));
+    return this.#processes().filter((one) => !this.#own(one));
   }
 
   /** Those who are still there after this time. */
@@ -96,9 +99,9 @@ export class Stage {
     return this.others();
   }
 
-  /** Ends everybody who is here, and the HOME. */
+  /** Ends all processes here and removes the HOME. */
   async clear() {
-    for (let here = this.#everybody(); here.length > 0; here = this.#everybody()) {
+    for (let here = this.#processes(); here.length > 0; here = this.#processes()) {
       for (const { pid } of here) end(pid);
       await new Promise((next) => setTimeout(next, LOOK_EVERY_MS));
     }
@@ -106,9 +109,9 @@ export class Stage {
     open.delete(this);
   }
 
-  #own = ({ command }) => command.includes(this.#at.modules(this.#product));
+  #own = ({ command }) => command.includes(this.#at.room(this.#product));
 
-  #everybody() {
+  #processes() {
     return readdirSync('/proc')
       .filter((pid) => /^\d+$/.test(pid))
       .flatMap((pid) => {
@@ -117,7 +120,7 @@ export class Stage {
           const command = readFileSync(`/proc/${pid}/cmdline`, 'latin1').replaceAll('\0', ' ');
           return command === '' ? [] : [{ pid: Number(pid), command }]; // without words: dead already
         } catch {
-          return []; // ended meanwhile, or somebody else's
+          return []; // ended meanwhile, or of another user
         }
       });
   }

@@ -6,7 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
-// Not for ever, should nobody ever end it.
+// A time limit, in case it is never ended.
 const AT_MOST_S = '300';
 
 const [directory] = process.argv.slice(2);

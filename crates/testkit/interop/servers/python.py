@@ -51,7 +51,7 @@ def greeting() -> str:
 
 @server.resource("memo://greeting/{name}")
 def greeting_for(name: str) -> str:
-    """What to say to somebody."""
+    """A greeting for a person."""
     return f"hello, {name}"
 
 

@@ -102,7 +102,7 @@ export function steps(client, server) {
   return server.steps.filter((step) => !client.lacks.includes(step.method));
 }
 
-/** Who is killed under whom, how often between two calls and during one. A server that takes long to start is killed less often. */
+/** Which process is killed for which client, how often between two calls and during one. A server that takes long to start is killed less often. */
 export const KILLS = [
   { victim: 'server', client: 'ts1', server: 'everything', between: 50, during: 50 },
   { victim: 'server', client: 'ts2', server: 'rmcp', between: 50, during: 50 },

@@ -1,4 +1,5 @@
-// Who is there: every process of a session carries the session's tag in its environment.
+// Lists the processes of a session: each carries the session's tag in its environment, in a variable of its own or at the end of HOME, which every client
+// passes on.
 
 import { readFileSync, readdirSync } from 'node:fs';
 
@@ -14,14 +15,15 @@ export function members(tag) {
   return readdirSync('/proc').filter((pid) => {
     if (!/^\d+$/.test(pid)) return false;
     try {
-      return readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0').includes(`${VARIABLE}=${tag}`);
+      const variables = readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0');
+      return variables.some((one) => one === `${VARIABLE}=${tag}` || (one.startsWith('HOME=') && one.endsWith(tag)));
     } catch {
-      return false; // ended meanwhile, or somebody else's
+      return false; // ended meanwhile, or of another user
     }
   });
 }
 
-/** Who is left when everybody has had the time to go: pids with command lines, or nobody. */
+/** The processes that are left after all have had time to exit: pids with command lines, or an empty list. */
 export async function left(tag) {
   const last = performance.now() + GONE_WITHIN_MS;
   let still = members(tag);

@@ -1,4 +1,4 @@
-// Nothing is killed: a client must see the same server through mainstay as bare, and leave nobody behind.
+// Nothing is killed: a client must see the same server through mainstay as bare, and leave no process behind.
 
 import { steps } from './cast.mjs';
 import { brief, difference } from './diff.mjs';
@@ -43,7 +43,7 @@ export async function served(at, client, server) {
   return faults;
 }
 
-// Over HTTP a modern server's "method not found" is status 404, which an SDK tells in words of its own.
+// Over HTTP a modern server's "method not found" is status 404, for which each SDK has its own text.
 function overHttp({ step, said }) {
   const unknown = said?.error?.code === -32601 || said?.error?.data?.status === 404;
   return { step, said: unknown ? 'method not found' : said };

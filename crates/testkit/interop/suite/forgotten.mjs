@@ -16,7 +16,7 @@ const LOOK_EVERY_MS = 50;
 // Sessions that may wait for their end when the next client comes.
 const LINGERING = 300;
 const STDERR_KEPT = 4_000;
-/** A session whose client is gone is used by nobody; this is longer than a client takes from a session's first answer to its next request. */
+/** The idle limit of a session whose client is gone. It is longer than a client takes from a session's first answer to its next request. */
 export const TTL = '15s';
 
 /** The ways to forget: what stands between client and server. */
@@ -56,8 +56,8 @@ async function overHttp(at, server, { way, clients, sessions }) {
     await settled(() => web.open() === 0);
     if (web.open() !== 0) faults.push(`${web.open()} of ${web.opened()} sessions stayed open`);
     faults.push(...(await gone(env)));
-    const owed = spawnSync(at.mainstay, ['debts', '--json'], { env, encoding: 'utf8' }).stdout.trim();
-    if (owed !== '[]') faults.push(`mainstay says that it owes ${owed}`);
+    const unclosed = spawnSync(at.mainstay, ['sessions', '--json'], { env, encoding: 'utf8' }).stdout.trim();
+    if (unclosed !== '[]') faults.push(`mainstay lists unclosed sessions: ${unclosed}`);
     return faults;
   } finally {
     const still = await front?.stop();
@@ -74,7 +74,7 @@ async function behindServe(at, server, { clients, sessions }) {
   try {
     const idle = front.members;
     for (let client = 0; client < clients; client += 1) {
-      // Not too many at a time: whoever plays beside us looks at every process there is.
+      // Not too many at a time, because other tests on this machine scan every process.
       await settled(async () => (await front.metric('mainstay_links')) <= LINGERING);
       const before = await front.metric('mainstay_sessions_opened_total');
       const fault = await killed(at, server, process.env, { url: front.url, sessions }, async () => {
@@ -86,7 +86,7 @@ async function behindServe(at, server, { clients, sessions }) {
     await settled(() => front.members === idle);
     if (front.members !== idle) faults.push(`${front.members - idle} processes of forgotten sessions are left`);
     const ended = await front.metric('mainstay_sessions_closed_total{cause="idle"}');
-    if (ended !== clients * sessions) faults.push(`${ended} sessions were ended because nobody used them, not ${clients * sessions}`);
+    if (ended !== clients * sessions) faults.push(`${ended} sessions were ended because they were idle, not ${clients * sessions}`);
   } finally {
     const still = await front.stop();
     if (still.length > 0) faults.push(`left after serve has stopped:\n${still.join('\n')}`);
@@ -110,7 +110,7 @@ async function killed(at, server, env, told, look) {
 async function gone(env) {
   const [tag] = Object.entries(mark('')).map(([name]) => env[name]);
   const still = await left(tag);
-  for (const pid of members(tag)) process.kill(pid, 'SIGKILL'); // told of; whoever we started we end
+  for (const pid of members(tag)) process.kill(pid, 'SIGKILL'); // reported; we end all that we started
   return still.length > 0 ? [`left after the clients were killed:\n${still.join('\n')}`] : [];
 }
 

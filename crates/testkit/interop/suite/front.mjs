@@ -1,4 +1,4 @@
-// `mainstay serve` in front of one server, and nobody left when it has stopped.
+// `mainstay serve` in front of one server, and no process left when it has stopped.
 
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -43,7 +43,7 @@ export class Front {
     this.#child.kill('SIGTERM');
     await once(this.#child, 'exit');
     const still = await left(this.#tag);
-    for (const pid of members(this.#tag)) process.kill(pid, 'SIGKILL'); // told of above; whoever we started we end
+    for (const pid of members(this.#tag)) process.kill(pid, 'SIGKILL'); // reported above; we end all that we started
     rmSync(this.#home, { recursive: true, force: true });
     return still;
   }

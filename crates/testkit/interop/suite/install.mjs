@@ -10,7 +10,7 @@ const HERE = dirname(dirname(fileURLToPath(import.meta.url)));
 const REPOSITORY = resolve(HERE, '../../..');
 const TARGET = resolve(process.env.CARGO_TARGET_DIR ?? join(REPOSITORY, 'target'));
 const ROOM = join(TARGET, 'interop');
-// Inspector needs it; whoever has an older Node gets this one from npm.
+// Inspector needs it. If the installed Node is older, this one is fetched from npm.
 const NODE_OF_INSPECTOR = 22;
 const EVERYTHING = '@modelcontextprotocol/server-everything/dist/index.js';
 
@@ -49,25 +49,57 @@ export async function installProducts(products) {
   for (const [place, { scripts = [] }] of products.entries()) {
     for (const script of scripts) await run(dirname(join(rooms[place], 'node_modules', script)), node, join(rooms[place], 'node_modules', script));
   }
+  const room = (product) => rooms[products.indexOf(product)];
   return {
     mainstay,
     node,
+    inspector: join(modules, '.bin/mcp-inspector'),
     everything: join(modules, EVERYTHING),
     clingy: join(npm, 'servers/clingy.mjs'),
     gated: join(npm, 'servers/gated.mjs'),
-    modules: (product) => join(rooms[products.indexOf(product)], 'node_modules'),
+    room,
+    program: (product) => join(room(product), product.python ? 'bin' : 'node_modules/.bin', product.program),
+  };
+}
+
+/** Paths of what thrifty.mjs measures. */
+export async function installThrifty() {
+  const [mainstay, room] = values(await Promise.allSettled([underTest(), locked('thrifty', 'thrifty', 'ci')]));
+  return { mainstay, room };
+}
+
+/** Paths of what orphans.mjs plays with. */
+export async function installOrphans() {
+  const parts = [packages(), environment('python1'), environment('python2'), product({ id: 'codex' }), product({ id: 'gemini' }), underTest()];
+  const [npm, python1, python2, codex, gemini, mainstay] = values(await Promise.allSettled(parts));
+  const module = (path) => join(npm, 'node_modules', path);
+  return {
+    mainstay,
+    node: process.execPath,
+    newNode: newer(join(npm, 'node_modules')),
+    npm,
+    codex: join(codex, 'node_modules/.bin/codex'),
+    gemini: join(gemini, 'node_modules/.bin/gemini'),
+    terminal: join(npm, 'clients/on_a_terminal.py'),
+    everything: module(EVERYTHING),
+    filesystem: module('@modelcontextprotocol/server-filesystem/dist/index.js'),
+    time: join(python1, 'bin/mcp-server-time'),
+    python2: join(python2, 'bin/python'),
+    fastmcp: join(npm, 'servers/python.py'),
+    clingy: join(npm, 'servers/clingy.mjs'),
   };
 }
 
 /** The version of a product that its lock file names. */
-export function versionOf({ id, package: name }) {
+export function versionOf({ id, package: name, python }) {
+  if (python) return pinned(join('products', id, 'requirements.txt'), name);
   return JSON.parse(readFileSync(join(HERE, 'products', id, 'package.json'), 'utf8')).dependencies[name];
 }
 
 /** The versions that the lock files name, for the page. */
 export function versions() {
   const npm = JSON.parse(readFileSync(join(HERE, 'package.json'), 'utf8')).dependencies;
-  const python = (file, name) => readFileSync(join(HERE, `${file}.txt`), 'utf8').match(new RegExp(`^${name}==(\\S+)`, 'm'))[1];
+  const python = (file, name) => pinned(`${file}.txt`, name);
   const rmcp = readFileSync(join(HERE, 'rmcp/Cargo.lock'), 'utf8').match(/name = "rmcp"\nversion = "(.+)"/)[1];
   return {
     typescript1: npm['@modelcontextprotocol/sdk'],
@@ -80,6 +112,11 @@ export function versions() {
     fastmcp: python('python2', 'fastmcp'),
     rmcp,
   };
+}
+
+// The version of a Python package in a file of requirements.
+function pinned(file, name) {
+  return readFileSync(join(HERE, file), 'utf8').match(new RegExp(`^${name}==(\\S+)`, 'm'))[1];
 }
 
 /** Where the repository's pages are. */
@@ -95,7 +132,8 @@ async function packages() {
   return npm;
 }
 
-function product({ id }) {
+function product({ id, python }) {
+  if (python) return environment(`product-${id}`, join('products', id, 'requirements.txt'));
   // Not `ci`, which wants programs for every platform in the lock file, also those that a registry does not have.
   return locked(`product-${id}`, join('products', id), 'install');
 }
@@ -124,10 +162,10 @@ function values(parts) {
   return parts.map((one) => one.value);
 }
 
-function environment(name) {
-  return part(name, [`${name}.txt`], async (room) => {
+function environment(name, requirements = `${name}.txt`) {
+  return part(name, [requirements], async (room) => {
     await run(room, 'python3', '-m', 'venv', '.');
-    await run(room, 'bin/pip', 'install', '--quiet', '--disable-pip-version-check', '--require-hashes', '-r', join(HERE, `${name}.txt`));
+    await run(room, 'bin/pip', 'install', '--quiet', '--disable-pip-version-check', '--require-hashes', '-r', join(HERE, requirements));
   });
 }
 

@@ -1,4 +1,4 @@
-// Somebody is killed, again and again, in one session: every request is answered, the session stays usable, and nobody is left.
+// Processes are killed again and again in one session: every request is answered, the session stays usable, and no process is left.
 
 import { execFile } from 'node:child_process';
 import { isDeepStrictEqual, promisify } from 'node:util';
@@ -9,9 +9,9 @@ import { Session } from './session.mjs';
 const BUDGET = 1000;
 // Deaths in a row make mainstay wait longer before the next start, up to 4 s, which is long for a hundred; `mainstay restart` forgives them.
 const FORGIVEN_AFTER = 3;
-// rmcp's server does not end at EOF while somebody listens, so that each restart takes as long as this.
+// rmcp's server does not end at EOF while a client listens, so each restart takes as long as this.
 const GRACE = '200ms';
-// A call in whose middle there is time enough to kill somebody.
+// A call that takes long enough to kill a process in its middle.
 const SLOW_S = 2;
 const LOOK_EVERY_MS = 5;
 const SEEN_WITHIN_MS = 45_000;
@@ -104,7 +104,7 @@ class Play {
     if (!isDeepStrictEqual(echo, this.#echo)) throw new Error(`${what} was answered with ${JSON.stringify(echo)}`);
   }
 
-  // Who the server was when somebody was killed.
+  // Kills the victim and returns the link's row from before the kill.
   async #kill() {
     const row = await this.#alive();
     process.kill(this.#victim === 'keeper' ? row.keeper : row.pid, 'SIGKILL');

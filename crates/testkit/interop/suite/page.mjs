@@ -32,18 +32,18 @@ Clients (rows) and servers (columns) as they are published, at the versions that
 every run of CI.
 
 - **=**: the same transcript both times: connecting, lists, calls with results, errors, progress and a megabyte-sized answer, resources, prompts,
-  completion, log level, subscriptions, sampling asked for by the server, whatever the two have in common. Nobody is left after \`close()\`.
-- **http**: the same transcript again over HTTP, through \`mainstay serve\` in front of the same server. Nobody is left when it has stopped.
+  completion, log level, subscriptions, sampling asked for by the server, whatever the two have in common. No process is left after \`close()\`.
+- **http**: the same transcript again over HTTP, through \`mainstay serve\` in front of the same server. No process is left when it has stopped.
 - **N×**: in one session the server got SIGKILL N times, half of them between two calls and half in the middle of one. Every request was answered: the
   call in the middle of which it happened with its result or with what happened, the next one with its result. The tools at the end were
-  those at the beginning, and nobody was left. **(N× keeper)**: the same with mainstay's own keeper.
+  those at the beginning, and no process was left. **(N× keeper)**: the same with mainstay's own keeper.
 
 | client | ${columns.map((server) => server.title).join(' | ')} |
 |---|${columns.map(() => '---|').join('')}
 ${rows.map(row).join('\n')}
 
 \`auto\`: the client looks for the modern era first (2026-07-28) and speaks it with FastMCP and rmcp. Each client but Inspector was also killed (SIGKILL)
-in the middle of a session with server-everything: nobody was left.
+in the middle of a session with server-everything: no process was left.
 
 ## Servers that speak HTTP
 
@@ -54,7 +54,7 @@ closed: the servers themselves say so.
 |---|---|
 ${over(rows, columns)}
 
-## Sessions that nobody ends
+## Sessions that no client ends
 
 Clients on TypeScript SDK ${version.typescript1} opened ${sessions} sessions at a time, made a call in each, and got SIGKILL: no DELETE came from any of them. \`--session-ttl\`
 was ${TTL}.
@@ -76,7 +76,7 @@ lock file has changed. Words choose: \`run.mjs ts1\` plays what has \`ts1\` in i
 | what | where, in \`crates/testkit/interop\` |
 |---|---|
 | versions | \`package.json\` and \`package-lock.json\`, \`python1.txt\`, \`python2.txt\` (with hashes), \`rmcp/Cargo.lock\` |
-| who plays with whom, and what is asked | \`suite/cast.mjs\` |
+| which client plays with which server, and what is asked | \`suite/cast.mjs\` |
 | a client | \`clients/\`, \`rmcp/src/bin/client.rs\`; what goes in and out: \`clients/play.mjs\` |
 | a server of our own on an SDK | \`servers/\`, \`rmcp/src/bin/server.rs\` |
 `;

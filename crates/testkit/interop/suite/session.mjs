@@ -1,4 +1,4 @@
-// One client with one server: steps in, answers out (clients/play.mjs says how), and nobody left at the end.
+// One client with one server: steps in, answers out (clients/play.mjs says how), and no process left at the end.
 
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -86,7 +86,7 @@ export class Session {
   async #gone() {
     if (this.#client.exitCode === null && this.#client.signalCode === null) await within(ANSWER_WITHIN_MS, once(this.#client, 'exit'));
     const still = await left(this.#tag);
-    for (const pid of members(this.#tag)) process.kill(pid, 'SIGKILL'); // told of above; whoever we started we end
+    for (const pid of members(this.#tag)) process.kill(pid, 'SIGKILL'); // reported above; we end all that we started
     rmSync(this.home, { recursive: true, force: true });
     return still;
   }

@@ -52,7 +52,7 @@ async function free() {
   return port;
 }
 
-// A try takes long enough for a loop of them to harm nobody.
+// An attempt takes long enough, so a loop of attempts does not load the machine.
 function listens(port) {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1', () => resolve(true));

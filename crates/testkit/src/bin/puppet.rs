@@ -1,4 +1,4 @@
-//! The client process on strings; see `mainstay_testkit::puppet`.
+//! The puppet, a client process that the test controls; see `mainstay_testkit::puppet`.
 
 use std::process::ExitCode;
 

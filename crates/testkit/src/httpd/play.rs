@@ -1,4 +1,4 @@
-//! What the server does with a request: as it should, or as it was told to.
+//! How the server answers a request: correctly, or with a fault.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::wire::{begin_events, chunk, read, reply};
 use super::{Fault, Manner, Sent};
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
@@ -25,9 +25,9 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) manner: Manner,
     pub(super) listening: bool,
-    /// Speaks only the old transport.
+    /// Speaks only the 2024 transport.
     pub(super) old: bool,
-    /// Has a stream for what it says unasked.
+    /// Offers the GET stream.
     pub(super) streams: bool,
     pub(super) faults: Vec<(String, Fault, bool)>,
     pub(super) released: bool,
@@ -35,7 +35,7 @@ pub(super) struct State {
     pub(super) opened: u32,
     pub(super) deleted: Vec<String>,
     pub(super) sent: Vec<Sent>,
-    /// The answers that a resumed stream brings, by event id.
+    /// The answers of a resumed stream, by event id.
     pub(super) kept: BTreeMap<String, Value>,
     pub(super) events: u32,
     pub(super) news: VecDeque<Value>,
@@ -68,7 +68,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Answers; whether the connection goes on.
+    /// Answers. Returns whether the connection goes on.
     fn answer(&self, stream: &TcpStream, sent: &Sent, fault: Option<&Fault>) -> io::Result<bool> {
         match fault {
             None | Some(Fault::Twice) => {}

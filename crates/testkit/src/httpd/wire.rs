@@ -42,7 +42,7 @@ pub(super) fn read(stream: &mut &TcpStream) -> io::Result<Option<Sent>> {
     }))
 }
 
-/// A whole answer; the connection goes on.
+/// Writes a whole answer. The connection goes on.
 pub(super) fn reply(
     mut stream: &TcpStream,
     status: u16,
@@ -66,7 +66,7 @@ pub(super) fn begin_events(mut stream: &TcpStream, session: Option<&str>) -> io:
     )
 }
 
-/// A piece of a stream; an empty one ends it.
+/// Writes a chunk of a stream. An empty one ends it.
 pub(super) fn chunk(mut stream: &TcpStream, piece: &str) -> io::Result<()> {
     stream.write_all(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes())
 }

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use mainstay_core::clock::Moment;
-use mainstay_core::serve::front::Get;
-use mainstay_core::serve::posted::LEGACY;
-use mainstay_core::serve::sse::EventId;
+use mainstay_http_core::serve::front::Get;
+use mainstay_http_core::serve::posted::LEGACY;
+use mainstay_http_core::serve::sse::EventId;
+use mainstay_protocol::clock::Moment;
 use serde_json::{Value, json};
 
 use super::server::Kind;
-use super::{Path, Told};
+use super::{FrontCounts, Path};
 use crate::world::dice::Dice;
 
 /// The version of the modern era.
@@ -155,7 +155,7 @@ impl Client {
         &mut self,
         dice: &mut Dice,
         paths: &[Path],
-        told: &mut Told,
+        told: &mut FrontCounts,
         _now: Moment,
     ) -> Option<Wish> {
         let path = paths[self.path].number;
@@ -170,7 +170,7 @@ impl Client {
         }
     }
 
-    fn initialize(&mut self, dice: &mut Dice, path: u64, told: &mut Told) -> Option<Wish> {
+    fn initialize(&mut self, dice: &mut Dice, path: u64, told: &mut FrontCounts) -> Option<Wish> {
         let opening = |one: &Request| one.opens && one.state != State::Done;
         if self.requests.iter().any(opening) {
             return None;
@@ -185,7 +185,7 @@ impl Client {
         Some(self.post(request, path, Vec::new()))
     }
 
-    fn legacy(&mut self, dice: &mut Dice, told: &mut Told) -> Option<Wish> {
+    fn legacy(&mut self, dice: &mut Dice, told: &mut FrontCounts) -> Option<Wish> {
         let path = self.session.as_ref()?.path;
         Some(match dice.below(100) {
             0..=54 => {
@@ -217,7 +217,7 @@ impl Client {
         })
     }
 
-    fn modern(&mut self, dice: &mut Dice, path: u64, told: &mut Told) -> Wish {
+    fn modern(&mut self, dice: &mut Dice, path: u64, told: &mut FrontCounts) -> Wish {
         let mark = self.mark();
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -248,7 +248,7 @@ impl Client {
     }
 
     /// Something that an honest client never does.
-    fn attack(&mut self, dice: &mut Dice, path: u64, told: &mut Told) -> Option<Wish> {
+    fn attack(&mut self, dice: &mut Dice, path: u64, told: &mut FrontCounts) -> Option<Wish> {
         let guess = format!("h{}-{:032x}", dice.below(16), dice.roll());
         let id = dice.between(1, 6);
         let id = if dice.permille(500) {
@@ -325,7 +325,7 @@ impl Client {
         method: &str,
         params: Value,
         path: u64,
-        told: &mut Told,
+        told: &mut FrontCounts,
     ) -> (usize, Value) {
         let mark = self.mark();
         self.marked(dice, method, params, path, mark, told)
@@ -338,7 +338,7 @@ impl Client {
         mut params: Value,
         path: u64,
         mark: String,
-        told: &mut Told,
+        told: &mut FrontCounts,
     ) -> (usize, Value) {
         let id = if dice.permille(300) {
             json!(self.next.to_string())
@@ -412,7 +412,7 @@ impl Client {
     }
 
     /// Comes back for the rest of a stream that was cut.
-    pub fn comes_back(&mut self, told: &mut Told) -> Option<Wish> {
+    pub fn comes_back(&mut self, told: &mut FrontCounts) -> Option<Wish> {
         let lost = self.requests.iter_mut().enumerate();
         let mut lost = lost.filter_map(|(number, one)| match one.state {
             State::Lost(last) => Some((number, one, last)),
@@ -437,7 +437,7 @@ impl Client {
         self.session = Some(Session { name, path });
     }
 
-    /// Its session is of no use any more; what waits in it gets its answer by itself.
+    /// The session is useless now; what waits in it gets its answer by itself.
     pub fn forget_session(&mut self) {
         self.former.extend(self.session.take().map(|old| old.name));
     }

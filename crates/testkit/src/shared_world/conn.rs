@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use mainstay_core::clock::Moment;
-use mainstay_core::serve::front::{Front, Post, Step};
-use mainstay_core::serve::posted::Posted;
-use mainstay_core::serve::sse::EventId;
+use mainstay_http_core::serve::front::{Front, Post, Step};
+use mainstay_http_core::serve::posted::Posted;
+use mainstay_http_core::serve::sse::EventId;
+use mainstay_protocol::clock::Moment;
 
 use super::client::{Streaming, Wish};
 
@@ -85,6 +85,11 @@ impl Conn {
     pub fn is_ready(&self, now: Moment) -> bool {
         let due = self.until.is_some_and(|until| until <= now);
         (self.woken || due) && self.phase != Phase::Ended && self.has_room()
+    }
+
+    /// Whether the front has not seen its request for a stream.
+    pub fn is_unasked_stream(&self) -> bool {
+        self.phase == Phase::Asking && matches!(self.wish, Wish::Stream(_))
     }
 
     /// Asks the machine.

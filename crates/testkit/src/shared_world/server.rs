@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use mainstay_core::serve::front::Front;
-use mainstay_core::serve::inlet::Next;
+use mainstay_http_core::serve::front::Front;
+use mainstay_http_core::serve::server_queue::NextLine;
 use serde_json::{Value, json};
 
 use super::Held;
@@ -95,15 +95,15 @@ impl Server {
         self.rung = false;
         loop {
             match front.next_line(link) {
-                Next::Line(line) => {
+                NextLine::Line(line) => {
                     if self.closed {
                         return Err("a line after the end of the pipe".into());
                     }
                     self.taken += line.len();
                     self.hear(&line, dice)?;
                 }
-                Next::Nothing => return Ok(()),
-                Next::Close => {
+                NextLine::Nothing => return Ok(()),
+                NextLine::Close => {
                     self.closed = true;
                     return Ok(());
                 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Told, run as tell};
+use super::{FrontCounts, run as tell};
 
 /// Stories between two words about how far it has come.
 const WORD_EVERY: u64 = 10_000;
@@ -63,7 +63,7 @@ fn one(seed: u64) -> ExitCode {
 }
 
 fn many(from: u64, seeds: u64) -> ExitCode {
-    let mut all = Told::default();
+    let mut all = FrontCounts::default();
     let mut broken = 0;
     for seed in from..from + seeds {
         now_telling(seed);
@@ -88,7 +88,7 @@ fn many(from: u64, seeds: u64) -> ExitCode {
     }
 }
 
-impl Told {
+impl FrontCounts {
     /// What happened in another world, too.
     pub fn add(&mut self, other: &Self) {
         for (sum, more) in [
@@ -102,6 +102,8 @@ impl Told {
             (&mut self.died, other.died),
             (&mut self.sessions, other.sessions),
             (&mut self.attacks, other.attacks),
+            (&mut self.passed, other.passed),
+            (&mut self.deleted, other.deleted),
         ] {
             *sum += more;
         }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use mainstay_core::serve::front::Refused;
-use mainstay_core::serve::limits::{INLET_BYTES, OUTLET_BYTES, ServeLimits};
-use mainstay_core::serve::sse::EventId;
+use mainstay_http_core::serve::front::Refused;
+use mainstay_http_core::serve::limits::{CLIENT_QUEUE_BYTES, SERVER_QUEUE_BYTES, ServeLimits};
+use mainstay_http_core::serve::sse::EventId;
 use serde_json::Value;
 
 use super::client::{Client, State};
 use super::conn::{Conn, Event};
-use super::{Held, Told};
+use super::{FrontCounts, Held};
 
 /// Bytes that may wait for one connection or one server of a world whose messages are small.
 const SMALL_BYTES: usize = 256 * 1024;
@@ -19,7 +19,7 @@ const LARGE_BYTES: usize = 1_600_000;
 /// The watch over one world.
 #[derive(Debug)]
 pub struct Watch {
-    pub told: Told,
+    pub told: FrontCounts,
     /// The front has stopped.
     pub stopped: bool,
     /// Messages are so large that queues are full at times.
@@ -29,8 +29,6 @@ pub struct Watch {
     limits: ServeLimits,
     /// Sessions that have begun and are not over.
     open: BTreeSet<u64>,
-    /// Sessions upstream whose end is owed.
-    owed: BTreeSet<u64>,
     /// Sessions that are over.
     over: BTreeSet<u64>,
 }
@@ -38,13 +36,12 @@ pub struct Watch {
 impl Watch {
     pub fn new(roomy: bool, fat: bool, limits: ServeLimits) -> Self {
         Self {
-            told: Told::default(),
+            told: FrontCounts::default(),
             stopped: false,
             fat,
             roomy,
             limits,
             open: BTreeSet::new(),
-            owed: BTreeSet::new(),
             over: BTreeSet::new(),
         }
     }
@@ -65,31 +62,16 @@ impl Watch {
         Ok(())
     }
 
-    pub fn owes(&mut self, session: u64) -> Held {
-        if self.owed.insert(session) {
-            return Ok(());
-        }
-        Err(format!("the end of session {session} is owed twice"))
-    }
-
-    /// The end of a session upstream that is confirmed now.
-    pub fn pays(&mut self) -> Option<u64> {
-        self.owed.pop_first()
-    }
-
-    /// Sessions opened = over + open, and what is owed is known.
-    pub fn sessions_add_up(&self, open: usize, owed: usize, far: usize) -> Held {
+    /// Sessions that began = over + open. `places` counts also those whose opening is not answered.
+    pub fn sessions_add_up(&self, open: usize, places: usize) -> Held {
         if open != self.open.len() {
             return Err(format!(
                 "{open} sessions are open, {} began",
                 self.open.len()
             ));
         }
-        if owed != self.owed.len() {
-            return Err(format!("{owed} sessions are owed, not {}", self.owed.len()));
-        }
-        if far > open || open as u64 > self.limits.session_cap {
-            return Err(format!("{open} sessions are too many"));
+        if places as u64 > self.limits.session_cap {
+            return Err(format!("{places} sessions are too many"));
         }
         Ok(())
     }
@@ -97,7 +79,8 @@ impl Watch {
     pub fn queues_are_bounded(&self, bytes: usize, conns: usize, links: usize) -> Held {
         let most = if self.fat {
             // The limit of a queue, and what may lie above it: a message and an answer.
-            (OUTLET_BYTES + 2 * LARGE_BYTES) * conns + (INLET_BYTES + 2 * LARGE_BYTES) * links
+            (CLIENT_QUEUE_BYTES + 2 * LARGE_BYTES) * conns
+                + (SERVER_QUEUE_BYTES + 2 * LARGE_BYTES) * links
         } else {
             SMALL_BYTES * (conns + links)
         };
@@ -306,7 +289,7 @@ impl Watch {
         Ok(true)
     }
 
-    /// Nothing waits any more.
+    /// Nothing waits.
     pub fn all_answered(&self, clients: &[Client]) -> Held {
         for client in clients {
             for one in &client.requests {

@@ -1,7 +1,7 @@
-//! Making processes of every kind that escapes an ordinary clean-up.
+//! Makes processes of every kind that escapes an ordinary clean-up.
 //!
-//! Each function returns when the new process is in place (in its session, orphaned, stopped, executed): a pipe that
-//! closes on exec or by hand tells it.
+//! Each function returns when the new process is in place (in its session, orphaned, stopped, executed). A pipe shows that: it
+//! closes on exec or by hand.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,23 +17,23 @@ use crate::fork::{Side, expire_after, fork, leave};
 use crate::unruly::Flags;
 use crate::wait::{Deadline, idle};
 
-/// How long a link of a fork-and-exit chain lives. Without a pause one chain takes a whole core.
+/// How long a process of a fork-and-exit chain lives. Without a pause one chain takes a whole core.
 const COMET_PAUSE: Duration = Duration::from_millis(1);
 
-/// When a chain ends by itself, unless told otherwise.
+/// When a chain ends by itself, by default.
 const COMET_LIFE: Duration = Duration::from_secs(20);
 
-/// Who is to be made.
+/// Makes the processes of a server.
 #[derive(Clone, Debug)]
 pub struct Breed<'a>(&'a Flags);
 
 impl<'a> Breed<'a> {
-    /// For a server with these habits.
+    /// For a server with these flags.
     pub fn of(flags: &'a Flags) -> Self {
         Self(flags)
     }
 
-    /// Makes everybody that the flags ask for.
+    /// Makes all processes that the flags ask for.
     pub fn make_all(&self) -> io::Result<()> {
         let flags = self.0;
         for (wanted, what) in [
@@ -72,7 +72,7 @@ impl<'a> Breed<'a> {
     }
 
     fn execute_bare(&self, ready: OwnedFd) -> ! {
-        // The pipe closes on exec: not before the empty environment is in force.
+        // The pipe closes on exec, and so not before the empty environment is in force.
         let failed = std::env::current_exe().map(|program| {
             #[expect(
                 clippy::disallowed_methods,
@@ -90,7 +90,7 @@ impl<'a> Breed<'a> {
     }
 }
 
-/// A plain child; `prepare` runs in it before it counts as in place.
+/// A plain child. `prepare` runs in it before it counts as in place.
 fn child(prepare: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let (told, ready) = ready_pipe()?;
     match fork()? {
@@ -109,7 +109,7 @@ fn child(prepare: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Double fork, own session, nothing but /dev/null: orphaned before it is in place, which `in_place` tells.
+/// Double fork, own session, /dev/null only. It is orphaned before `in_place` reports that it is in place.
 fn daemon(in_place: impl FnOnce(OwnedFd)) -> io::Result<()> {
     let (told, ready) = ready_pipe()?;
     match fork()? {
@@ -125,7 +125,7 @@ fn daemon(in_place: impl FnOnce(OwnedFd)) -> io::Result<()> {
                     if null_stdio().is_err() {
                         leave(73);
                     }
-                    // The parent leaves at once; from then on this is an orphan.
+                    // The parent exits at once. From then on this process is an orphan.
                     while getppid() == parent {
                         std::thread::yield_now();
                     }
@@ -175,16 +175,16 @@ fn comet(own_sessions: bool, life: Duration) -> io::Result<()> {
             match fork() {
                 Ok(Side::Child) => {}
                 Ok(Side::Parent(_)) => leave(0),
-                // Out of processes for the moment: the link itself lives on and tries again.
+                // Out of processes for the moment: this process lives on and tries again.
                 Err(_) => idle(COMET_PAUSE),
             }
         },
-        // The first link is ours to reap; the others are orphans.
+        // The first process is ours to reap. The others are orphans.
         Side::Parent(pid) => reap(pid),
     }
 }
 
-/// Grandchildren in a row, each orphaned and ended at once.
+/// Grandchildren, one after the other, each orphaned and ended at once.
 pub fn orphans(count: u32) -> io::Result<()> {
     for _ in 0..count {
         match fork()? {
@@ -216,7 +216,7 @@ fn null_stdio() -> io::Result<()> {
     Ok(())
 }
 
-/// Both ends close on exec; whoever waits sees the end when the last writer is gone or executed.
+/// Both ends close on exec. The reader sees the end when the last writer has exited or executed.
 fn ready_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC)?)
 }

@@ -1,11 +1,11 @@
-//! How the unruly server is told to misbehave. Flags compose; each is one habit.
+//! The flags of the unruly server. They can be combined, and each is one kind of misbehaviour.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The habits.
+/// All flags, one field each.
 #[derive(Clone, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -14,13 +14,13 @@ use std::time::Duration;
 pub struct Flags {
     /// `--mark TOKEN`: the census mark.
     pub mark: String,
-    /// `--role idle`: not a server at all, only a process that lives on.
+    /// `--role idle`: no server at all, only a process that lives on.
     pub role_idle: bool,
     /// `--ignore-eof`: lives on after its stdin ended.
     pub ignore_eof: bool,
-    /// `--ignore-term`: ignores SIGTERM, SIGINT and SIGHUP, and so does everybody it makes.
+    /// `--ignore-term`: ignores SIGTERM, SIGINT and SIGHUP, and so do all processes that it makes.
     pub ignore_term: bool,
-    /// `--exit-code N`: at EOF, or with `--exit-after-start` at once.
+    /// `--exit-code N`: at EOF, or at once with `--exit-after-start`.
     pub exit_code: Option<u8>,
     /// `--exit-after-start`: ends before it reads anything.
     pub exit_after_start: bool,
@@ -38,11 +38,11 @@ pub struct Flags {
     pub stderr: Option<String>,
     /// `--grandchild`: a child that reads nothing and holds the server's pipes.
     pub grandchild: bool,
-    /// `--setsid-child`: the same in a session of its own.
+    /// `--setsid-child`: the same in its own session.
     pub setsid_child: bool,
     /// `--daemon`: double fork, own session, /dev/null as stdio.
     pub daemon: bool,
-    /// `--daemon-clean-env`: the same, executed anew with an empty environment.
+    /// `--daemon-clean-env`: the same, executed again with an empty environment.
     pub daemon_clean_env: bool,
     /// `--launcher N`: that many waiting launchers before the server.
     pub launcher: u32,
@@ -68,25 +68,25 @@ pub struct Flags {
     pub record: Option<PathBuf>,
     /// `--replay FILE`: written to stdout as it is, at the first message from the client.
     pub replay: Option<PathBuf>,
-    /// `--start-and-idle COMMAND…`: starts it with our own stdio, then lives on and never waits for anybody: a bad init.
+    /// `--start-and-idle COMMAND…`: starts it with our own stdio, then lives on and never reaps a child, like a bad init.
     pub start_and_idle: Vec<OsString>,
     /// `--generations FILE`: counts the starts there, so that a server knows which generation it is.
     pub generations: Option<PathBuf>,
-    /// Which one it is; 0 if nobody counts.
+    /// The number of this generation, or 0 if generations are not counted.
     pub generation: u32,
-    /// `--dies-of WORD`: ends with `--exit-code` (or 1) when this method or tool comes.
+    /// `--dies-of WORD`: exits with `--exit-code` (or 1) when this method or tool comes.
     pub dies_of: Vec<String>,
-    /// `--start-when FILE`: does nothing before there is this file.
+    /// `--start-when FILE`: does nothing before this file exists.
     pub start_when: Option<PathBuf>,
     /// `--version VERSION`: the protocol version that it answers with, if not the client's.
     pub version: Option<String>,
-    /// `--capabilities JSON`: what it says of itself, `{"tools":{}}` unless told.
+    /// `--capabilities JSON`: the capabilities that it reports, `{"tools":{}}` by default.
     pub capabilities: Option<String>,
     /// `--extra-tool NAME`: one more tool in the list.
     pub extra_tool: Vec<String>,
     /// `--extra-prompt NAME`: one more prompt in the list.
     pub extra_prompt: Vec<String>,
-    /// `--big-list BYTES`: one more tool, whose description has that many.
+    /// `--big-list BYTES`: one more tool, with a description of that many bytes.
     pub big_list: u64,
     /// `--refuses METHOD`: answers it with an error.
     pub refuses: Vec<String>,
@@ -94,14 +94,14 @@ pub struct Flags {
     pub asks_first: bool,
     /// `--modern`: of the era without `initialize`.
     pub modern: bool,
-    /// `--grants KEY,KEY`: what a listening request is granted at most.
+    /// `--grants KEY,KEY`: the most that a listening request is granted.
     pub grants: Option<String>,
-    /// `--in 2 WORDS`, `--in 2.. WORDS`, `--in 1..3 WORDS`: flags of these generations only.
+    /// `--in 2 FLAGS`, `--in 2.. FLAGS`, `--in 1..3 FLAGS`: flags of these generations only.
     within: Vec<(OsString, OsString)>,
     args: Vec<OsString>,
 }
 
-/// A flag that is none, or lacks its value.
+/// An unknown flag, or a flag without its value.
 #[derive(Debug)]
 pub struct FlagError(String);
 
@@ -174,7 +174,7 @@ impl Flags {
         Ok(flags)
     }
 
-    /// These flags and those of this generation.
+    /// These flags together with those of this generation.
     pub fn in_generation(&self, generation: u32) -> Result<Self, FlagError> {
         let mut args = self.args.clone();
         for (range, words) in &self.within {
@@ -254,14 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_passes_everything_on_but_its_own_count() {
+    fn a_launcher_passes_on_everything_but_its_own_count() {
         let flags = parse("--mark abc --launcher 2 --grandchild").unwrap();
         let next = Flags::parse(flags.relaunch(1)).unwrap();
         assert_eq!((next.launcher, next.grandchild), (1, true));
     }
 
     #[test]
-    fn each_generation_has_flags_of_its_own() {
+    fn each_generation_has_its_own_flags() {
         let args = ["--in", "2..3", "--silent --tree 4", "--in", "3..", "--deaf"];
         let flags = Flags::parse(args.map(Into::into).into()).unwrap();
         let habits = [1, 2, 3, 4].map(|generation| {

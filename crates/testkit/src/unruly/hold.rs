@@ -1,11 +1,11 @@
-//! What one generation holds in memory, and loses when it dies: what it heard, the log level, subscriptions, listening
+//! The memory of one generation, lost when it dies: the messages that it has read, the log level, subscriptions, listening
 //! requests, questions to the client.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// How many messages, and how much of each, can be asked for.
+/// How many messages, and how much of each, it keeps.
 const HEARD: usize = 2_000;
 const HEARD_BYTES: usize = 4_096;
 
@@ -23,7 +23,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// A message came.
+    /// Notes a message.
     pub fn hear(&mut self, line: &[u8]) {
         if self.heard.len() < HEARD {
             let line = &line[..line.len().min(HEARD_BYTES)];
@@ -50,7 +50,7 @@ impl Hold {
         json!({})
     }
 
-    /// `subscriptions/listen`: the notification that grants it.
+    /// `subscriptions/listen`: returns the notification that grants it.
     pub fn listen(&mut self, id: &Value, params: &Value, grants: Option<&str>) -> Value {
         let mut granted = params.get("notifications").cloned().unwrap_or(json!({}));
         if let (Some(granted), Some(grants)) = (granted.as_object_mut(), grants) {
@@ -65,7 +65,7 @@ impl Hold {
         })
     }
 
-    /// A notification for everybody who listens.
+    /// A notification for every listening request.
     pub fn news(&self, method: &str) -> Vec<Value> {
         self.listens
             .values()
@@ -75,14 +75,14 @@ impl Hold {
             .collect()
     }
 
-    /// The client takes a request back.
+    /// The client cancels a request.
     pub fn cancelled(&mut self, params: &Value) {
         if let Some(id) = params.get("requestId") {
             self.listens.remove(&id.to_string());
         }
     }
 
-    /// A question to the client, counted from 0 in every generation; the call waits for the answer, if one is given.
+    /// A question to the client, numbered from 0 in every generation. If a call is given, it waits for the answer.
     pub fn ask(&mut self, method: &str, params: &Value, call: Option<Value>) -> Value {
         let id = self.asked;
         self.asked += 1;
@@ -90,13 +90,13 @@ impl Hold {
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
     }
 
-    /// The client answers: the call that waited for it.
+    /// The client answers. Returns the call that waited for it.
     pub fn answered(&mut self, message: &Value) -> Option<Value> {
         let id = message.get("id")?.as_u64()?;
         self.questions.remove(&id)?
     }
 
-    /// Everything, for whoever asks.
+    /// The whole memory as JSON.
     pub fn all(&self, generation: u32) -> Value {
         json!({
             "generation": generation,

@@ -1,7 +1,7 @@
 //! The unruly server: a small MCP stdio server that misbehaves as its flags say.
 //!
-//! It knows nothing of mainstay. Everybody that it makes carries the mark in arguments or short name, reports to be in
-//! place before the server answers anything, and expires by itself.
+//! It knows nothing of mainstay. All processes that it makes carry the mark in their arguments or short name, are in place before
+//! the server answers anything, and expire by themselves.
 
 mod breed;
 mod flags;
@@ -22,7 +22,7 @@ use crate::fork::{expire_after, ignore};
 use crate::wait::{idle, poll_for, span, until};
 use breed::Breed;
 
-/// After this many seconds nobody made here lives any more.
+/// After this many seconds no process made here is alive.
 const EXPIRE_S: u32 = 300;
 
 /// Runs the server with the arguments after the program name.
@@ -112,7 +112,7 @@ fn live(flags: &Flags) -> io::Result<u8> {
     Ok(flags.exit_code.unwrap_or(0))
 }
 
-/// Stands for npx: starts the next one and waits for it.
+/// Plays npx: starts the next one and waits for it.
 fn launch(flags: &Flags) -> ExitCode {
     let status = std::env::current_exe().and_then(|program| {
         #[expect(
@@ -134,14 +134,14 @@ fn launch(flags: &Flags) -> ExitCode {
     }
 }
 
-/// Lives on, reading nothing, until somebody ends it.
+/// Lives on, reading nothing, until it is killed.
 fn linger() -> ! {
     loop {
         poll_for(&mut [], span(std::time::Duration::from_hours(1)));
     }
 }
 
-/// The short name carries the mark too: a zombie has nothing else.
+/// The short name carries the mark too, because a zombie has nothing else.
 fn name_ourselves(mark: &str) {
     let name = std::ffi::CString::new(format!("u-{mark}")).unwrap_or_default();
     rustix::thread::set_name(&name).ok();
@@ -154,7 +154,7 @@ fn complain(line: &str) {
 
 /// Writes that many bytes of lines to stderr.
 fn flood(bytes: u64) -> io::Result<()> {
-    const LINE: &[u8; 64] = b"unruly: a line of no interest to anybody, sixty-four bytes long\n";
+    const LINE: &[u8; 64] = b"unruly: a line which only fills a buffer, sixty-four bytes long\n";
     let mut left = bytes as usize;
     while left > 0 {
         let part = left.min(LINE.len());

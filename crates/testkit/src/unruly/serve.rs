@@ -1,14 +1,14 @@
-//! The server's loop: lines in, answers out, answers that are due later.
+//! The server's loop: lines in, answers out, and delayed answers.
 //!
-//! One thread. A call that sleeps does not hold up the others; at EOF what is still due is answered first.
+//! One thread. A call that sleeps does not delay the others. At EOF the delayed answers are sent first.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use mainstay_core::clock::Moment;
 use mainstay_os::clock;
+use mainstay_protocol::clock::Moment;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::stdio::{stdin, stdout};
@@ -21,7 +21,7 @@ use crate::fork::leave;
 use crate::unruly::Flags;
 use crate::wait::{poll_for, span};
 
-/// Serves until EOF (or for ever, if that is the habit).
+/// Serves until EOF (or for ever, if the flags say so).
 pub fn serve(flags: &Flags) -> io::Result<()> {
     let record = flags.record.as_ref().map(File::create).transpose()?;
     Server {
@@ -41,24 +41,24 @@ pub fn serve(flags: &Flags) -> io::Result<()> {
 struct Server<'a> {
     flags: &'a Flags,
     record: Option<File>,
-    /// Answers that wait for their moment.
+    /// Answers that are sent later.
     due: Vec<(Moment, Value)>,
     heard: bool,
     calls: u64,
     counted: Counted,
     hold: Hold,
-    /// Told to answer nothing any more.
+    /// True after the call from which on it answers nothing.
     mute: bool,
-    /// The opening that waits for the client's answer: its id and what it asks.
+    /// The opening that waits for the client's answer: its id and its parameters.
     opening: Option<(Value, Value)>,
 }
 
-/// How many numbered notifications came, and whether each was the one that was due.
+/// How many numbered notifications came, and whether each was in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
     /// How many.
     pub count: u64,
-    /// How many came out of turn.
+    /// How many came out of order.
     pub out_of_order: u64,
 }
 
@@ -67,7 +67,7 @@ impl Server<'_> {
         let mut unread = Vec::new();
         let mut chunk = vec![0u8; 64 * 1024];
         loop {
-            self.pay_due()?;
+            self.close_due()?;
             if !self.wait_input() {
                 continue;
             }
@@ -85,7 +85,7 @@ impl Server<'_> {
         }
         while !self.due.is_empty() {
             poll_for(&mut [], span(self.until_due()));
-            self.pay_due()?;
+            self.close_due()?;
         }
         if self.flags.ignore_eof {
             linger();
@@ -319,7 +319,7 @@ impl Server<'_> {
         write(line.as_bytes())
     }
 
-    fn pay_due(&mut self) -> io::Result<()> {
+    fn close_due(&mut self) -> io::Result<()> {
         let now = clock::now();
         self.due.sort_by_key(|&(at, _)| at);
         while self.due.first().is_some_and(|&(at, _)| at <= now) {
@@ -342,7 +342,7 @@ impl Server<'_> {
     }
 }
 
-/// The one request that a mute server answers still: whoever has the answer knows that everything before it was read.
+/// The one request that a mute server still answers. Its answer shows that everything before it was read.
 const SYNC: &str = "unruly/sync";
 
 const MODERN: &str = "2026-07-28";
@@ -373,7 +373,7 @@ fn capabilities(flags: &Flags) -> Value {
         .unwrap_or_else(|| json!({"tools": {}}))
 }
 
-/// A result of that many bytes, made as it is written: a big line needs no big server.
+/// A result of that many bytes, made while it is written, so that a big line needs no big buffer.
 fn big(id: &Value, bytes: u64, die_after: Option<u64>) -> io::Result<()> {
     write(
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#)
@@ -386,7 +386,7 @@ fn big(id: &Value, bytes: u64, die_after: Option<u64>) -> io::Result<()> {
     write(b"\"}]}}\n")
 }
 
-/// The same as TypeScript servers write it.
+/// The same with the id last, as TypeScript servers write it.
 fn big_id_last(id: &Value, bytes: u64) -> io::Result<()> {
     write(br#"{"result":{"content":[{"type":"text","text":""#)?;
     pad(bytes)?;
@@ -404,7 +404,7 @@ fn pad(bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes everything; waits for a slow reader.
+/// Writes everything and waits for a slow reader.
 pub fn write(mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(stdout(), bytes) {

@@ -18,47 +18,47 @@ use crate::fork::leave;
 use crate::unruly::Flags;
 use crate::wait::{poll_for, span};
 
-/// What a tool says.
+/// The outcome of a call.
 pub enum Outcome {
     /// An answer at once.
     Now(Value),
     /// An answer later.
     After(Duration, Value),
-    /// All answers that come later come now.
+    /// All delayed answers are sent now.
     Wake,
-    /// So many numbered notifications, then an answer.
+    /// This many numbered notifications, then an answer.
     Notify(u64),
-    /// A text of that many bytes; it dies after so many of them.
+    /// A text of that many bytes. The server dies after this many of them.
     Big(u64, Option<u64>),
-    /// The same with the id behind it.
+    /// The same with the id last.
     BigIdLast(u64),
-    /// Everything that is held in memory.
+    /// The whole memory.
     Held,
-    /// The last answer.
+    /// The last answer: none follows.
     Mute,
-    /// An answer, then nothing but living on without this end.
+    /// An answer, then this end is closed and the server lives on.
     HangUp(String),
-    /// A question to the client; the answer waits for the client's, or not.
+    /// A question to the client. The call's answer waits for the client's, or not.
     Ask {
-        /// What is asked.
+        /// The method of the question.
         method: String,
         /// Whether the call waits.
         wait: bool,
     },
-    /// A notification to everybody who listens.
+    /// A notification to all listening requests.
     News(String),
-    /// So many steps of progress; the first generation dies after some of them.
+    /// This many steps of progress. The first generation dies after some of them.
     Steps {
         /// How many.
         count: u64,
-        /// After which the first generation dies.
+        /// The step after which the first generation dies.
         die_after: Option<u64>,
     },
     /// There is no such tool.
     Unknown(String),
 }
 
-/// How long stdout must take nothing before [`push`] calls it blocked.
+/// How long stdout must take nothing before [`push`] reports it as blocked.
 const STALL: Duration = Duration::from_millis(300);
 
 const TOOLS: [(&str, &str); 22] = [
@@ -85,7 +85,7 @@ const TOOLS: [(&str, &str); 22] = [
     ),
     (
         "push",
-        "sends notifications until {bytes} are out or nobody takes them; tells the marker which",
+        "sends notifications until {bytes} are out or stdout is blocked, and writes the outcome to the marker",
     ),
     ("held", "everything that this generation holds in memory"),
     (
@@ -94,7 +94,7 @@ const TOOLS: [(&str, &str); 22] = [
     ),
     ("hang_up", "closes its {end}, stdin or stdout, and lives on"),
     ("mute", "goes on reading, and answers unruly/sync only"),
-    ("news", "sends {method} to whoever listens"),
+    ("news", "sends {method} to all listening requests"),
     (
         "steps",
         "{n} steps of progress; the first generation dies after {die_after}",
@@ -104,7 +104,7 @@ const TOOLS: [(&str, &str); 22] = [
     ("add", "the same, not annotated"),
 ];
 
-/// What `tools/list` says.
+/// The result of `tools/list`.
 pub fn list(flags: &Flags) -> Vec<Value> {
     let extra = flags.extra_tool.iter().map(|name| (name.as_str(), "extra"));
     let pad = "x".repeat(flags.big_list as usize);
@@ -117,7 +117,7 @@ pub fn list(flags: &Flags) -> Vec<Value> {
         .map(|(name, description)| {
             let mut tool = json!({"name": name, "description": description, "inputSchema": {"type": "object"}});
             match name {
-                // Whoever has an argument `at.region` repeats it in a header.
+                // A client with an argument `at.region` must repeat it in a header.
                 "echo" => {
                     let region = json!({"type": "string", "x-mcp-header": "Region"});
                     let at = json!({"type": "object", "properties": {"region": region}});
@@ -132,7 +132,7 @@ pub fn list(flags: &Flags) -> Vec<Value> {
         .collect()
 }
 
-/// What `prompts/list` says.
+/// The result of `prompts/list`.
 pub fn prompts(flags: &Flags) -> Vec<Value> {
     let extra = flags.extra_prompt.iter().map(String::as_str);
     ["greet"]
@@ -227,7 +227,7 @@ pub fn call(flags: &Flags, params: &Value, calls: u64, counted: Counted) -> io::
     )
 }
 
-/// The descriptors that are open, with what they are.
+/// The open descriptors, with what they are.
 pub fn open_fds() -> BTreeMap<i32, String> {
     let mut fds = BTreeMap::new();
     let Ok(entries) = fs::read_dir("/proc/self/fd") else {
@@ -274,7 +274,7 @@ fn surroundings() -> io::Result<Value> {
         "ignored": field("SigIgn"),
         "fds": open_fds().into_iter().map(|(fd, what)| json!([fd, what])).collect::<Vec<_>>(),
         "policy": policy(stat.pid),
-        // Between us and the keeper is our witness.
+        // Our witness is between us and the keeper.
         "policy_of_the_keeper": policy(mainstay_os::census::stat(stat.ppid)?.ppid),
         "oom_score_adj": fs::read_to_string("/proc/self/oom_score_adj")?.trim(),
     }))
@@ -283,7 +283,7 @@ fn surroundings() -> io::Result<Value> {
 /// The number of a process's scheduling policy.
 fn policy(pid: i32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The 41st field; the name, which may have spaces in it, is the second.
+    // The 41st field. The second is the name, which may contain spaces.
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(38)?.parse().ok()
 }
@@ -292,7 +292,7 @@ fn crash(signal: Option<i64>, code: u64) -> ! {
     let Some(signal) = signal.and_then(|number| Signal::from_named_raw(number as i32)) else {
         leave(code as i32)
     };
-    // The first SIGSEGV only takes away the runtime's own handler.
+    // The first SIGSEGV only removes the runtime's own handler.
     loop {
         kill_process(getpid(), signal).ok();
     }
@@ -302,7 +302,7 @@ const BEFORE: &str =
     r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"#;
 const AFTER: &str = "}}";
 
-/// A numbered notification, with its newline. Either side sends and checks these, a million of them: no parser.
+/// A numbered notification, with its newline. Each side sends and checks a million of these, so without a parser.
 pub fn notification(number: u64) -> String {
     format!("{BEFORE}{number}{AFTER}\n")
 }
@@ -315,8 +315,8 @@ pub fn numbered(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// Writes until `bytes` are out or the other side has stopped taking; the marker file then holds `stalled N` or `done N`.
-/// After a stall it goes on to the end, for the reader that comes back.
+/// Writes until `bytes` are out or stdout is blocked. The marker file then holds `stalled N` or `done N`. After a stall it goes
+/// on to the end, for the reader that comes back.
 fn push(flags: &Flags, bytes: u64) -> io::Result<Value> {
     let tell = |word: &str, sent: u64| match &flags.marker {
         Some(file) => {

@@ -1,32 +1,38 @@
-//! What one seed makes of a world: limits, characters, faults.
+//! What a seed decides about a world: limits, characters, faults.
 
-use mainstay_core::limits::Limits;
-use mainstay_core::message::lists::Which;
-use mainstay_core::message::remembered::{self, Remembered};
+use mainstay_protocol::limits::Limits;
+use mainstay_protocol::message::lists::Which;
+use mainstay_protocol::message::remembered::{self, Remembered};
 
 use super::client;
 use super::dice::Dice;
 use super::outside::Manners;
 use super::server::Temper;
 
-/// What goes wrong beside the server; each number is so many times in a thousand steps.
+/// What goes wrong beside the server. Each number is a chance in a thousand steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// The keeper is killed at one of its next steps.
     pub kill_keeper: u64,
-    /// So many times at most.
+    /// At most this many times.
     pub keepers_left: u32,
-    /// Somebody kills the server.
+    /// The same chance for steps in which lines of the client are in flight.
+    pub kill_at_lines: u64,
+    /// Then it is killed at one of this many next steps.
+    pub kill_within: u64,
+    /// The chance, in a thousand successors, that the successor of a killed keeper is killed while it takes over.
+    pub kill_successor: u64,
+    /// Another process kills the server.
     pub kill_server: u64,
-    /// Somebody wants another generation.
+    /// The user asks for another generation.
     pub renew: u64,
     /// Everything is late.
     pub stall: u64,
-    /// Somebody strikes the shim, in a thousand acts of the client's.
+    /// The chance, in a thousand acts of the client, that the shim is signalled or killed.
     pub strike: u64,
 }
 
-/// Limits, tight ones.
+/// Limits, with small values.
 pub fn limits(dice: &mut Dice) -> Limits {
     Limits {
         grace_eof_ms: dice.between(0, 2_000),
@@ -75,7 +81,7 @@ pub fn temper(dice: &mut Dice) -> Temper {
     temper
 }
 
-/// The same servers, when nothing goes wrong any more.
+/// The same servers once nothing goes wrong.
 pub fn calm(temper: &Temper) -> Temper {
     Temper {
         answer_ms: temper.answer_ms.min(500),
@@ -91,6 +97,9 @@ pub fn faults(dice: &mut Dice) -> Faults {
     Faults {
         kill_keeper: dice.pick(&[0, 0, 5, 20]),
         keepers_left: 4,
+        kill_at_lines: 0,
+        kill_within: 0,
+        kill_successor: 0,
         kill_server: dice.pick(&[0, 0, 2, 10]),
         renew: dice.pick(&[0, 0, 30]),
         stall: dice.pick(&[0, 0, 1, 5]),
@@ -98,7 +107,43 @@ pub fn faults(dice: &mut Dice) -> Faults {
     }
 }
 
-/// How the next server takes its end.
+/// Worlds in which keepers are also killed exactly where they move the client's lines. Such worlds are drawn separately, so that
+/// all other worlds are the same with and without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtLines {
+    /// Any line.
+    Any,
+    /// Lines longer than one read: the rest of the line moves within the buffer.
+    Large,
+}
+
+/// Whether this is such a world.
+pub fn kills_at_lines(seed: u64) -> Option<AtLines> {
+    match Dice::new(!seed).below(1_000) {
+        0..150 => Some(AtLines::Any),
+        150..350 => Some(AtLines::Large),
+        _ => None,
+    }
+}
+
+impl AtLines {
+    /// The faults of such a world.
+    pub fn faults(self, faults: Faults) -> Faults {
+        let (kill_at_lines, kill_within) = match self {
+            Self::Any => (150, 60),
+            Self::Large => (400, 150),
+        };
+        Faults {
+            keepers_left: 12,
+            kill_at_lines,
+            kill_within,
+            kill_successor: 300,
+            ..faults
+        }
+    }
+}
+
+/// How the next server reacts to its end.
 pub fn manners(dice: &mut Dice) -> Manners {
     let prompt = dice.permille(700);
     Manners {
@@ -111,7 +156,7 @@ pub fn manners(dice: &mut Dice) -> Manners {
     }
 }
 
-/// What an earlier session of this configuration has seen.
+/// The cache of an earlier session of this configuration.
 pub fn remembered() -> Remembered {
     let mut remembered = Remembered::default();
     let opening = client::opening("1");

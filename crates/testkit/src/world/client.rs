@@ -1,15 +1,15 @@
-//! A scripted client: it opens in one era, asks all kinds of things, answers what it is asked, and takes things back.
+//! A scripted client: it opens in one era, sends all kinds of requests, answers questions, and cancels requests.
 
 use std::collections::BTreeMap;
 
-use mainstay_core::message::frame::Kind;
+use mainstay_protocol::message::frame::Kind;
 use serde_json::Value;
 
+use super::message::{Message, key, key_of};
 use super::outside::{Outside, text};
 use super::pipe::{Lines, Read};
-use super::said::{Said, key, key_of};
 
-/// How a client speaks.
+/// How a client opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// `initialize` first.
@@ -26,17 +26,17 @@ pub struct Client {
     era: Era,
     /// It does not wait for the answer to its opening.
     hasty: bool,
-    /// It asks so many things.
+    /// How many requests it still sends.
     pub left: u64,
     count: u64,
     opening: Opening,
     tries: u32,
     /// Unanswered requests: id token and method.
     waiting: BTreeMap<String, (String, String)>,
-    /// Written and not yet taken by the pipe.
+    /// Written, but the pipe had no room yet.
     backlog: Vec<u8>,
     lines: Lines,
-    /// Sizes its reads.
+    /// The size of its reads.
     pub read_most: u64,
     uris: u64,
     /// It opens in another way than the others.
@@ -51,10 +51,10 @@ enum Opening {
     Failed,
 }
 
-/// What the client wants to happen later.
+/// What the client does later.
 #[derive(Debug)]
 pub enum Later {
-    /// It says this.
+    /// It sends this.
     Say(Vec<u8>),
 }
 
@@ -67,7 +67,7 @@ pub fn opening(id: &str) -> String {
 }
 
 impl Client {
-    /// A client with a character by chance.
+    /// A client with a random character.
     pub fn new(outside: &mut Outside) -> Self {
         let dice = &mut outside.dice;
         Self {
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// One that comes back, as it is known that it speaks; it counts from the beginning again.
+    /// A client that comes back, in the era that the link knows. It counts its ids from the beginning.
     pub fn returning(outside: &mut Outside, modern: bool) -> Self {
         let mut client = Self::new(outside);
         client.era = if modern { Era::Modern } else { Era::Legacy };
@@ -95,7 +95,7 @@ impl Client {
         client
     }
 
-    /// Passes on what the pipe had no room for; whether it took any.
+    /// Writes what the pipe had no room for. Returns whether it took any.
     pub fn flush(&mut self, outside: &mut Outside) -> bool {
         match outside.from_client.write(&self.backlog) {
             Ok(len) => {
@@ -109,9 +109,13 @@ impl Client {
         }
     }
 
-    /// It says this now.
+    /// Sends this now.
     pub fn say(&mut self, outside: &mut Outside, line: &[u8]) {
-        for said in Said::read(line).unwrap_or_default() {
+        if outside.from_client.writer_gone {
+            // It has closed its end, perhaps within a line. Anything that followed would look like the rest of that line.
+            return;
+        }
+        for said in Message::read(line).unwrap_or_default() {
             match said.kind {
                 Kind::Request => outside.watch.client_asks(&said),
                 Kind::Response | Kind::Error => outside.watch.client_answers(&said.key()),
@@ -123,7 +127,7 @@ impl Client {
         self.flush(outside);
     }
 
-    /// It closes its end; perhaps in the middle of a line.
+    /// Closes its end, perhaps in the middle of a line.
     pub fn close(&mut self, outside: &mut Outside) {
         outside.note(|| "client closes".into());
         self.flush(outside);
@@ -131,8 +135,11 @@ impl Client {
         outside.from_client.writer_gone = true;
     }
 
-    /// It does something by itself.
+    /// Does something by itself.
     pub fn act(&mut self, outside: &mut Outside) {
+        if outside.from_client.writer_gone {
+            return;
+        }
         match self.opening {
             Opening::Unsent => self.open(outside),
             Opening::Sent if self.hasty && self.left > 0 => self.ask_anything(outside),
@@ -192,7 +199,7 @@ impl Client {
             8 => Some("junk from the client\n".into()),
             9 => Some("\n".into()),
             10..14 if self.era == Era::Legacy => {
-                // What a batch sets is not replayed: its era had no servers that need it.
+                // A batch sets nothing that is replayed, because servers of its era do not need it.
                 let (one, two) = (self.request(outside, false), self.request(outside, false));
                 Some(format!("[{one},{two}]\n"))
             }
@@ -224,7 +231,12 @@ impl Client {
         let bulky = outside.bulky;
         let dice = &mut outside.dice;
         let legacy = self.era != Era::Modern;
-        let (method, mut params) = match dice.below(100) {
+        let sort = if outside.calls_mostly && dice.permille(500) {
+            30
+        } else {
+            dice.below(100)
+        };
+        let (method, mut params) = match sort {
             0..8 => ("ping", String::new()),
             8..20 => ("tools/list", String::new()),
             20..24 => ("prompts/list", String::new()),
@@ -237,7 +249,7 @@ impl Client {
                 } else {
                     ""
                 };
-                // Of a long batch that comes while the keeper is killed nobody knows what was in it.
+                // Not in a batch: if the keeper is killed while a long batch arrives, its members are unknown.
                 let size = if lasting && dice.permille(if bulky { 700 } else { 20 }) {
                     let sizes: &[u64] = if bulky {
                         &[9_000, 30_000, 60_000, 70_000, 140_000]
@@ -302,7 +314,7 @@ impl Client {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}}}}}"#)
     }
 
-    /// Tells its requests apart from those of clients before it, which had the same ids.
+    /// Distinguishes its requests from those of earlier clients with the same ids.
     fn mark(&self, outside: &Outside) -> String {
         format!("{}-{}", outside.attachment, self.count)
     }
@@ -320,7 +332,7 @@ impl Client {
             0..3 => format!("\"c-{n}\""),
             3..5 => format!("{n}.0"),
             5 => format!("\"c\\/{n}\""),
-            // It is a mainstay itself.
+            // The client is itself a mainstay.
             6 => format!("\"ms:own:00000008:{n}\""),
             _ => format!("{n}"),
         }
@@ -331,7 +343,7 @@ impl Client {
             .insert(key_of(token), (token.into(), method.into()));
     }
 
-    /// It reads what is there, up to its appetite; what it wants to do later.
+    /// Reads what is there, up to its read size. Returns what it does later.
     pub fn read(&mut self, outside: &mut Outside) -> Vec<Later> {
         let most = outside.dice.between(1, self.read_most) as usize;
         let Read::Bytes(bytes) = outside.to_client.read(most) else {
@@ -339,14 +351,14 @@ impl Client {
         };
         let mut later = Vec::new();
         for line in self.lines.feed(&bytes) {
-            for said in Said::read(&line).unwrap_or_default() {
+            for said in Message::read(&line).unwrap_or_default() {
                 self.hears(outside, &said, &mut later);
             }
         }
         later
     }
 
-    fn hears(&mut self, outside: &mut Outside, said: &Said, later: &mut Vec<Later>) {
+    fn hears(&mut self, outside: &mut Outside, said: &Message, later: &mut Vec<Later>) {
         match said.kind {
             Kind::Request => {
                 let Some(token) = &said.token else { return };
@@ -371,7 +383,7 @@ impl Client {
         }
     }
 
-    fn answered(&mut self, outside: &mut Outside, method: &str, said: &Said) {
+    fn answered(&mut self, outside: &mut Outside, method: &str, said: &Message) {
         let unknown = key(&said.value["error"]["code"]) == "-32601";
         match (method, said.is_success()) {
             ("initialize", true) => {
@@ -394,18 +406,18 @@ impl Client {
         }
     }
 
-    /// Whether there is anything in its hands that the pipe has not taken.
+    /// Whether it has bytes that the pipe has not taken.
     pub fn is_stuck(&self) -> bool {
         !self.backlog.is_empty()
     }
 
-    /// Nothing of what it knows is a number of its own.
+    /// The number of requests without an answer.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 }
 
-/// The client's params, for whoever compares openings.
+/// The client's parameters, to compare openings.
 pub fn opening_params() -> Value {
     let opening: Value = serde_json::from_str(&opening("1")).unwrap_or_default();
     opening["params"].clone()

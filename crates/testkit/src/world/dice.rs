@@ -1,4 +1,4 @@
-//! Chance, the same for the same seed: a small generator of our own (splitmix64).
+//! Chance, the same for the same seed: a small generator (splitmix64).
 
 /// The source of all chance in one story.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Dice {
         first + self.below(last - first + 1)
     }
 
-    /// True so many times in a thousand.
+    /// True this many times in a thousand.
     pub fn permille(&mut self, times: u64) -> bool {
         self.below(1_000) < times
     }

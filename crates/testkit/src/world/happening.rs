@@ -1,7 +1,7 @@
-//! What happens in a story: to the client, to the server, and to the link between them.
+//! The events of a story: to the client, to the server, and to the link between them.
 
-use mainstay_core::event::{Cause, Renewing, Status};
 use mainstay_core::link::Input;
+use mainstay_protocol::event::{Cause, RestartReason, Status};
 
 use super::client::{self, Client};
 use super::outside::{self, Halt, Outside};
@@ -123,7 +123,7 @@ impl Story {
     }
 
     fn server_dies(&mut self, torn: Option<String>) {
-        // Whoever serves on writes whole lines.
+        // A process that serves on after the server's end writes whole lines, so only a lone server tears one.
         let alone = self
             .outside
             .process
@@ -152,19 +152,19 @@ impl Story {
             return Ok(());
         }
         let why = match self.outside.dice.below(3) {
-            0 => Renewing::Asked,
-            1 => Renewing::Changed { path: "/x".into() },
-            _ => Renewing::Memory { bytes: 1 << 30 },
+            0 => RestartReason::Asked,
+            1 => RestartReason::Changed { path: "/x".into() },
+            _ => RestartReason::Memory { bytes: 1 << 30 },
         };
         shell.tell(&mut self.outside, Input::Renew(why))
     }
 
-    /// Somebody signals or kills the shim; the client may mean it, or come back.
+    /// The shim gets a signal or is killed. The client may have meant it, or come back.
     fn strike(&mut self, shell: &mut Shell<'_>) -> Result<(), Halt> {
         if self.plan.limits.linger_ms == 0 || !self.outside.dice.permille(self.faults.strike) {
             return Ok(());
         }
-        // One that is not kept for certain ends the story; most are.
+        // If the server is not surely kept, this ends the story, so it happens rarely.
         if shell.link().word() != "ready" && !self.outside.dice.permille(50) {
             return Ok(());
         }

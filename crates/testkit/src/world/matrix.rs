@@ -1,16 +1,16 @@
-//! Every state of the link, and what each event makes of it: the table in `docs/reference/life-matrix.md`.
+//! Every state of the link, and the effect of each event on it: the table in `docs/reference/life-matrix.md`.
 
 use std::fmt::Write;
 
-use mainstay_core::clock::Moment;
-use mainstay_core::event::{Cause, LeaseEnded, Renewing, Status, Usage};
-use mainstay_core::lease::Over;
-use mainstay_core::limits::Limits;
 use mainstay_core::link::{About, Exited, Holders, Input, Link, Output, Route};
-use mainstay_core::message::frame::Scanner;
-use mainstay_core::message::remembered::Remembered;
-use mainstay_core::policy::Policy;
 use mainstay_core::server::stop::Step;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Cause, LeaseEnded, RestartReason, Status, Usage};
+use mainstay_protocol::lease::Over;
+use mainstay_protocol::limits::Limits;
+use mainstay_protocol::message::frame::Scanner;
+use mainstay_protocol::message::remembered::Remembered;
+use mainstay_protocol::policy::Policy;
 use serde_json::Value;
 
 use super::LINK;
@@ -22,11 +22,11 @@ const OPENED: &str =
     r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}"#;
 const CALL: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#;
 
-/// A state: its word, what it means, and how it is reached.
+/// A state: its word, its meaning, and how it is reached.
 struct State {
     word: &'static str,
     meaning: &'static str,
-    reach: fn(&mut Desk<'_>),
+    reach: fn(&mut Driver<'_>),
 }
 
 const STATES: [State; 14] = [
@@ -38,53 +38,53 @@ const STATES: [State; 14] = [
     State {
         word: "opening",
         meaning: "a server is up, and the client has had no answer yet; `initialize` is in flight",
-        reach: |desk| {
-            desk.input(Input::Started);
-            desk.client(INITIALIZE);
+        reach: |driver| {
+            driver.input(Input::Started);
+            driver.client(INITIALIZE);
         },
     },
     State {
         word: "ready",
         meaning: "client and server speak with each other; a `tools/call` is in flight",
-        reach: |desk| {
-            desk.open();
-            desk.client(CALL);
+        reach: |driver| {
+            driver.open();
+            driver.client(CALL);
         },
     },
     State {
         word: "doubtful",
         meaning: "an idle server has left a question of ours unanswered",
-        reach: |desk| {
-            desk.open();
-            desk.until("doubtful");
+        reach: |driver| {
+            driver.open();
+            driver.until("doubtful");
         },
     },
     State {
         word: "draining",
         meaning: "a restart was asked for; a `tools/call` is in flight",
-        reach: |desk| {
-            desk.open();
-            desk.client(CALL);
-            desk.input(Input::Renew(Renewing::Asked));
+        reach: |driver| {
+            driver.open();
+            driver.client(CALL);
+            driver.input(Input::Renew(RestartReason::Asked));
         },
     },
     State {
         word: "restarting",
         meaning: "a generation has died, and others of its tree are still there",
-        reach: |desk| {
-            desk.open();
-            desk.input(exited(Status::Code(1), false));
+        reach: |driver| {
+            driver.open();
+            driver.input(exited(Status::Code(1), false));
         },
     },
     State {
         word: "waiting",
         meaning: "generations have died one after the other; the next one has to wait",
-        reach: |desk| {
-            desk.open();
+        reach: |driver| {
+            driver.open();
             for _ in 0..3 {
-                desk.die();
-                if desk.link.word() == "starting" {
-                    desk.input(Input::Started);
+                driver.die();
+                if driver.link.word() == "starting" {
+                    driver.input(Input::Started);
                 }
             }
         },
@@ -92,127 +92,130 @@ const STATES: [State; 14] = [
     State {
         word: "greeting",
         meaning: "the next generation is told what its predecessor knew; the replayed opening is unanswered",
-        reach: |desk| {
-            desk.open();
-            desk.die();
-            desk.until("starting");
-            desk.input(Input::Started);
+        reach: |driver| {
+            driver.open();
+            driver.die();
+            driver.until("starting");
+            driver.input(Input::Started);
         },
     },
     State {
         word: "resting",
-        meaning: "nobody needed the server for a while, and it was stopped",
-        reach: |desk| {
-            desk.open();
-            desk.input(Input::Renew(Renewing::Idle { ms: 1 }));
-            desk.input(exited(Status::Code(0), true));
-            desk.input(empty());
+        meaning: "the server was idle for a while, and it was stopped",
+        reach: |driver| {
+            driver.open();
+            driver.input(Input::Renew(RestartReason::Idle { ms: 1 }));
+            driver.input(exited(Status::Code(0), true));
+            driver.input(empty());
         },
     },
     State {
         word: "abandoned",
         meaning: "it has died too often",
-        reach: |desk| {
-            desk.open();
+        reach: |driver| {
+            driver.open();
             for _ in 0..20 {
-                match desk.link.word() {
+                match driver.link.word() {
                     "abandoned" => return,
-                    "starting" => desk.input(Input::Started),
-                    "waiting" => desk.tick(),
-                    _ => desk.die(),
+                    "starting" => driver.input(Input::Started),
+                    "waiting" => driver.tick(),
+                    _ => driver.die(),
                 }
             }
         },
     },
     State {
         word: "failed",
-        meaning: "the first generation could not be started; that is explained to whoever asks",
-        reach: |desk| desk.input(start_failed()),
+        meaning: "the first generation could not be started; every request is answered with the reason",
+        reach: |driver| driver.input(start_failed()),
     },
     State {
         word: "lingering",
         meaning: "the shim was killed while the client lives, and the server is kept; a `tools/call` was in flight",
-        reach: |desk| {
-            desk.open();
-            desk.client(CALL);
-            desk.input(Input::Stop(Cause::ShimKilled));
+        reach: |driver| {
+            driver.open();
+            driver.client(CALL);
+            driver.input(Input::Stop(Cause::ShimKilled));
         },
     },
     State {
         word: "stopping",
         meaning: "the client has left; a `tools/call` is in flight, and has its time",
-        reach: |desk| {
-            desk.open();
-            desk.client(CALL);
-            desk.input(Input::ClientEof);
+        reach: |driver| {
+            driver.open();
+            driver.client(CALL);
+            driver.input(Input::ClientEof);
         },
     },
     State {
         word: "gone",
         meaning: "all is done",
-        reach: |desk| {
-            desk.input(start_failed());
-            desk.input(Input::ClientEof);
+        reach: |driver| {
+            driver.input(start_failed());
+            driver.input(Input::ClientEof);
         },
     },
 ];
 
-/// What happens.
+/// An event.
 enum Event {
-    Told(fn() -> Input),
+    Given(fn() -> Input),
     Client(&'static str),
     Server(&'static str),
     Time,
 }
 
 const EVENTS: [(&str, Event); 29] = [
-    ("the server was started", Event::Told(|| Input::Started)),
-    ("it could not be started", Event::Told(start_failed)),
+    ("the server was started", Event::Given(|| Input::Started)),
+    ("it could not be started", Event::Given(start_failed)),
     (
         "it ends, and its tree is empty",
-        Event::Told(|| exited(Status::Code(1), true)),
+        Event::Given(|| exited(Status::Code(1), true)),
     ),
     (
         "it ends, and others of its tree are there",
-        Event::Told(|| exited(Status::Code(1), false)),
+        Event::Given(|| exited(Status::Code(1), false)),
     ),
     (
         "it closes its stdout",
-        Event::Told(|| Input::StdoutClosed { tree_empty: false }),
+        Event::Given(|| Input::StdoutClosed { tree_empty: false }),
     ),
     (
         "it closes its stdin",
-        Event::Told(|| Input::Stop(Cause::ServerExit)),
+        Event::Given(|| Input::Stop(Cause::ServerExit)),
     ),
-    ("the tree is empty", Event::Told(empty)),
-    ("the client's EOF", Event::Told(|| Input::ClientEof)),
+    ("the tree is empty", Event::Given(empty)),
+    ("the client's EOF", Event::Given(|| Input::ClientEof)),
     (
         "the client is gone",
-        Event::Told(|| Input::Stop(Cause::ClientGone)),
+        Event::Given(|| Input::Stop(Cause::ClientGone)),
     ),
     (
         "the shim gets SIGTERM",
-        Event::Told(|| Input::Stop(Cause::ShimSignal { number: 15 })),
+        Event::Given(|| Input::Stop(Cause::ShimSignal { number: 15 })),
     ),
     (
         "the shim is killed",
-        Event::Told(|| Input::Stop(Cause::ShimKilled)),
+        Event::Given(|| Input::Stop(Cause::ShimKilled)),
     ),
-    ("a stranger's signal", Event::Told(|| Input::Check)),
-    ("a client comes back", Event::Told(|| Input::Reattached)),
-    ("`mainstay stop`", Event::Told(|| Input::Stop(Cause::Asked))),
-    ("its lease is over", Event::Told(lease_over)),
+    ("a stranger's signal", Event::Given(|| Input::Check)),
+    ("a client comes back", Event::Given(|| Input::Reattached)),
+    (
+        "`mainstay stop`",
+        Event::Given(|| Input::Stop(Cause::Asked)),
+    ),
+    ("its lease is over", Event::Given(lease_over)),
     (
         "`mainstay restart`",
-        Event::Told(|| Input::Renew(Renewing::Asked)),
+        Event::Given(|| Input::Renew(RestartReason::Asked)),
     ),
     (
-        "nobody has needed it",
-        Event::Told(|| Input::Renew(Renewing::Idle { ms: 1 })),
+        "it was idle",
+        Event::Given(|| Input::Renew(RestartReason::Idle { ms: 1 })),
     ),
     (
         "its processor time",
-        Event::Told(|| Input::Measured {
+        Event::Given(|| Input::Measured {
             cpu_ms: 0,
             traced: false,
         }),
@@ -239,7 +242,7 @@ const EVENTS: [(&str, Event); 29] = [
         ),
     ),
     (
-        "client: answers what nobody asked",
+        "client: answers an unknown request",
         Event::Client(r#"{"jsonrpc":"2.0","id":99,"result":{}}"#),
     ),
     (
@@ -247,7 +250,7 @@ const EVENTS: [(&str, Event); 29] = [
         Event::Server(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#),
     ),
     (
-        "server: answers what nobody asked",
+        "server: answers an unknown request",
         Event::Server(r#"{"jsonrpc":"2.0","id":98,"result":{}}"#),
     ),
     (
@@ -269,7 +272,7 @@ pub fn page() -> String {
          A line *goes on* as it came, *is dropped*, *waits* where it is, or something goes *instead*.\n",
     );
     for state in &STATES {
-        // A String takes whatever is written.
+        // Writing into a String cannot fail.
         let State { word, meaning, .. } = state;
         write!(page, "\n## {word}\n\nReached: {meaning}.\n\n| what happens | then | what is done |\n|---|---|---|\n").ok();
         for (name, event) in &EVENTS {
@@ -283,41 +286,41 @@ pub fn page() -> String {
 
 fn cell(state: &State, event: &Event) -> (&'static str, String) {
     let mut memory = Memory::new(64);
-    let mut desk = Desk::new(&mut memory);
-    (state.reach)(&mut desk);
-    assert_eq!(desk.link.word(), state.word, "the way to this state");
+    let mut driver = Driver::new(&mut memory);
+    (state.reach)(&mut driver);
+    assert_eq!(driver.link.word(), state.word, "the way to this state");
     let mut done = match event {
-        Event::Told(input) => {
-            desk.input_only(input());
+        Event::Given(input) => {
+            driver.input_only(input());
             Vec::new()
         }
-        Event::Client(line) => vec![went(desk.line(line, true))],
-        Event::Server(line) => vec![went(desk.line(line, false))],
-        Event::Time => match desk.link.wake_at() {
+        Event::Client(line) => vec![went(driver.line(line, true))],
+        Event::Server(line) => vec![went(driver.line(line, false))],
+        Event::Time => match driver.link.wake_at() {
             Some((at, _)) => {
-                desk.now = at;
-                desk.input_only(Input::Tick);
+                driver.now = at;
+                driver.input_only(Input::Tick);
                 Vec::new()
             }
             None => vec!["(it waits for none)".into()],
         },
     };
-    while let Some(output) = desk.link.next() {
+    while let Some(output) = driver.link.next() {
         done.push(told(&output));
     }
     if done.is_empty() {
         done.push("-".into());
     }
-    (desk.link.word(), done.join(", "))
+    (driver.link.word(), done.join(", "))
 }
 
 /// A link that is driven by hand.
-struct Desk<'a> {
+struct Driver<'a> {
     link: Link<'a>,
     now: Moment,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> Driver<'a> {
     fn new(memory: &'a mut Memory) -> Self {
         let about = About {
             link: LINK,
@@ -333,13 +336,13 @@ impl<'a> Desk<'a> {
             memory.record(),
             Remembered::default(),
         );
-        let mut desk = Self {
+        let mut driver = Self {
             link,
             now: Moment(1_000_000_000),
         };
-        desk.link.begin(desk.now, None);
-        desk.drain();
-        desk
+        driver.link.begin(driver.now, None);
+        driver.drain();
+        driver
     }
 
     fn drain(&mut self) {
@@ -382,7 +385,7 @@ impl<'a> Desk<'a> {
         self.drain();
     }
 
-    /// A server is up, and the client has been greeted.
+    /// Starts a server and opens the session.
     fn open(&mut self) {
         self.input(Input::Started);
         self.client(INITIALIZE);
@@ -404,7 +407,7 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// Lets the time pass until it comes to this.
+    /// Advances the time until the link has this state.
     fn until(&mut self, word: &str) {
         for _ in 0..20 {
             if self.link.word() == word {
@@ -444,7 +447,7 @@ fn exited(status: Status, tree_empty: bool) -> Input {
         usage: Usage::default(),
         stderr_tail: Vec::new(),
         out_of_memory: None,
-        holders: Holders::Nobody,
+        holders: Holders::None,
         tree_empty,
     })
 }
@@ -474,7 +477,7 @@ fn told(output: &Output) -> String {
         Output::DropClient => "let the client go at once".into(),
         Output::Linger => "let the client go at once and be found by it".into(),
         Output::LingerOver => "be found no more".into(),
-        Output::Tell(what) => format!("event `{}`", what.word()),
+        Output::Tell(what) => format!("event `{}`", what.name()),
         Output::Finish(code) => format!("leave with {code}"),
     }
 }

@@ -1,23 +1,23 @@
-//! What is there beside the keeper: the clock, the client's pipes, the server's process with its tree, and whoever may
-//! kill the keeper.
+//! Everything beside the keeper: the clock, the client's pipes, the server's process with its tree, and the process that may kill
+//! the keeper.
 
 use std::fmt::Display;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mainstay_core::clock::Moment;
-use mainstay_core::event::{Seen, Status};
-use mainstay_core::ids::Identity;
 use mainstay_core::link::Holders;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Seen, Status};
+use mainstay_protocol::ids::Identity;
 
 use super::dice::Dice;
 use super::pipe::Pipe;
 use super::watch::Watch;
 
-/// Whether the story is told as it goes.
+/// Whether the story is printed while it runs.
 static ALOUD: AtomicBool = AtomicBool::new(false);
 
-/// From now on the story is told as it goes.
+/// From now on the story is printed while it runs.
 pub fn tell_aloud() {
     ALOUD.store(true, Ordering::Relaxed);
 }
@@ -36,7 +36,7 @@ pub fn broken<T>(what: impl Into<String>) -> Result<T, Halt> {
     Err(Halt::Broken(what.into()))
 }
 
-/// All that is not the keeper.
+/// Everything that is not the keeper.
 #[derive(Debug)]
 pub struct Outside {
     /// The time.
@@ -47,40 +47,42 @@ pub struct Outside {
     pub from_client: Pipe,
     /// Our stdout.
     pub to_client: Pipe,
-    /// Counts the clients that came back, from 1.
+    /// The number of the client, from 1.
     pub attachment: u32,
     /// The process that was started last.
     pub process: Option<Process>,
-    /// How the next processes behave when they are ended.
+    /// How the next processes react to their end.
     pub manners: Manners,
-    /// Starts that fail, in a thousand.
+    /// The chance, in a thousand, that a start fails.
     pub start_fails: u64,
-    /// The client sends large lines often, and several at once: no pipe is narrow.
+    /// The client often sends large lines, and several at once, so that no pipe is narrow.
     pub bulky: bool,
-    /// Each message is watched, so that no line goes by the fast path.
+    /// Most requests of the client are tool calls, which are not sent a second time.
+    pub calls_mostly: bool,
+    /// A tap watches each message, so that no line takes the fast path.
     pub watched: bool,
-    /// The first promise that was broken while the relay was at work.
+    /// The first promise that was broken while the relay ran.
     pub broken: Option<String>,
     /// The promises.
     pub watch: Watch,
-    /// The story so far, if it is to be told.
+    /// The story so far, if a trace was asked for.
     pub trace: Option<Vec<String>>,
 }
 
-/// How a server and its tree take their end.
+/// How a server and its tree react to their end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Manners {
-    /// It ends so long after its stdin was closed.
+    /// It ends this long after its stdin was closed.
     pub eof_ms: Option<u64>,
-    /// It ends so long after SIGTERM.
+    /// It ends this long after SIGTERM.
     pub term_ms: Option<u64>,
-    /// Others in its tree.
+    /// Other processes in its tree.
     pub others: u32,
     /// They end with it, or at SIGTERM.
     pub others_obey: bool,
-    /// They hold its pipes and serve when it has left.
+    /// They hold its pipes and serve when it has exited.
     pub serve_on: bool,
-    /// Somebody survives the kill.
+    /// A process survives the kill.
     pub unkillable: bool,
 }
 
@@ -97,14 +99,14 @@ pub struct Process {
     pub ended: Option<(Status, Moment)>,
     /// When it got SIGTERM.
     pub terminated: Option<Moment>,
-    /// Others in its tree that live.
+    /// Living others in its tree.
     pub others: u32,
-    /// How it takes its end.
+    /// How it reacts to its end.
     pub manners: Manners,
 }
 
 impl Outside {
-    /// Notes a step of the story.
+    /// Adds a step to the story.
     pub fn note(&mut self, what: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             let ms = self.now.0 / 1_000_000;
@@ -116,7 +118,7 @@ impl Outside {
         }
     }
 
-    /// What the relay has done since the last look.
+    /// What the relay has done since the last call.
     pub fn verdict(&mut self) -> Result<(), Halt> {
         match self.broken.take() {
             None => Ok(()),
@@ -124,14 +126,14 @@ impl Outside {
         }
     }
 
-    /// Notes what the relay has done.
+    /// Stores what the relay has done.
     pub fn judge(&mut self, verdict: Result<(), Halt>) {
         if let Err(Halt::Broken(what)) = verdict {
             self.broken.get_or_insert(what);
         }
     }
 
-    /// How the process ended that was started last.
+    /// How the process that was started last has ended.
     pub fn ended(&self) -> Option<Status> {
         let (status, _) = self.process.as_ref()?.ended?;
         Some(status)
@@ -142,24 +144,24 @@ impl Outside {
         self.process.as_ref().is_none_or(Process::tree_empty)
     }
 
-    /// Who holds both pipes of a server that has ended.
+    /// The processes that hold both pipes of a server that has ended.
     pub fn holders(&self) -> Holders {
         let process = self.process.as_ref();
         if process.is_some_and(|p| p.serves() && !p.stdin.writer_gone && !p.stdout.reader_gone) {
-            Holders::Somebody { written: None }
+            Holders::Others { written: None }
         } else {
-            Holders::Nobody
+            Holders::None
         }
     }
 
-    /// The client's pipes are closed.
+    /// Closes the client's pipes.
     pub fn let_go_of_client(&mut self) {
         self.note(|| "the client's pipes are let go".into());
         self.to_client.writer_gone = true;
         self.from_client.reader_gone = true;
     }
 
-    /// Starts a process; false if that fails.
+    /// Starts a process. Returns false if that fails.
     pub fn start(&mut self, generation: u32) -> Result<bool, Halt> {
         if let Some(process) = &self.process
             && !process.tree_empty()
@@ -199,7 +201,7 @@ impl Outside {
 }
 
 impl Process {
-    /// The process that was started ends by itself, or by somebody else's hand.
+    /// The process that was started ends by itself, or is killed by another process.
     pub fn end(&mut self, status: Status, now: Moment) {
         if self.ended.is_some() {
             return;
@@ -211,7 +213,7 @@ impl Process {
         self.let_go();
     }
 
-    /// SIGTERM to everybody.
+    /// Sends SIGTERM to the whole tree.
     pub fn terminate(&mut self, now: Moment) {
         self.terminated.get_or_insert(now);
         if self.manners.others_obey {
@@ -220,7 +222,7 @@ impl Process {
         }
     }
 
-    /// SIGKILL to everybody; who is left.
+    /// Sends SIGKILL to the whole tree. Returns the processes that are left.
     pub fn kill(&mut self, now: Moment) -> Vec<Seen> {
         if self.manners.unkillable {
             let who = Identity { pid: 7, start: 1 };
@@ -237,12 +239,12 @@ impl Process {
         Vec::new()
     }
 
-    /// Whether nobody of the tree is left.
+    /// True if no process of the tree is left.
     pub fn tree_empty(&self) -> bool {
         self.ended.is_some() && self.others == 0
     }
 
-    /// Whether somebody holds its pipes.
+    /// True if a process holds its pipes.
     pub fn serves(&self) -> bool {
         self.ended.is_none() || (self.manners.serve_on && self.others > 0)
     }
@@ -255,7 +257,7 @@ impl Process {
     }
 }
 
-/// Bytes for people.
+/// Bytes as readable text.
 pub fn text(bytes: &[u8]) -> impl Display {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_end();

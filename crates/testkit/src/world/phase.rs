@@ -1,9 +1,9 @@
-//! How a story goes on: busy, calm, and to its end.
+//! The phases of a story: busy, calm, and its end.
 
-use mainstay_core::event::{Cause, LeaseEnded};
-use mainstay_core::kill_point::set_fuse;
-use mainstay_core::lease::Over;
 use mainstay_core::link::Input;
+use mainstay_protocol::event::{Cause, LeaseEnded};
+use mainstay_protocol::kill_point::set_fuse;
+use mainstay_protocol::lease::Over;
 
 use super::chance;
 use super::outside::{self, Halt};
@@ -53,7 +53,7 @@ impl Story {
         Ok(())
     }
 
-    /// Somebody or something ends it all.
+    /// Ends the session by one of the possible causes.
     fn end(&mut self, shell: &mut Shell<'_>) -> Result<(), Halt> {
         let cause = match self.outside.dice.below(9) {
             0 => Cause::ClientGone,

@@ -1,16 +1,16 @@
-//! Any bytes as a story: what both sides write, and what happens between. For the fuzzer, and for plain tests.
+//! Any bytes as a story: what both sides write, and what happens in between. For the fuzzer, and for plain tests.
 //!
-//! A byte says what happens next; some of them take the bytes that follow. The client and the server of such a story
-//! understand nothing, so only the promises that hold for any bytes are checked: nothing panics, nothing is busy without
-//! end, one generation lives at a time, and the end comes in its time.
+//! A byte says what happens next. Some events take the bytes that follow. The client and the server of such a story understand
+//! nothing, so only the promises for any bytes are checked: nothing panics, nothing is busy without end, one generation lives at
+//! a time, and the end comes in its time.
 
-use mainstay_core::clock::Moment;
-use mainstay_core::event::{Cause, Lost, Renewing, Status};
-use mainstay_core::kill_point::set_fuse;
-use mainstay_core::limits::Limits;
 use mainstay_core::link::Input;
-use mainstay_core::message::remembered::Remembered;
-use mainstay_core::policy::{Policy, Retry};
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Cause, Lost, RestartReason, Status};
+use mainstay_protocol::kill_point::set_fuse;
+use mainstay_protocol::limits::Limits;
+use mainstay_protocol::message::remembered::Remembered;
+use mainstay_protocol::policy::{Policy, Retry};
 
 use super::dice::Dice;
 use super::outside::{Halt, Manners, Outside, broken};
@@ -41,7 +41,7 @@ const PHRASES: [&str; 16] = [
 /// How long the end may take, all in all.
 const END_MS: u64 = 300_000;
 
-/// Tells the story of these bytes; what is broken by it.
+/// Runs the story of these bytes. Returns the broken promise.
 pub fn run(bytes: &[u8]) -> Result<(), String> {
     let mut tale = Tale::new(bytes);
     let mut memory = Memory::new(16);
@@ -127,6 +127,7 @@ impl<'b> Tale<'b> {
             },
             start_fails: 0,
             bulky: false,
+            calls_mostly: false,
             watched: bit(2),
             broken: None,
             watch,
@@ -214,7 +215,7 @@ impl<'b> Tale<'b> {
             9 => {
                 let ms = u64::from(self.byte().unwrap_or_default()) * 20;
                 self.outside.now = self.outside.now.after_ms(ms);
-                // Nobody was woken meanwhile.
+                // The keeper was not woken meanwhile.
                 self.outside.watch.late(ms);
             }
             10 => {
@@ -231,7 +232,7 @@ impl<'b> Tale<'b> {
                 self.outside.start_fails = 1_000 - fails;
             }
             14 if what & 16 == 0 => {
-                shell.tell(&mut self.outside, Input::Renew(Renewing::Asked))?;
+                shell.tell(&mut self.outside, Input::Renew(RestartReason::Asked))?;
             }
             14 => self.strike(shell, what)?,
             _ if what & 16 == 0 => self.outside.from_client.writer_gone = true,
@@ -240,7 +241,7 @@ impl<'b> Tale<'b> {
         Ok(())
     }
 
-    /// The shim is struck, or a client comes back.
+    /// The shim gets a signal or is killed, or a client comes back.
     fn strike(&mut self, shell: &mut Shell<'_>, what: u8) -> Result<(), Halt> {
         if shell.takes_in() {
             self.outside.from_client = Pipe::new(usize::MAX);
@@ -258,7 +259,7 @@ impl<'b> Tale<'b> {
 
     fn client(&mut self, bytes: &[u8]) {
         if !self.outside.from_client.writer_gone {
-            // Whoever does not read any more has no need of it.
+            // If the keeper has stopped reading, the bytes are lost.
             self.outside.from_client.write(bytes).ok();
         }
     }
@@ -267,7 +268,7 @@ impl<'b> Tale<'b> {
         if let Some(process) = &mut self.outside.process {
             process.stdin.read(usize::MAX);
             if process.serves() {
-                // What does not fit is not written.
+                // Bytes that do not fit are not written.
                 process.stdout.write(bytes).ok();
             }
         }

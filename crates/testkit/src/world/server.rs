@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use mainstay_core::message::frame::Kind;
+use mainstay_protocol::message::frame::Kind;
 
+use super::message::{Message, key_of};
 use super::outside::{Outside, text};
 use super::pipe::{Lines, Read};
-use super::said::{Said, key_of};
 
-/// How servers of one story behave; each number is so many times in a thousand.
+/// How servers of one story behave. Each number is a chance in a thousand.
 #[derive(Clone, Debug, Default)]
 pub struct Temper {
     /// The longest that an answer takes.
@@ -17,13 +17,13 @@ pub struct Temper {
     pub never: u64,
     /// It is answered twice.
     pub twice: u64,
-    /// An answer to nothing comes along.
+    /// An answer to an unknown request is sent too.
     pub stale: u64,
-    /// Something that is no message comes along.
+    /// A line that is no message is sent too.
     pub junk: u64,
-    /// A notification comes along.
+    /// A notification is sent too.
     pub notify: u64,
-    /// The client is asked something.
+    /// The client gets a question.
     pub ask: u64,
     /// The server dies of a request.
     pub die: u64,
@@ -31,21 +31,21 @@ pub struct Temper {
     pub dies_of_discover: bool,
     /// It knows the modern era.
     pub modern: bool,
-    /// It refuses what is replayed.
+    /// It refuses replayed requests.
     pub refuse: u64,
-    /// It says another protocol version.
+    /// It answers with another protocol version.
     pub version: u64,
     /// Lists differ between generations.
     pub lists_differ: bool,
     /// It says when lists change.
     pub list_changed: bool,
-    /// It leaves our questions unanswered.
+    /// It leaves our probes unanswered.
     pub ignores_pings: bool,
     /// An answer is longer than a buffer.
     pub long: u64,
 }
 
-/// The server process that is up.
+/// The running server process.
 #[derive(Debug)]
 pub struct Server {
     /// Its generation.
@@ -55,14 +55,14 @@ pub struct Server {
     /// Requests that it will never answer.
     pub silent: BTreeSet<String>,
     lines: Lines,
-    /// Written and not yet taken by the pipe.
+    /// Written, but the pipe had no room yet.
     backlog: Vec<u8>,
     asked: u64,
-    /// Size of its reads.
+    /// The size of its reads.
     pub read_most: u64,
 }
 
-/// What the server wants to happen later.
+/// What the server does later.
 #[derive(Debug)]
 pub enum Later {
     /// It writes this line.
@@ -74,7 +74,7 @@ pub enum Later {
 }
 
 impl Server {
-    /// A new process: it knows nothing.
+    /// A new process, which knows nothing.
     pub fn new(generation: u32, temper: &Temper, outside: &mut Outside) -> Self {
         Self {
             generation,
@@ -87,7 +87,7 @@ impl Server {
         }
     }
 
-    /// Passes on what the pipe had no room for; whether it took any.
+    /// Writes what the pipe had no room for. Returns whether it took any.
     pub fn flush(&mut self, outside: &mut Outside) -> bool {
         let process = outside.process.as_mut();
         let mine = process.filter(|process| process.generation == self.generation);
@@ -103,7 +103,7 @@ impl Server {
         }
     }
 
-    /// It writes this now.
+    /// Writes this now.
     pub fn write(&mut self, outside: &mut Outside, bytes: &[u8]) {
         let generation = self.generation;
         outside.note(|| format!("server {generation} writes: {}", text(bytes)));
@@ -122,7 +122,7 @@ impl Server {
         self.backlog.is_empty()
     }
 
-    /// It reads what is there; true at the end of its stdin.
+    /// Reads what is there. Returns true at the end of its stdin.
     pub fn read(&mut self, outside: &mut Outside, later: &mut Vec<Later>) -> bool {
         let most = outside.dice.between(1, self.read_most) as usize;
         let Some(process) = &mut outside.process else {
@@ -133,7 +133,7 @@ impl Server {
             Read::End => true,
             Read::Bytes(bytes) => {
                 for line in self.lines.feed(&bytes) {
-                    for said in Said::read(&line).unwrap_or_default() {
+                    for said in Message::read(&line).unwrap_or_default() {
                         if said.kind == Kind::Request {
                             self.asked(outside, &said, later);
                         }
@@ -144,7 +144,7 @@ impl Server {
         }
     }
 
-    fn asked(&mut self, outside: &mut Outside, said: &Said, later: &mut Vec<Later>) {
+    fn asked(&mut self, outside: &mut Outside, said: &Message, later: &mut Vec<Later>) {
         let Some(token) = said.token.clone() else {
             return;
         };
@@ -155,7 +155,7 @@ impl Server {
         let chance = dice.permille(temper.die);
         if deadly || chance {
             let torn = dice.permille(300).then(|| self.result(said, &token, "{}"));
-            // Others may serve on.
+            // Other processes of the tree may serve on.
             self.silent.insert(key_of(&token));
             self.silent.extend(said.mark().map(String::from));
             later.push(Later::Die(torn));
@@ -204,11 +204,11 @@ impl Server {
     }
 
     /// Progress, a notification, or a question.
-    fn news(&mut self, outside: &mut Outside, said: &Said) -> String {
+    fn news(&mut self, outside: &mut Outside, said: &Message) -> String {
         let token = &said.value["params"]["_meta"]["progressToken"];
         let generation = self.generation;
         if !token.is_null() {
-            // One note with several lines, so that they stay in their order.
+            // One entry with several lines, so that they keep their order.
             return (1..=outside.dice.between(1, 3))
                 .map(|value| format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\"progress\":{value},\"w\":{}}}}}\n", said.value["params"]["w"]))
                 .collect();
@@ -241,7 +241,7 @@ impl Server {
         )
     }
 
-    fn reply(&mut self, outside: &mut Outside, said: &Said, token: &str, ours: bool) -> String {
+    fn reply(&mut self, outside: &mut Outside, said: &Message, token: &str, ours: bool) -> String {
         let temper = self.temper.clone();
         let dice = &mut outside.dice;
         let replayed = ours
@@ -283,7 +283,7 @@ impl Server {
             "prompts/list" => r#""prompts":[{"name":"p"}]"#.into(),
             "resources/list" => r#""resources":[{"uri":"file:///0","name":"0"}]"#.into(),
             "resources/templates/list" => r#""resourceTemplates":[]"#.into(),
-            // What we ask it again and again is whether it is there, and that is short.
+            // Our probes repeat, so their answers are short.
             "ping" | "server/discover" if ours => String::new(),
             _ if dice.permille(temper.long) => {
                 let fill = dice.between(60_000, 200_000) as usize;
@@ -294,7 +294,7 @@ impl Server {
         let comma = if body.is_empty() { "" } else { "," };
         let (by, mark) = (self.generation, &said.value["params"]["w"]);
         let result = format!(r#"{{{body}{comma}"_meta":{{"by":{by},"w":{mark}}}}}"#);
-        // The id may come behind, and in other words.
+        // The id may come last, and be written in another form.
         let token = match token.strip_suffix(".0") {
             Some(plain) if dice.permille(500) => plain,
             Some(_) | None => token,
@@ -305,7 +305,7 @@ impl Server {
         self.result(said, token, &result)
     }
 
-    fn result(&self, _said: &Said, token: &str, result: &str) -> String {
+    fn result(&self, _said: &Message, token: &str, result: &str) -> String {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{token},\"result\":{result}}}\n")
     }
 }

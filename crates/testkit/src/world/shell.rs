@@ -1,42 +1,42 @@
 //! The keeper without descriptors: it drives the relay that ships, performs its outputs and answers them.
 //!
-//! It decides nothing about bytes. It may be killed at every kill point of the relay, before and after each read and write, and before
-//! each output; what survives is in the [`Memory`].
+//! It decides nothing about bytes. It may be killed at every kill point of the relay, before and after each read and write, and
+//! before each output. What survives is in the [`Memory`].
 
 use std::panic::{self, AssertUnwindSafe};
 
-use mainstay_core::clock::Moment;
-use mainstay_core::event::{Cause, Lost, Status, Usage};
-use mainstay_core::frames::Side;
-use mainstay_core::kill_point::{Killed, kill_point, set_fuse};
-use mainstay_core::limits::{Limits, WHOLE_LINE_BYTES};
 use mainstay_core::link::{About, Exited, Holders, Input, Link};
-use mainstay_core::message::frame::Frame;
-use mainstay_core::message::inflight::Slot;
-use mainstay_core::message::remembered::Remembered;
-use mainstay_core::policy::Policy;
 use mainstay_core::record::inbox::{self, Inbox};
-use mainstay_core::record::{Attached, Head, Phase, Record, keepsakes};
+use mainstay_core::record::{Attached, Head, Phase, Record, replay_log};
 use mainstay_core::relay::{self, Output, Read, Relay, Sight, Wrote};
 use mainstay_core::server::stop::Step;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Cause, Lost, Status, Usage};
+use mainstay_protocol::frames::Side;
+use mainstay_protocol::kill_point::{Killed, kill_point, set_fuse};
+use mainstay_protocol::limits::{Limits, WHOLE_LINE_BYTES};
+use mainstay_protocol::message::frame::Frame;
+use mainstay_protocol::message::inflight::Slot;
+use mainstay_protocol::message::remembered::Remembered;
+use mainstay_protocol::policy::Policy;
 
 use super::LINK;
 use super::outside::{Halt, Outside, Process, broken, text};
 use super::watch::Way;
 
-/// Turns of the loop after which it is called busy.
+/// Turns of the loop after which it counts as busy without end.
 const TURNS: u32 = 20_000;
-/// Ticks at one moment after which they are called busy.
+/// Ticks at one moment after which they count as busy without end.
 const TICKS: u32 = 100;
 
-/// What outlives a killed keeper.
+/// The memory that outlives a killed keeper.
 #[derive(Debug)]
 pub struct Memory {
     head: Head,
     opening: Vec<u8>,
     slots: Vec<Slot>,
-    board: keepsakes::Board,
-    keepsakes: Vec<u8>,
+    board: replay_log::Board,
+    replay_log: Vec<u8>,
     inbox_board: inbox::Board,
     inbox: Vec<u8>,
 }
@@ -48,14 +48,14 @@ impl Memory {
             head: Head::default(),
             opening: vec![0; WHOLE_LINE_BYTES],
             slots: vec![Slot::free(); slots],
-            board: keepsakes::Board::new(),
-            keepsakes: vec![0; 256 * 1024],
+            board: replay_log::Board::new(),
+            replay_log: vec![0; 256 * 1024],
             inbox_board: inbox::Board::new(),
             inbox: vec![0; 2 * WHOLE_LINE_BYTES],
         }
     }
 
-    /// True if all was done when the keeper was killed: its guard starts no other one.
+    /// True if all was done when the keeper was killed: its guard starts no successor.
     pub fn finished(&self) -> bool {
         self.head.phase() == Phase::Finished
     }
@@ -65,12 +65,12 @@ impl Memory {
         self.head.phase() >= Phase::Stopping
     }
 
-    /// True if the client had been let go.
+    /// True if the client's pipes had been closed.
     pub fn away(&self) -> bool {
         self.head.attached() == Attached::No
     }
 
-    /// All of it but what was read.
+    /// The record, without the inbox.
     pub fn record(&mut self) -> Record<'_> {
         self.parts().0
     }
@@ -81,13 +81,13 @@ impl Memory {
             opening: &mut self.opening,
             slots: &mut self.slots,
             board: &self.board,
-            keepsakes: &mut self.keepsakes,
+            replay_log: &mut self.replay_log,
         };
         (record, Inbox::over(&self.inbox_board, &mut self.inbox))
     }
 }
 
-/// What dies with a keeper: its buffer for the server's lines.
+/// The memory that dies with a keeper: its buffer for the server's lines.
 #[derive(Debug)]
 pub struct OwnMemory(Vec<u8>);
 
@@ -97,14 +97,14 @@ impl Default for OwnMemory {
     }
 }
 
-/// What is known before the first fork.
+/// The settings from before the first fork.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Limits.
     pub limits: Limits,
     /// Choices.
     pub policy: Policy,
-    /// What an earlier session saw.
+    /// The record of an earlier session.
     pub remembered: Remembered,
 }
 
@@ -145,8 +145,12 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Begins, or goes on where a killed keeper stopped.
+    /// Begins, or continues where a killed keeper stopped.
     pub fn begin(&mut self, lost: Option<Lost>, outside: &mut Outside) -> Result<(), Halt> {
+        if lost.is_some() {
+            let (lines, within_a_line) = self.relay.unrouted();
+            outside.watch.unrouted(lines, within_a_line);
+        }
         self.relay.begin(outside.now, lost, outside);
         outside.verdict()
     }
@@ -161,7 +165,7 @@ impl<'a> Shell<'a> {
         std::iter::from_fn(|| self.relay.next()).collect()
     }
 
-    /// True if all that the client is to have has been written.
+    /// True if all that the client must get has been written.
     pub fn flushed(&self) -> bool {
         self.relay.flushed()
     }
@@ -171,23 +175,23 @@ impl<'a> Shell<'a> {
         self.relay.writes()
     }
 
-    /// What it holds, for people.
+    /// The state as readable text.
     pub fn told(&self) -> String {
         self.relay.told()
     }
 
-    /// When the keeper wants to be woken if nothing happens.
+    /// When the keeper must be woken if nothing happens.
     pub fn wake_at(&self) -> Option<Moment> {
         self.relay.wake_at()
     }
 
-    /// One input from outside of the data.
+    /// One input that is not data.
     pub fn tell(&mut self, outside: &mut Outside, input: Input) -> Result<(), Halt> {
         kill_point();
         self.handle(outside, input)
     }
 
-    /// Everything that is ready is handled; true when all is done.
+    /// Handles everything that is ready. Returns true when all is done.
     pub fn turn(&mut self, outside: &mut Outside) -> Result<bool, Halt> {
         for _ in 0..TURNS {
             self.perform(outside)?;
@@ -280,7 +284,7 @@ impl<'a> Shell<'a> {
                     outside.let_go_of_client();
                     outside.watch.client_leaves();
                 }
-                Output::Tell(what) => outside.note(|| format!("event: {}", what.word())),
+                Output::Tell(what) => outside.note(|| format!("event: {}", what.name())),
                 Output::ClientEnded => self.handle(outside, Input::ClientEof)?,
                 Output::ClientDeaf => outside.watch.let_go(),
                 Output::CloseServerStdin => {
@@ -315,7 +319,7 @@ impl<'a> Shell<'a> {
         Ok(any)
     }
 
-    /// The kernel tells of the server's end.
+    /// The kernel reports the server's end.
     fn look_at_process(&mut self, outside: &Outside) {
         if outside.ended().is_some() && !self.relay.exit_told() {
             self.relay.server_ended(outside.now);
@@ -336,7 +340,7 @@ impl<'a> Shell<'a> {
         };
         let left = process.kill(now);
         if let (Some((status, _)), false) = (process.ended, self.relay.exit_told()) {
-            self.handle(outside, exited(status, Holders::Nobody, true))?;
+            self.handle(outside, exited(status, Holders::None, true))?;
         }
         self.handle(outside, Input::TreeEmpty { ended: 1, left })
     }
@@ -375,7 +379,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Another client is there, on the pipes that are outside now.
+    /// Another client is connected, on the pipes that are outside now.
     pub fn reattach(&mut self, outside: &mut Outside) -> Result<(), Halt> {
         kill_point();
         self.before = self.link().word();
@@ -384,7 +388,7 @@ impl<'a> Shell<'a> {
         outside.verdict()
     }
 
-    /// True if a client that comes back is taken in.
+    /// True if a client that comes back is accepted.
     pub fn takes_in(&self) -> bool {
         self.link().away() && self.relay.server_has_all()
     }
@@ -509,7 +513,7 @@ impl relay::Shell for Outside {
     }
 }
 
-/// Lets a keeper live until it ends or is killed.
+/// Runs a keeper until it ends or is killed.
 pub fn until_killed(life: impl FnOnce() -> Result<(), Halt>) -> Result<(), Halt> {
     let ended = panic::catch_unwind(AssertUnwindSafe(life));
     set_fuse(None);

@@ -1,15 +1,15 @@
-//! One story: who is in it, and the turns that it takes.
+//! One story: its client, its server, its keepers, and its turns.
 
 use std::collections::BTreeMap;
 
-use mainstay_core::clock::Moment;
-use mainstay_core::event::{Lost, Status};
-use mainstay_core::kill_point::set_fuse;
-use mainstay_core::message::remembered::Remembered;
-use mainstay_core::policy::{Policy, Retry};
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Lost, Status};
+use mainstay_protocol::kill_point::set_fuse;
+use mainstay_protocol::message::remembered::Remembered;
+use mainstay_protocol::policy::{Policy, Retry};
 
-use super::Told;
-use super::chance::{self, Faults};
+use super::StoryCounts;
+use super::chance::{self, AtLines, Faults};
 use super::client::Client;
 use super::dice::Dice;
 use super::outside::{self, Halt, Outside};
@@ -18,10 +18,10 @@ use super::server::{Server, Temper};
 use super::shell::{Memory, OwnMemory, Plan, Shell, until_killed};
 use super::watch::Watch;
 
-/// Steps after which a story has gone astray.
+/// Steps after which a story counts as endless.
 const STEPS: u32 = 100_000;
 
-/// One story, with everybody in it.
+/// One story with all its parts.
 #[derive(Debug)]
 pub(super) struct Story {
     pub(super) outside: Outside,
@@ -36,14 +36,14 @@ pub(super) struct Story {
     pub(super) server_reading: bool,
     pub(super) phase: Phase,
     pub(super) slots: usize,
-    pub(super) told: Told,
+    pub(super) told: StoryCounts,
 }
 
-/// How far the story is.
+/// The phase of the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Busy,
-    /// Nothing goes wrong any more.
+    /// From now on nothing goes wrong.
     Calm,
     Ending,
 }
@@ -67,7 +67,7 @@ impl Story {
     pub(super) fn new(seed: u64, trace: bool) -> Self {
         let mut dice = Dice::new(seed);
         let limits = chance::limits(&mut dice);
-        let policy = Policy {
+        let mut policy = Policy {
             retry: dice.pick(&[Retry::Never, Retry::Safe, Retry::Safe, Retry::Annotated]),
             lazy: dice.permille(100),
             advertise: dice.permille(200),
@@ -78,14 +78,21 @@ impl Story {
             Remembered::default()
         };
         let temper = chance::temper(&mut dice);
-        let faults = chance::faults(&mut dice);
+        let mut faults = chance::faults(&mut dice);
         let manners = chance::manners(&mut dice);
-        let slots = dice.pick(&[8, 64, 256]) as usize;
+        let mut slots = dice.pick(&[8, 64, 256]) as usize;
         let client_room = dice.pick(&[32, 1_024, 65_536]) as usize;
         let start_fails = dice.pick(&[0, 0, 50, 400]);
         let watched = dice.permille(300);
-        // A long line that meets a full table is answered without a place in it, and that answer dies with its keeper.
-        let bulky = slots >= 64 && dice.permille(200);
+        // A long line that meets a full table is answered without a slot, and that answer dies with its keeper.
+        let mut bulky = slots >= 64 && dice.permille(200);
+        let at_lines = chance::kills_at_lines(seed);
+        if let Some(at_lines) = at_lines {
+            faults = at_lines.faults(faults);
+            policy.retry = dice.pick(&[Retry::Never, Retry::Safe]);
+            slots = slots.max(64);
+            bulky |= at_lines == AtLines::Large;
+        }
         let mut watch = Watch::new(&limits, policy);
         watch.crowded = slots < 64;
         let mut outside = Outside {
@@ -97,6 +104,7 @@ impl Story {
             manners,
             start_fails,
             bulky,
+            calls_mostly: at_lines.is_some(),
             watched,
             broken: None,
             watch,
@@ -124,11 +132,11 @@ impl Story {
             server_reading: false,
             phase: Phase::Busy,
             slots,
-            told: Told::default(),
+            told: StoryCounts::default(),
         }
     }
 
-    pub(super) fn tell(&mut self) -> Result<Told, Halt> {
+    pub(super) fn tell(&mut self) -> Result<StoryCounts, Halt> {
         let mut memory = Memory::new(self.slots);
         self.later(1, Happening::ClientActs);
         let busy = self.outside.dice.between(1_000, 40_000);
@@ -137,14 +145,18 @@ impl Story {
         loop {
             let plan = self.plan.clone();
             let mut own = OwnMemory::default();
-            let mut shell = Shell::new(&plan, &mut memory, &mut own);
+            let mut shell = None;
             let lost_before = lost.take();
             let life = until_killed(|| {
+                if lost_before.is_some() {
+                    self.light_a_fuse_for_successor();
+                }
+                let shell = shell.insert(Shell::new(&plan, &mut memory, &mut own));
                 shell.begin(lost_before, &mut self.outside)?;
-                self.keep(&mut shell)
+                self.keep(shell)
             });
-            match life {
-                Ok(()) => {
+            match (life, shell) {
+                (Ok(()), Some(shell)) => {
                     let flushed = shell.flushed();
                     if !shell.writes() {
                         self.outside.watch.let_go();
@@ -153,14 +165,17 @@ impl Story {
                     self.outside.watch.end(flushed)?;
                     return Ok(self.told);
                 }
-                Err(Halt::Killed) => {
+                (Err(Halt::Killed), shell) => {
                     self.told.killed += 1;
                     self.outside.note(|| "the keeper is killed".into());
                     self.outside.verdict()?;
                     self.outside.end_tree_of_killed_keeper();
-                    self.outside.watch.keeper_killed(shell.link().word());
-                    for output in shell.undone() {
-                        self.outside.watch.undone(&output);
+                    // None: it was killed before it had taken over what its predecessor left.
+                    if let Some(mut shell) = shell {
+                        self.outside.watch.keeper_killed(shell.link().word());
+                        for output in shell.undone() {
+                            self.outside.watch.undone(&output);
+                        }
                     }
                     self.server = None;
                     if !memory.ending() {
@@ -180,7 +195,8 @@ impl Story {
                         successor: Some(2),
                     });
                 }
-                Err(halt) => return Err(halt),
+                (Err(halt), _) => return Err(halt),
+                (Ok(()), None) => return outside::broken("a keeper that was not there ends"),
             }
         }
     }
@@ -222,12 +238,44 @@ impl Story {
         let Faults {
             kill_keeper,
             keepers_left,
+            kill_at_lines,
+            kill_within,
+            ..
+        } = self.faults;
+        if self.phase != Phase::Busy || keepers_left == 0 {
+            return;
+        }
+        // With large lines, mostly while more is in flight than one read takes.
+        let large = !self.outside.bulky || self.outside.from_client.len() > 32_768;
+        let chance = if self.outside.from_client.is_empty() {
+            0
+        } else if large {
+            kill_at_lines
+        } else {
+            kill_at_lines / 8
+        };
+        let dice = &mut self.outside.dice;
+        let most = if chance > 0 && dice.permille(chance) {
+            kill_within
+        } else if dice.permille(kill_keeper) {
+            dice.pick(&[30, 300, 3_000])
+        } else {
+            return;
+        };
+        set_fuse(Some(dice.below(most) as u32));
+        self.faults.keepers_left -= 1;
+    }
+
+    /// A successor may be killed before it has taken over.
+    fn light_a_fuse_for_successor(&mut self) {
+        let Faults {
+            keepers_left,
+            kill_successor,
             ..
         } = self.faults;
         let dice = &mut self.outside.dice;
-        if self.phase == Phase::Busy && keepers_left > 0 && dice.permille(kill_keeper) {
-            let most = dice.pick(&[30, 300, 3_000]);
-            set_fuse(Some(dice.below(most) as u32));
+        if kill_successor > 0 && keepers_left > 0 && dice.permille(kill_successor) {
+            set_fuse(Some(dice.below(40) as u32));
             self.faults.keepers_left -= 1;
         }
     }
@@ -250,7 +298,7 @@ impl Story {
         self.agenda.insert((at, self.count), happening);
     }
 
-    /// The peers see what has come for them.
+    /// The peers see what has arrived for them.
     fn look(&mut self, shell: &Shell<'_>) {
         let up = self
             .outside
@@ -261,7 +309,7 @@ impl Story {
         if up != known {
             let temper = self.temper.clone();
             self.server = up.map(|generation| Server::new(generation, &temper, &mut self.outside));
-            // Nobody dawdles any more once all is calm, also who comes then.
+            // Once all is calm, every server reads fast, also one that starts then.
             if let (Some(server), false) = (&mut self.server, self.phase == Phase::Busy) {
                 server.read_most = 65_536;
             }

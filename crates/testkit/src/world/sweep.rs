@@ -1,14 +1,14 @@
-//! The command for wide sweeps: `sim --seeds 100000`, and `sim --seed N` to be told one story.
+//! The command for wide sweeps: `sim --seeds 100000`, and `sim --seed N` to print one story.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::{Told, outside, run as tell};
+use super::{StoryCounts, outside, run as tell};
 
-/// Stories between two words about how far it has come.
+/// Stories between two progress lines.
 const WORD_EVERY: u64 = 10_000;
-/// Seeds that are named for each promise that was broken.
+/// Seeds that are listed for each broken promise.
 const NAMED_MAX: usize = 8;
 
 const USAGE: &str = "usage: sim [--from N] --seeds COUNT [--keep-going] | sim --seed N [--trace]";
@@ -22,7 +22,7 @@ struct Wish {
     trace: bool,
 }
 
-/// Does what the arguments say. All that it says goes to stderr.
+/// Does what the arguments say. All its output goes to stderr.
 pub fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
     let Some(wish) = read(arguments) else {
         say(USAGE);
@@ -52,7 +52,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Wish> {
 
 fn one(seed: u64, trace: bool) -> ExitCode {
     if trace {
-        // A story that ends in a panic is told, too.
+        // A story that ends in a panic is printed too.
         outside::tell_aloud();
     }
     match tell(seed, true) {
@@ -73,7 +73,7 @@ fn one(seed: u64, trace: bool) -> ExitCode {
 }
 
 fn many(wish: &Wish) -> ExitCode {
-    let mut all = Told::default();
+    let mut all = StoryCounts::default();
     let mut failures: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for seed in wish.from..wish.from + wish.seeds {
         super::now_telling(seed);
@@ -114,6 +114,6 @@ fn many(wish: &Wish) -> ExitCode {
 }
 
 fn say(line: &str) {
-    // Nobody who reads is no reason to fail.
+    // A closed stderr is no reason to fail.
     drop(writeln!(io::stderr(), "{line}"));
 }

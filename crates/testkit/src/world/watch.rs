@@ -1,24 +1,24 @@
 //! The promises: what is checked after each byte that passes and each input.
 //!
-//! It sees what the client sends, what reaches the client, what reaches each generation and what the link is told and
-//! asks for, and knows nothing of how the link comes to its decisions.
+//! It sees what the client sends, what reaches the client, what reaches each generation, and the inputs and outputs of the link.
+//! It knows nothing of how the link decides.
 
 mod answers;
 mod replay;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use mainstay_core::clock::Moment;
-use mainstay_core::event::{Cause, Renewing, What};
-use mainstay_core::limits::Limits;
 use mainstay_core::link::{Input, Route};
-use mainstay_core::message::frame::{Frame, Id, Kind};
-use mainstay_core::policy::{Policy, Retry};
 use mainstay_core::relay::Output;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{Cause, RestartReason, What};
+use mainstay_protocol::limits::Limits;
+use mainstay_protocol::message::frame::{Begun, Fed, Frame, Id, Kind, Scanner};
+use mainstay_protocol::policy::{Policy, Retry};
 
+use super::message::{Message, key, key_of};
 use super::outside::{Halt, Outside, broken, text};
 use super::pipe::Lines;
-use super::said::{Said, key, key_of};
 use replay::{Known, Met};
 
 /// How a line reached the client.
@@ -33,9 +33,9 @@ pub enum Way {
 /// Everything that was seen.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Only what any bytes must keep is checked.
+    /// Checks only the promises that hold for any bytes.
     pub lenient: bool,
-    /// Whether requests may have to wait for a free place for ever.
+    /// Whether requests may have to wait for a free slot for ever.
     pub crowded: bool,
     limits: Limits,
     policy: Policy,
@@ -43,31 +43,34 @@ pub struct Watch {
     questions: Vec<Question>,
     labels: BTreeMap<String, usize>,
     progress: BTreeMap<String, f64>,
-    /// Answers at the client that the link does not know to be there.
+    /// Answers that reached the client and that the link has not noted yet.
     unconfirmed: Vec<Unconfirmed>,
-    /// Lines of ours that wait to be written to the client.
+    /// Our own lines that wait to be written to the client.
     ours: VecDeque<Vec<u8>>,
     known: Known,
     met: Met,
     generation: u32,
     spoken: bool,
-    /// The end was asked for, and all the lateness since.
+    /// When the end was asked for, and all delays since.
     ending: Option<(Moment, u64)>,
-    /// The client has had an answer of a server's, and the link knows it.
+    /// The client has got an answer of a server, and the link knows it.
     served: bool,
-    /// A generation was not what its predecessor was.
+    /// A generation differs from its predecessor.
     differs: bool,
     finished: bool,
-    /// Counts the clients, from 1.
+    /// The number of the client, from 1.
     attachment: u32,
+    /// The id of this client's first `initialize`.
+    opening: Option<String>,
     /// The server has half of a line, whose rest will not come.
     server_torn: bool,
-    /// The client is told no more.
+    /// The client gets no further line.
     released: bool,
     dropped: bool,
     respawns: VecDeque<Moment>,
     torn_allowed: bool,
-    /// The line that comes to its end at the client was begun by a keeper that was killed; whether that keeper had noted what it wrote.
+    /// Set if a killed keeper had begun the line that now ends at the client. The value says whether that keeper had noted what
+    /// it wrote.
     half_told: Option<bool>,
     /// The client has bytes that the relay has not noted: the last write.
     unnoted: bool,
@@ -76,7 +79,7 @@ pub struct Watch {
     at_server: Lines,
 }
 
-/// An answer at the client that the link does not know to be there.
+/// An answer that reached the client and that the link has not noted yet.
 #[derive(Debug)]
 struct Unconfirmed {
     key: String,
@@ -85,13 +88,13 @@ struct Unconfirmed {
     opens: bool,
 }
 
-/// A request of the client's.
+/// A request of the client.
 #[derive(Debug, Default)]
 struct Request {
     method: String,
-    /// What the client calls it, whatever its id.
+    /// The client's own mark for it, whatever its id.
     mark: Option<String>,
-    /// What its progress is told under.
+    /// The token of its progress.
     token: String,
     /// It may be sent to a second generation.
     repeatable: bool,
@@ -99,13 +102,15 @@ struct Request {
     cancelled: bool,
     sent: Vec<u32>,
     answers: u32,
-    /// Answers beyond the first that a killed keeper may cause.
+    /// The generation whose answer the client got first, or none if that was ours.
+    first_by: Option<u32>,
+    /// Further answers that a killed keeper may cause.
     allowance: u32,
     /// Answers that each generation has written.
     written: BTreeMap<u32, u32>,
 }
 
-/// A request of a server's.
+/// A request of a server.
 #[derive(Debug)]
 struct Question {
     generation: u32,
@@ -128,7 +133,7 @@ impl Watch {
     }
 
     /// The client is about to write this request.
-    pub fn client_asks(&mut self, said: &Said) {
+    pub fn client_asks(&mut self, said: &Message) {
         let repeatable = match said.method.as_str() {
             "tools/call" => {
                 let name = said.value["params"]["name"].as_str().unwrap_or_default();
@@ -140,6 +145,9 @@ impl Watch {
             _ => self.policy.retry != Retry::Never,
         };
         self.known.client_asks(said);
+        if said.method == "initialize" && self.opening.is_none() {
+            self.opening = Some(said.key());
+        }
         let request = Request {
             method: said.method.clone(),
             mark: said.mark().map(Into::into),
@@ -150,7 +158,7 @@ impl Watch {
         self.requests.insert(said.key(), request);
     }
 
-    /// The client is about to take a request back.
+    /// The client is about to cancel a request.
     pub fn client_cancels(&mut self, key: &str) {
         if let Some(request) = self.requests.get_mut(key) {
             request.cancelled = true;
@@ -176,7 +184,7 @@ impl Watch {
         });
     }
 
-    /// A server takes its question back.
+    /// A server cancels its question.
     pub fn server_cancels(&mut self, generation: u32, n: u64) {
         let mut all = self.questions.iter_mut();
         if let Some(question) = all.find(|q| q.generation == generation && q.n == n) {
@@ -191,9 +199,10 @@ impl Watch {
         }
     }
 
-    /// The client's pipes are let go, and the server is kept: nobody waits for anything any more.
+    /// The client's pipes are closed and the server is kept: no request waits.
     pub fn client_leaves(&mut self) {
         self.attachment += 1;
+        self.opening = None;
         self.requests.clear();
         self.unconfirmed.clear();
         self.ours.clear();
@@ -208,7 +217,7 @@ impl Watch {
         self.torn_allowed = false;
     }
 
-    /// Nobody is there to be answered.
+    /// There is no client to answer.
     pub fn let_go(&mut self) {
         self.dropped = true;
     }
@@ -218,30 +227,32 @@ impl Watch {
         self.released = true;
     }
 
-    /// Another client is there.
+    /// Another client is connected.
     pub fn client_returns(&mut self) {
         self.dropped = false;
         self.released = false;
-        // It has had no answer yet.
+        // This client has got no answer yet.
         self.served = false;
     }
 
-    /// The client that had begun a line for it has left.
+    /// The client left in the middle of a line to the server.
     pub fn server_is_left_with_half_a_line(&mut self) {
         self.server_torn = true;
     }
 
     /// The keeper was killed, in this state of the link.
     pub fn keeper_killed(&mut self, state: &str) {
-        // It had decided to end, and was killed before it could tell why.
+        // It had decided to end, and was killed before it could say why.
         self.differs |= state == "stopping";
-        // All of a line but its newline may be there; the successor ends it, and does not know what it was.
+        // All of a line but its newline may have arrived. The successor ends the line and does not know what it was.
         let unnoted = std::mem::take(&mut self.unnoted);
-        self.half_told = (!self.at_client.rest().is_empty()).then_some(!unnoted);
-        // Only of its last write a successor cannot know whether it was done.
+        // A successor that was killed before it could end the line knew no more than its predecessor.
+        let half_told = self.half_told.filter(|_| !unnoted).unwrap_or(!unnoted);
+        self.half_told = (!self.at_client.rest().is_empty()).then_some(half_told);
+        // A successor knows about every write but the last whether it was done.
         let unconfirmed = std::mem::take(&mut self.unconfirmed);
         if unnoted {
-            for said in Said::read(self.at_client.rest()).unwrap_or_default() {
+            for said in Message::read(self.at_client.rest()).unwrap_or_default() {
                 self.allow(&said.key());
             }
             for answer in unconfirmed {
@@ -261,19 +272,19 @@ impl Watch {
         }
     }
 
-    /// The keeper was killed before it could note that it was to end: its successor does not know.
+    /// The keeper was killed before it could note that it was to end, so its successor does not know.
     pub fn forget_end(&mut self) {
         self.ending = None;
     }
 
-    /// Everything late so far is no fault of the link's.
+    /// This delay is not the link's fault.
     pub fn late(&mut self, ms: u64) {
         if let Some((_, late)) = &mut self.ending {
             *late += ms;
         }
     }
 
-    /// The link is told this.
+    /// An input of the link.
     pub fn told(&mut self, now: Moment, input: &Input) {
         match input {
             Input::ClientEof => self.ends(now),
@@ -282,11 +293,13 @@ impl Watch {
                 self.dropped |= *cause == Cause::ClientDeaf;
                 self.ends(now);
             }
-            Input::Renew(Renewing::Asked | Renewing::Changed { .. } | Renewing::Memory { .. }) => {
+            Input::Renew(
+                RestartReason::Asked | RestartReason::Changed { .. } | RestartReason::Memory { .. },
+            ) => {
                 self.respawns.clear();
             }
             Input::Exited(_) | Input::StdoutClosed { .. } | Input::TreeEmpty { .. } => {
-                // A half forwarded line may have been ended by us.
+                // We may have ended a half forwarded line.
                 self.torn_allowed = true;
             }
             Input::Started
@@ -305,7 +318,7 @@ impl Watch {
         self.ending.get_or_insert((now, 0));
     }
 
-    /// The link asks for this.
+    /// An output of the link.
     pub fn asked_for(&mut self, now: Moment, output: &Output) -> Result<(), Halt> {
         if self.finished {
             return broken(format!("an output after the last: {output:?}"));
@@ -338,9 +351,11 @@ impl Watch {
                 return broken("a generation is started after the end has begun");
             }
             Output::DropClient | Output::Linger => self.dropped = true,
-            Output::Tell(What::Differs(_)) => self.differs = true,
+            Output::Tell(What::ServerChanged(_)) => self.differs = true,
             Output::Tell(What::LingerEnded(_)) => self.ends(now),
-            Output::Tell(What::Renewal(renewal)) if renewal.why == Renewing::Reopened => {
+            Output::Tell(What::Restarting(restarting))
+                if restarting.why == RestartReason::Reopened =>
+            {
                 self.opens_anew();
             }
             Output::Spawn
@@ -359,13 +374,18 @@ impl Watch {
         Ok(())
     }
 
-    /// The link has asked for this, and the keeper was killed before it did it: what the link has decided by then is so.
+    /// The link has output this, and the keeper was killed before it performed it. The link's decision still counts.
     pub fn undone(&mut self, output: &Output) {
-        if let Output::Tell(What::Renewal(renewal)) = output
-            && renewal.why == Renewing::Reopened
+        if let Output::Tell(What::Restarting(restarting)) = output
+            && restarting.why == RestartReason::Reopened
         {
             self.opens_anew();
         }
+    }
+
+    /// The first `initialize` of the client that is there, not a later one.
+    fn is_opening(&self, said: &Message) -> bool {
+        said.method == "initialize" && self.opening.as_ref() == Some(&said.key())
     }
 
     fn opens_anew(&mut self) {
@@ -390,7 +410,7 @@ impl Watch {
         let window = self.limits.restart_window_ms;
         self.respawns.retain(|at| now.ms_since(*at) < window);
         self.respawns.push_back(now);
-        // Before it was ever opened, three tries are made that the budget does not count.
+        // Before the first opening, three attempts are made that the budget does not count.
         let most = self.limits.restart_budget + 3;
         if !self.lenient && self.respawns.len() as u64 > most {
             return broken(format!(
@@ -401,14 +421,22 @@ impl Watch {
         Ok(())
     }
 
-    /// The link has seen a line of the client, and this becomes of it.
+    /// The link has seen a line of the client and decided this.
     pub fn routed(&mut self, line: &[u8], route: Route) {
         if route == Route::Later || self.lenient {
             return;
         }
-        for said in Said::read(line).unwrap_or_default() {
+        for said in Message::read(line).unwrap_or_default() {
             match said.kind {
-                Kind::Request => self.saw(&said.key()),
+                Kind::Request => {
+                    self.saw(&said.key());
+                    // A client that came back opens a server of its own. The server may die before it reads that opening. An opening
+                    // that is held has changed nothing yet: the kept session may still answer it, and then the level lasts.
+                    let own = route == Route::Pass;
+                    if own && self.attachment > 1 && self.is_opening(&said) {
+                        self.known.forget_earlier_level();
+                    }
+                }
                 Kind::Notification if said.method == "notifications/initialized" => {
                     self.known.initialized = true;
                 }
@@ -422,10 +450,36 @@ impl Watch {
         }
     }
 
-    /// The link has seen a line of the client, of which only this is known.
+    /// The link has seen a line of the client of which only this is known.
     pub fn routed_frame(&mut self, frame: &Frame<'_>) {
         if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id) {
             self.saw(&key_of(&String::from_utf8_lossy(id)));
+        }
+    }
+
+    /// A successor routes these lines, although a killed keeper may have routed them: it was killed before it could move the mark. The
+    /// promise to answer them begins with the successor.
+    pub fn unrouted(&mut self, lines: &[u8], within_a_line: Option<Begun>) {
+        let mut scanner = within_a_line.map_or_else(Scanner::new, Scanner::within_a_line);
+        let mut rest = lines;
+        while let Fed::Line { used } = scanner.feed(rest) {
+            let (line, others) = rest.split_at(used);
+            // The end of a line may show its request, and a whole line may be a batch.
+            if let (Kind::Request, Id::Token(id)) = (scanner.frame().kind, scanner.frame().id) {
+                self.unroute(&key_of(&String::from_utf8_lossy(id)));
+            }
+            for said in Message::read(line).unwrap_or_default() {
+                if said.kind == Kind::Request {
+                    self.unroute(&said.key());
+                }
+            }
+            rest = others;
+        }
+    }
+
+    fn unroute(&mut self, key: &str) {
+        if let Some(request) = self.requests.get_mut(key) {
+            request.routed = false;
         }
     }
 
@@ -436,12 +490,12 @@ impl Watch {
         }
     }
 
-    /// A line of ours is to be written to the client.
+    /// One of our own lines is queued for the client.
     pub fn ours_queued(&mut self, line: &[u8]) {
         self.ours.push_back(line.to_vec());
     }
 
-    /// How a line has come to the client.
+    /// How a line has reached the client.
     fn way(&mut self, line: &[u8]) -> Way {
         match self.ours.front() {
             Some(ours) if ours == line => {
@@ -452,12 +506,12 @@ impl Watch {
         }
     }
 
-    /// The generation that is dead has not read these lines: they never reached it.
+    /// The dead generation has not read these lines, so they never reached it.
     pub fn unread(&mut self, lines: &[u8]) {
         let generation = self.generation;
         for line in lines.split(|&byte| byte == b'\n') {
-            for said in Said::read(line).unwrap_or_default() {
-                // By what the client calls it: its id may be a label of ours.
+            for said in Message::read(line).unwrap_or_default() {
+                // By the client's mark, because its id may be a label of ours.
                 let mut all = self.requests.values_mut();
                 let asked = |request: &&mut Request| request.mark.as_deref() == said.mark();
                 if let Some(request) = all.find(asked).filter(|_| said.mark().is_some()) {
@@ -467,7 +521,7 @@ impl Watch {
         }
     }
 
-    /// The link knows that all lines that came this way are at the client.
+    /// The link knows that all lines of this kind have reached the client.
     pub fn delivered(&mut self, way: Way) {
         let (done, rest) = std::mem::take(&mut self.unconfirmed)
             .into_iter()
@@ -486,7 +540,7 @@ impl Watch {
         }
     }
 
-    /// While all is calm: nothing hangs. `silent` are the requests that the server that is up will never answer.
+    /// While all is calm, nothing hangs. `silent` are the requests that the running server will never answer.
     pub fn calm(&self, up: Option<u32>, silent: &BTreeSet<String>) -> Result<(), Halt> {
         let unopened =
             |key: &String| self.requests.get(key).map(|r| r.method.as_str()) == Some("initialize");
@@ -504,7 +558,7 @@ impl Watch {
             }
             let waits = up.is_some_and(|up| request.sent.last() == Some(&up));
             let listens = request.method == "subscriptions/listen";
-            // It may know it by a label of ours.
+            // The server may know it by a label of ours.
             let mark = request.mark.as_ref();
             let silent = silent.contains(key) || mark.is_some_and(|mark| silent.contains(mark));
             if !waits || !(listens || silent) {
@@ -523,7 +577,7 @@ impl Watch {
         Ok(())
     }
 
-    /// After the last output: everybody has an answer. `flushed`: the client has read what there was.
+    /// After the last output, every request has an answer. `flushed`: the client has read all that was written.
     pub fn end(&self, flushed: bool) -> Result<(), Halt> {
         if !self.finished {
             return broken("the link does not end");

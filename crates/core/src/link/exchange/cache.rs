@@ -1,42 +1,44 @@
-//! What is known of the server's answers without asking it: those that an earlier session saw (the record), and the lists
-//! that the client has seen.
+//! What is known of the server's answers without asking it: the cache of earlier sessions, and the lists that the
+//! client has seen.
 //!
-//! While a server is not up yet, or is slow, the record answers in its place; when the server itself speaks, that is
-//! compared. This machine knows what to say and what was said; when to say it is decided elsewhere.
+//! While a server is not up yet, or is slow, the cache answers in its place; the server's own answer is compared later.
+//! This machine knows what to say and what was said. When to say it is decided elsewhere.
 //!
-//! Invariants: a request that the record has answered is compared with at most one answer of the server's; a list is
-//! noted as changed once.
+//! Invariants: a request that the cache has answered is compared with at most one answer of the server; a list is noted
+//! as changed once.
 
 use alloc::vec::Vec;
 
+use mainstay_protocol::message::inflight::{Token, Tracked};
+use mainstay_protocol::message::lists::{self, Check, Lists, Which};
+use mainstay_protocol::message::remembered::{self, Learned, Remembered};
+use mainstay_protocol::message::{envelope, retry, settle, token};
+use mainstay_protocol::policy::Retry;
+
 use crate::link::session::Session;
-use crate::message::inflight::{Token, Tracked};
-use crate::message::lists::{self, Check, Lists, Which};
-use crate::message::remembered::{self, Learned, Remembered};
-use crate::message::{envelope, retry, settle, token};
-use crate::policy::Retry;
 
 #[derive(Debug)]
 pub(in crate::link) struct Cache {
-    /// What an earlier session of this configuration saw.
+    /// The cache: what an earlier session of this configuration saw.
     remembered: Remembered,
     /// What the client has seen of the server's lists.
     lists: Lists,
-    /// The client's `initialize` that the record has answered, until the generation that was asked does, or is gone.
+    /// The client's `initialize` that the cache has answered, until the generation that was asked answers it or is
+    /// gone.
     opening: Option<Token>,
-    /// Requests that the record has answered while a server was up, until that server answers them or is gone.
+    /// Requests that the cache has answered while a server was up, until that server answers them or is gone.
     recalled: Vec<Recalled>,
-    /// The generation for which the client has waited in vain: the record answers at once.
+    /// The generation for which the client has waited too long: the cache answers at once.
     too_slow: Option<u32>,
     /// The client was shown lists that no server of this session has shown.
     shows_recorded_lists: bool,
-    /// Lists that a server has called changed while the client could not be told.
+    /// Lists that a server reported as changed while the client could not be told.
     changed_meanwhile: Vec<Which>,
     /// A server of this session has died of `server/discover`.
     discover_killed: bool,
 }
 
-/// A request that the record has answered.
+/// A request that the cache has answered.
 #[derive(Debug)]
 struct Recalled {
     id: Token,
@@ -75,6 +77,11 @@ impl Cache {
         self.remembered = remembered;
     }
 
+    /// The client opens with this line.
+    pub fn client_opens(&mut self, line: &[u8]) {
+        self.remembered.client_opens(line);
+    }
+
     pub fn remembered_written(&mut self) {
         self.remembered.written();
     }
@@ -88,13 +95,13 @@ impl Cache {
         }
     }
 
-    /// A generation is new: it will not answer what its predecessor was asked.
+    /// A new generation will not answer the requests of its predecessor.
     pub fn generation_started(&mut self) {
         self.opening = None;
         self.recalled.clear();
     }
 
-    /// The client is gone: what it has seen does not count for the next one.
+    /// The client is gone: what it has seen does not count for the next client.
     pub fn client_gone(&mut self) {
         self.changed_meanwhile.clear();
         self.lists = Lists::default();
@@ -106,7 +113,7 @@ impl Cache {
         self.too_slow == Some(generation)
     }
 
-    /// Whether the record has an answer to a request. A list is known by the line that asks for it.
+    /// Whether the cache can answer a request. A list is known by the line that asks for it.
     pub fn knows(&self, method: Tracked, line: Option<&[u8]>, session: &Session<'_>) -> bool {
         match method {
             Tracked::Initialize => {
@@ -134,7 +141,7 @@ impl Cache {
         }
     }
 
-    /// The record's answer to a request; none if it has none. A list is known by the line that asks for it.
+    /// The cache's answer to a request, if it has one. A list is known by the line that asks for it.
     pub fn answer(
         &self,
         id: &[u8],
@@ -158,7 +165,7 @@ impl Cache {
                 if let Some(result) = self.remembered.list(digest, which) {
                     return Some(answer_from(id, result, advertise));
                 }
-                // The server's word that it has none of that sort.
+                // The server said that it has no lists of that kind.
                 let error = self.remembered.list_refusal(digest, which)?;
                 Some(remembered::refusal(id, error))
             }
@@ -173,8 +180,8 @@ impl Cache {
         }
     }
 
-    /// The answer to a `server/discover` of which it is known that the server refuses it or dies of it. It is given at
-    /// once and the server is not asked, because some servers take the question for the choice of an era.
+    /// The answer to a `server/discover` that the server is known to refuse or to die of. It is given at once without
+    /// asking the server, because some servers take the question for the choice of an era.
     pub fn refusal(&self, id: &[u8], method: &str, may_answer: bool) -> Option<Vec<u8>> {
         if self.remembered.is_legacy() {
             return Some(settle::method_not_found(id, method));
@@ -189,7 +196,7 @@ impl Cache {
         Some(remembered::answer(id, result))
     }
 
-    /// The record has answered the client's `initialize` in place of this generation.
+    /// The cache has answered the client's `initialize` in place of this generation.
     pub fn opening_recalled(&mut self, id: Token, generation: u32) {
         debug_assert!(
             self.opening.is_none(),
@@ -199,7 +206,7 @@ impl Cache {
         self.too_slow = Some(generation);
     }
 
-    /// The record has answered another request in place of this generation.
+    /// The cache has answered another request in place of this generation.
     pub fn request_recalled(
         &mut self,
         id: Token,
@@ -222,13 +229,13 @@ impl Cache {
         self.too_slow = Some(generation);
     }
 
-    /// The record has answered a list request while no server was up.
+    /// The cache has answered a list request while no server was up.
     pub fn list_recalled(&mut self, which: Which, line: &[u8]) {
         self.lists.client_saw(which, false, line);
         self.shows_recorded_lists = true;
     }
 
-    /// Whether the record has answered the client's opening, and the server has not yet.
+    /// Whether the cache has answered the client's opening and the server has not.
     pub fn awaits_opening(&self) -> bool {
         self.opening.is_some()
     }
@@ -245,7 +252,8 @@ impl Cache {
         self.opening = None;
     }
 
-    /// The server itself answers what the record has answered. It is up, so the next question may wait for it.
+    /// The server itself answers a request that the cache has answered. The server is up, so the next request may wait
+    /// for it.
     pub fn confirmed(&mut self, id: &[u8]) -> Option<Question> {
         let mut all = self.recalled.iter();
         let at = all.position(|recalled| token::same(&recalled.id, id))?;
@@ -253,7 +261,7 @@ impl Cache {
         Some(self.recalled.swap_remove(at).question)
     }
 
-    /// Whether no answer to the client's opening is remembered, because the server refused it.
+    /// Whether the cache has no answer to the client's opening, because the server refused it.
     pub fn forgot_opening(&self, session: &Session<'_>) -> bool {
         let digest = session.params_digest();
         digest.is_some_and(|digest| self.remembered.opening(digest).is_none())
@@ -270,8 +278,8 @@ impl Cache {
         }
     }
 
-    /// The server has refused the opening that the record has answered: it is learned again from the next generation, if
-    /// that takes it.
+    /// The server has refused the opening that the cache has answered: the cache learns it again from the next
+    /// generation that accepts it.
     pub fn opening_refused(&mut self, session: &Session<'_>) {
         if let Some(digest) = session.params_digest() {
             self.remembered.forget_opening(digest);
@@ -279,7 +287,7 @@ impl Cache {
         self.remembered.forget_refusal();
     }
 
-    /// The server knows the legacy era no more than the other: it must be asked again.
+    /// The server refuses the legacy era too: it must be asked again.
     pub fn forget_refusal(&mut self) {
         self.remembered.forget_refusal();
     }
@@ -304,7 +312,7 @@ impl Cache {
         }
     }
 
-    /// Remembers what the server says of a list now, whether the client has seen it or not.
+    /// Remembers what the server now says of a list, whether the client has seen it or not.
     pub fn learn_first_page(&mut self, session: &Session<'_>, which: Which, line: &[u8]) {
         let Ok(digest) = lists_digest(session) else {
             return;
@@ -316,7 +324,7 @@ impl Cache {
         }
     }
 
-    /// Remembers the server's own answer to a `server/discover`; whether it is another one than before.
+    /// Remembers the server's own answer to a `server/discover`; whether it differs from the remembered one.
     pub fn learn_discover(&mut self, line: &[u8]) -> bool {
         if let Some(result) = remembered::result_of(line) {
             return self.remembered.learn_discover(result) == Learned::Other;
@@ -327,7 +335,7 @@ impl Cache {
         false
     }
 
-    /// A server has called lists changed while the client could not be told; once is enough.
+    /// A server reported lists as changed while the client could not be told; each is noted once.
     pub fn changed_meanwhile(&mut self, lists: impl IntoIterator<Item = Which>) {
         for which in lists {
             if !self.changed_meanwhile.contains(&which) {
@@ -340,19 +348,19 @@ impl Cache {
         );
     }
 
-    /// The same, to be told now.
+    /// Takes the lists that the client is to be told of now.
     pub fn take_changed_meanwhile(&mut self) -> Vec<Which> {
         core::mem::take(&mut self.changed_meanwhile)
     }
 
-    /// The client is told that a list has changed: what it has seen of it does not count any more.
+    /// The client is told that a list has changed: the content it has seen is out of date.
     pub fn list_changed(&mut self, which: Which) {
         self.lists.adopt(which);
     }
 
-    /// The lists that a new generation is to be asked for, to see whether they are what the client has seen. A list from
-    /// the record is asked for even if the client cannot be told of a change: the next session must not be shown the
-    /// same wrong list.
+    /// The lists that a new generation is asked for, to compare them with what the client has seen. A list from the
+    /// cache is asked for even if the client cannot be told of a change, so that the next session is not shown the same
+    /// wrong list.
     pub fn lists_to_check(&mut self, may_tell: impl Fn(Which) -> bool) -> Vec<Which> {
         let recorded = core::mem::take(&mut self.shows_recorded_lists);
         let mut all = self.lists.to_check();
@@ -380,14 +388,14 @@ impl Cache {
     }
 }
 
-/// An answer from the record, with what the user wants to have announced.
+/// An answer from the cache, with the capabilities that the user wants to have announced.
 fn answer_from(id: &[u8], result: &[u8], advertise: bool) -> Vec<u8> {
     let line = remembered::answer(id, result);
     let told = advertise.then(|| envelope::advertised(&line));
     told.flatten().unwrap_or(line)
 }
 
-/// Under what lists are remembered: the client's opening, or nothing more in the modern era.
+/// The key under which lists are remembered: the client's opening, or nothing in the modern era.
 fn lists_digest(session: &Session<'_>) -> Result<Option<u64>, Unopened> {
     if session.modern() {
         return Ok(None);

@@ -1,17 +1,26 @@
 //! What is owed to the client: its requests, the answers that we give ourselves, and what becomes of both at a death.
 //!
-//! Its parts are machines with private fields; they are one type because an answer of ours changes them together: the table,
-//! the record, and the lines that go out. It knows neither the server's side nor the record of earlier sessions.
+//! Its parts are machines with private fields. They are one type because an answer of ours changes them together: the
+//! table, the record, and the lines that go out. It knows neither the server's side nor the cache.
 //!
 //! Invariant: each tracked request has exactly one answer, from the server or from us.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
-use crate::clock::Moment;
-use crate::event::{Differs, Instant, OpeningSilent, What};
-use crate::limits::Limits;
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{FromCache, OpeningSilent, ServerChanged, What};
+use mainstay_protocol::limits::Limits;
+use mainstay_protocol::message::asked::{Answered, Label};
+use mainstay_protocol::message::envelope;
+use mainstay_protocol::message::frame::{Begun, Fed, Frame, Id, Kind, Scanner};
+use mainstay_protocol::message::inflight::{Opened, Tracked};
+use mainstay_protocol::message::resend::Fate;
+use mainstay_protocol::message::{batch, settle};
+use mainstay_protocol::policy::{Policy, Retry};
+
 use crate::link::io::{About, Route};
 use crate::link::long_ids::{self, Short};
 use crate::link::outbox::Outbox;
@@ -19,13 +28,6 @@ use crate::link::requests::Requests;
 use crate::link::server_requests::ServerRequests;
 use crate::link::session::Session;
 use crate::link::state::{Because, GivenUp, Settling};
-use crate::message::asked::Answered;
-use crate::message::envelope;
-use crate::message::frame::{Fed, Frame, Id, Kind, Scanner};
-use crate::message::inflight::{Opened, Tracked};
-use crate::message::resend::Fate;
-use crate::message::{batch, settle};
-use crate::policy::{Policy, Retry};
 use crate::record::{Phase, Record};
 
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub(in crate::link) struct Owed<'a> {
     pub(super) server_requests: ServerRequests,
     /// Where the server's line that is being routed ends in what goes on to the client.
     pub(super) line_end: u64,
+    /// When that line came.
+    pub(super) heard_at: Moment,
 }
 
 /// How many requests a new generation was sent that an earlier one had left unanswered.
@@ -54,14 +58,15 @@ impl<'a> Owed<'a> {
             opening,
             slots,
             board,
-            keepsakes,
+            replay_log,
         } = record;
         Self {
             outbox: Outbox::default(),
-            session: Session::over(about.link, head, opening, board, keepsakes),
+            session: Session::over(about.link, head, opening, board, replay_log),
             requests: Requests::over(slots, &limits),
             server_requests: ServerRequests::default(),
             line_end: 0,
+            heard_at: Moment::default(),
             about,
             policy,
             limits,
@@ -75,10 +80,10 @@ impl<'a> Owed<'a> {
     /// The server is not what the client knows.
     pub fn tell_differs(&mut self, what: String) {
         let generation = self.session.generation();
-        self.tell(What::Differs(Differs { generation, what }));
+        self.tell(What::ServerChanged(ServerChanged { generation, what }));
     }
 
-    /// What is to go to the client, with its own ids.
+    /// A line for the client, with the client's own ids.
     pub fn send_client(&mut self, line: Vec<u8>) {
         let own = long_ids::lengthen(&line, &self.session);
         self.outbox.send_client(own.unwrap_or(line));
@@ -190,7 +195,23 @@ impl<'a> Owed<'a> {
         true
     }
 
-    /// The client is about to have its opening answered by us.
+    /// Whether this is the answer to the client's opening, and more is to be announced in it than the server does.
+    pub fn advertises(&self, frame: &Frame<'_>, id: &[u8]) -> bool {
+        if !self.policy.advertise || frame.kind != Kind::Response {
+            return false;
+        }
+        let entry = self.requests.get(id);
+        entry.is_some_and(|entry| entry.method == Tracked::Initialize)
+    }
+
+    /// Tells the server that the client is ready, if the client has said so.
+    pub fn replay_initialized(&mut self) {
+        if self.session.initialized() {
+            self.outbox.send_server(INITIALIZED.to_vec());
+        }
+    }
+
+    /// We are about to answer the client's opening.
     pub fn answer_opening(&mut self, id: &[u8], line: &[u8]) {
         self.answered_by_next(id);
         self.session
@@ -216,9 +237,80 @@ impl<'a> Owed<'a> {
         self.session.goes_with_ours(self.line_end, line);
     }
 
+    /// Forwards a line, with the client's own ids.
+    pub fn forwarded(&mut self, frame: &Frame<'_>, line: Option<&[u8]>) -> Route {
+        if self.session.no_long_ids()
+            && !matches!(frame.id, Id::Token(id) if self.session.is_label(id))
+        {
+            return Route::Pass;
+        }
+        let own = line.and_then(|line| long_ids::lengthen(line, &self.session));
+        match (own, frame.id) {
+            (Some(own), Id::Token(label)) => {
+                self.goes_with_ours(label);
+                self.outbox.send_client(own);
+                Route::Replaced
+            }
+            (Some(own), Id::Absent | Id::Null | Id::TooLong) => {
+                self.outbox.send_client(own);
+                Route::Replaced
+            }
+            // Its request was cancelled: the client knows of no such id.
+            (None, Id::Token(id)) if self.session.is_label(id) => Route::Consumed,
+            (None, _) => Route::Pass,
+        }
+    }
+
+    /// The server asks the client.
+    pub fn server_asks(&mut self, frame: &Frame<'_>, line: Option<&[u8]>) -> Route {
+        let Id::Token(id) = frame.id else {
+            return Route::Pass;
+        };
+        self.requests.give_up_calls(self.session.generation());
+        match self.server_requests.asks(id, &mut self.session) {
+            Label::Same => Route::Pass,
+            Label::New(label) => match line.and_then(|line| envelope::with_id(line, &label)) {
+                Some(line) => {
+                    self.send_client(line);
+                    Route::Replaced
+                }
+                None => Route::Consumed,
+            },
+            Label::Full => {
+                let answer = settle::error(id, "too many requests wait for the client", "{}");
+                self.outbox.send_server(answer);
+                Route::Consumed
+            }
+        }
+    }
+
+    /// Forwards a gathered line to the client.
+    pub fn send_gathered(&mut self, frame: &Frame<'_>, line: Vec<u8>) {
+        if let Id::Token(id) = frame.id {
+            self.goes_with_ours(id);
+        }
+        if frame.kind == Kind::Batch {
+            batch::each_member(&line, |member| {
+                if let Id::Token(id) = member.id {
+                    self.goes_with_ours(id);
+                }
+            });
+        }
+        self.send_client(line);
+    }
+
+    /// The server's answer could be taken for that of another request: we answer instead.
+    pub fn not_understood(&mut self, id: &[u8]) -> Route {
+        if let Some(entry) = self.requests.get(id) {
+            self.answer(id, entry.method, &Because::Lost);
+            return Route::Replaced;
+        }
+        Route::Consumed
+    }
+
     pub fn tell_instant(&mut self, method: &str) {
         let method = method.into();
-        self.tell(What::Instant(Instant { method, ms: 0 }));
+        self.tell(What::FromCache(FromCache { method, ms: 0 }));
     }
 
     /// Answers a request in flight. Its entry stays until the answer is written ([`Owed::written_to`]): a keeper that is
@@ -246,7 +338,7 @@ impl<'a> Owed<'a> {
         self.send_client(answer);
     }
 
-    /// Answers all that the server was asked, ahead of it.
+    /// Answers every request of the server before it does.
     pub fn answer_all_ahead(&mut self, because: &Because) {
         for (id, method, sent_to) in self.requests.all() {
             if sent_to.is_some() {
@@ -261,7 +353,7 @@ impl<'a> Owed<'a> {
         self.answer_all_ahead(&Because::OpeningSilent { ms });
     }
 
-    /// The server has not answered the opening that the record has answered: what waits for it is answered.
+    /// The server has not answered the opening that the cache has answered: requests that wait for it are answered.
     pub fn held_in_vain(&mut self, ms: u64) {
         for (id, method, sent_to) in self.requests.all() {
             if sent_to.is_none() {
@@ -369,13 +461,9 @@ impl<'a> Owed<'a> {
 
     /// Lines that a killed keeper had read, and may have taken note of, but had not passed on: they are routed as if they
     /// were new, so they are not answered now.
-    pub fn never_sent(&mut self, mut lines: &[u8], within_a_line: bool) {
+    pub fn never_sent(&mut self, mut lines: &[u8], within_a_line: Option<Begun>) {
         // The rest of a line may name its request at its end: then it is answered when it is routed, and not now.
-        let mut scanner = if within_a_line {
-            Scanner::within_a_line()
-        } else {
-            Scanner::new()
-        };
+        let mut scanner = within_a_line.map_or_else(Scanner::new, Scanner::within_a_line);
         while let Fed::Line { used } = scanner.feed(lines) {
             let frame = scanner.frame();
             self.unrouted(&frame);
@@ -401,7 +489,7 @@ impl<'a> Owed<'a> {
     fn unrouted(&mut self, frame: &Frame<'_>) {
         match self.session.phase() {
             Phase::Fresh | Phase::Serving => self.forget_request(frame),
-            // Nothing is routed any more: it is answered with what is in flight.
+            // Routing has stopped: it is answered with what is in flight.
             Phase::Stopping | Phase::Finished => {
                 if let (Kind::Request, Id::Token(id)) = (frame.kind, frame.id)
                     && !self.requests.knows(id)
@@ -467,21 +555,17 @@ impl<'a> Owed<'a> {
     }
 
     /// Compares what the server now says of itself with what the client was told; why it cannot go on, if it cannot.
-    pub fn compare_greeting(&mut self, line: &[u8]) -> Result<(), String> {
+    pub fn compare_greeting(&mut self, line: &[u8]) -> Result<(), VersionChanged> {
         let told = self.session.greeting().and_then(envelope::greeting);
         let (Some(told), Some(says)) = (told, envelope::greeting(line)) else {
             return Ok(());
         };
         if told.version != says.version {
-            let by = if self.session.generation() > 1 {
-                "its predecessor"
-            } else {
-                "the record of an earlier session"
-            };
-            return Err(format!(
-                "it speaks protocol version {}, the client was told {} by {by}",
-                says.version, told.version
-            ));
+            return Err(VersionChanged {
+                says: says.version,
+                told: told.version,
+                from_cache: self.session.generation() <= 1,
+            });
         }
         let lost: Vec<&str> = told
             .capabilities
@@ -497,5 +581,31 @@ impl<'a> Owed<'a> {
     }
 }
 
-/// Why a line is not passed on.
+/// A server speaks another protocol version than the client was told, so the client cannot go on with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionChanged {
+    says: String,
+    told: String,
+    /// The cache has told the client, not an earlier generation.
+    from_cache: bool,
+}
+
+impl fmt::Display for VersionChanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { says, told, .. } = self;
+        let by = if self.from_cache {
+            "the record of an earlier session"
+        } else {
+            "its predecessor"
+        };
+        write!(
+            f,
+            "it speaks protocol version {says}, the client was told {told} by {by}"
+        )
+    }
+}
+
+/// Why a line is not forwarded.
 pub(super) const TOO_LONG: &str = "the message is longer than can be held (16 MiB)";
+
+const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";

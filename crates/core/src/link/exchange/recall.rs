@@ -1,30 +1,31 @@
-//! When the record answers in place of the server, and what the server's own answers teach.
+//! When the cache answers in place of the server, and what the server's own answers teach it.
 
 use alloc::borrow::Cow;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+use mainstay_protocol::clock::Moment;
+use mainstay_protocol::event::{FromCache, ListChanged, What};
+use mainstay_protocol::message::frame::{Frame, Id, Kind};
+use mainstay_protocol::message::inflight::{Entry, Opened, Token, Tracked};
+use mainstay_protocol::message::lists::{Check, Which};
+use mainstay_protocol::message::{envelope, settle};
+
 use super::cache::{Cache, Question};
 use super::owed::Owed;
-use crate::clock::Moment;
-use crate::event::{Instant, ListChanged, What};
 use crate::link::io::Route;
 use crate::link::own::Own;
 use crate::link::requests::Requests;
 use crate::link::session::Session;
-use crate::message::frame::{Frame, Id, Kind};
-use crate::message::inflight::{Entry, Opened, Token, Tracked};
-use crate::message::lists::{Check, Which};
-use crate::message::{envelope, settle};
 
-/// What a request was answered with from the record.
+/// What a request was answered with from the cache.
 pub(in crate::link) enum Recalled {
     Opening,
     Other,
 }
 
 impl Cache {
-    /// When the opening request is answered from the record, if it can be.
+    /// When the opening request is answered from the cache, if it can be.
     pub fn instant_at(&self, owed: &Owed<'_>) -> Option<Moment> {
         if owed.limits.instant_opening_ms == 0
             || owed.session.greeted()
@@ -39,8 +40,8 @@ impl Cache {
         Some(entry.opened.after_ms(owed.limits.instant_opening_ms))
     }
 
-    /// The oldest request in flight that the record can answer. What waits within us is no server's slowness: it goes to
-    /// the next one, which would answer it a second time.
+    /// The oldest request in flight that the cache can answer. A message that waits within us is not counted: it goes
+    /// to the next server, which would answer it a second time.
     fn recallable(&self, owed: &Owed<'_>) -> Option<(Token, Entry)> {
         let mut all = owed.requests.iter();
         all.find_map(|(id, entry)| {
@@ -55,7 +56,7 @@ impl Cache {
         self.answer(id, method, line, &owed.session, owed.policy.advertise)
     }
 
-    /// The server is slow to answer: the record does.
+    /// The server is slow to answer: the cache answers.
     pub fn answer_from_record(&mut self, now: Moment, owed: &mut Owed<'_>) -> Option<Recalled> {
         let (id, entry) = self.recallable(owed)?;
         let line = self.recalled_answer(&id, entry.method, owed)?;
@@ -72,14 +73,14 @@ impl Cache {
             Recalled::Other
         };
         owed.send_client(line);
-        owed.tell(What::Instant(Instant {
+        owed.tell(What::FromCache(FromCache {
             method: entry.method.word().into(),
             ms: now.ms_since(entry.opened),
         }));
         Some(recalled)
     }
 
-    /// The client asks while the server is not there to be asked: the route if the record has the answer.
+    /// The client asks while no server can be asked: the route, if the cache has the answer.
     pub fn answered_from_record(
         &mut self,
         now: Moment,
@@ -97,6 +98,7 @@ impl Cache {
             Tracked::Ping if session.greeted() => Some(settle::empty_result(id)),
             Tracked::Initialize if !session.greeted() => {
                 session.remember_opening(line);
+                self.client_opens(line);
                 self.answer(id, tracked, None, session, advertise)
             }
             Tracked::Discover if !session.opened() => {
@@ -116,7 +118,7 @@ impl Cache {
             | Tracked::Task => None,
         };
         let answer = answer?;
-        // An entry of its own, so that a keeper that is killed right here is followed by one that answers.
+        // The request gets an entry, so that if this keeper is killed right here, its successor answers.
         let generation = owed.session.generation();
         if owed.requests.open(id, tracked, generation, now) == Opened::Full {
             return Some(Route::Later);
@@ -137,7 +139,7 @@ impl Cache {
         Some(Route::Replaced)
     }
 
-    /// The answer to a `server/discover` that the server need not be asked.
+    /// The answer to a `server/discover` that needs no server.
     fn refused_discover(&self, id: &[u8], method: &str, owed: &Owed<'_>) -> Option<Vec<u8>> {
         if owed.session.opened() {
             return None;
@@ -146,7 +148,7 @@ impl Cache {
         self.refusal(id, method, may_answer)
     }
 
-    /// A `server/discover` of which it is known that the server refuses it has its answer at once: the route, if so.
+    /// A `server/discover` that the server is known to refuse is answered at once: the route, if so.
     pub fn refuse_discover(
         &self,
         now: Moment,
@@ -162,7 +164,8 @@ impl Cache {
         Some(Route::Replaced)
     }
 
-    /// Asks whether the lists are still what the client has seen, where it can be told.
+    /// Asks the server for its lists, to compare them with what the client has seen, if the client can be told of a
+    /// change.
     pub fn check_lists(&mut self, own: &mut Own, owed: &mut Owed<'_>) {
         self.tell_changed_meanwhile(owed);
         let later = owed.session.generation() > 1;
@@ -173,7 +176,7 @@ impl Cache {
         }
     }
 
-    /// Tells of lists that a server has called changed while the client could not be told.
+    /// Tells the client of lists that a server reported as changed while the client could not be told.
     pub fn tell_changed_meanwhile(&mut self, owed: &mut Owed<'_>) {
         let noted = self.take_changed_meanwhile();
         if !noted.is_empty() {
@@ -181,7 +184,7 @@ impl Cache {
         }
     }
 
-    /// The server itself answers what the record has answered already.
+    /// The server itself answers a request that the cache has answered already.
     pub fn recalled_answered(
         &mut self,
         id: &[u8],
@@ -255,7 +258,7 @@ impl Cache {
         }
     }
 
-    /// A page of a list that we asked for, or that the record has answered.
+    /// A page of a list that we asked for, or that the cache has answered.
     pub fn list_checked(
         &mut self,
         which: Which,
@@ -274,7 +277,7 @@ impl Cache {
         }
     }
 
-    /// Tells the client that lists have changed, once each: what it has seen of them does not count any more.
+    /// Tells the client that lists have changed, once for each list.
     fn tell_changed(&mut self, all: &[Which], owed: &mut Owed<'_>) {
         let mut told: Vec<&'static str> = Vec::new();
         for &which in all {
@@ -298,7 +301,7 @@ impl Cache {
     }
 }
 
-/// A subscription was granted, or taken back.
+/// A subscription was accepted or cancelled.
 fn learn_subscription(id: &[u8], owed: &mut Owed<'_>) {
     if let Some(request) = owed.requests.line(id)
         && let Some(uri) = envelope::uri(request).map(Cow::into_owned)
@@ -313,7 +316,8 @@ fn learn_subscription(id: &[u8], owed: &mut Owed<'_>) {
     }
 }
 
-/// Of several wishes for the same, the last one that was asked lasts, whichever is answered last.
+/// Of several requests for the same setting, the last one asked is the one that counts, whatever the order of the
+/// answers.
 fn supersede(id: &[u8], method: Tracked, uri: Option<&str>, requests: &mut Requests<'_>) {
     requests.supersede(id, |older| {
         Tracked::of(&envelope::method(older).unwrap_or_default()) == method

@@ -1,4 +1,5 @@
 //! Batches of answers, told as short stories.
+//! guards: Each member of a batch is tracked and answered as a request of its own.
 
 use super::*;
 
@@ -26,13 +27,13 @@ fn both_late() -> World {
 }
 
 #[test]
-fn what_we_have_answered_ourselves_is_swallowed_in_a_batch_too() {
+fn late_answers_to_requests_that_we_answered_are_dropped_from_a_batch() {
     let mut world = both_late();
     let late = format!("[{},{}]", answer("2"), answer("3"));
     assert_eq!(world.server(&late), Route::Replaced);
     assert_eq!(world.drain(), [""; 0]);
     assert_eq!(world.link.exchange.requests().late_answers(), 0);
-    // Nothing is late any more: batches go on as they come.
+    // No answer is late: batches are forwarded unchanged.
     world.client(&ask(4, "tools/call"));
     assert_eq!(world.server(&format!("[{}]", answer("4"))), Route::Pass);
     assert_eq!(world.link.in_flight(), 0);
@@ -64,11 +65,11 @@ fn an_answer_to_a_request_of_ours_is_of_no_use_to_the_client() {
 
 #[test]
 fn a_late_answer_in_a_long_batch_is_swallowed() {
-    let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let fill = "x".repeat(mainstay_protocol::limits::WHOLE_LINE_BYTES);
     let long = answer("4").replace("{}", &format!("\"{fill}\""));
     let batch = format!("[{long},{}]\n", answer("2"));
     let mut scanner = Scanner::new();
-    scanner.feed(&batch.as_bytes()[..crate::limits::WHOLE_LINE_BYTES]);
+    scanner.feed(&batch.as_bytes()[..mainstay_protocol::limits::WHOLE_LINE_BYTES]);
     let known = scanner.known();
     let mut world = both_late();
     world.client(&ask(4, "tools/call"));
@@ -85,7 +86,7 @@ fn a_late_answer_in_a_long_batch_is_swallowed() {
 /// A long batch of the server's, held whole.
 fn long_from_server(world: &mut World, batch: &str) {
     let mut scanner = Scanner::new();
-    scanner.feed(&batch.as_bytes()[..crate::limits::WHOLE_LINE_BYTES]);
+    scanner.feed(&batch.as_bytes()[..mainstay_protocol::limits::WHOLE_LINE_BYTES]);
     let route = world.link.server_known(scanner.known().as_ref());
     assert_eq!(route, Route::Gather);
     let line = format!("{batch}\n");
@@ -100,7 +101,7 @@ fn long_from_server(world: &mut World, batch: &str) {
 fn long_from_client(world: &mut World, batch: &str) -> Route {
     let now = world.now();
     let mut scanner = Scanner::new();
-    scanner.feed(&batch.as_bytes()[..crate::limits::WHOLE_LINE_BYTES]);
+    scanner.feed(&batch.as_bytes()[..mainstay_protocol::limits::WHOLE_LINE_BYTES]);
     let route = world.link.client_cut(now, scanner.known().as_ref());
     if route == Route::Gather {
         let line = format!("{batch}\n");
@@ -113,7 +114,7 @@ fn long_from_client(world: &mut World, batch: &str) -> Route {
 }
 
 fn fill() -> String {
-    "x".repeat(crate::limits::WHOLE_LINE_BYTES)
+    "x".repeat(mainstay_protocol::limits::WHOLE_LINE_BYTES)
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn a_long_batch_of_the_clients_is_tracked_wherever_it_goes() {
 #[test]
 fn a_batch_of_the_clients_that_cannot_be_held_is_answered_as_one() {
     let mut world = World::met(Limits::default(), Policy::default());
-    let fill = "x".repeat(crate::limits::HELD_LINE_BYTES);
+    let fill = "x".repeat(mainstay_protocol::limits::HELD_LINE_BYTES);
     let batch = format!("[{},\"{fill}\"]", ask(2, "tools/call"));
     let batch = format!("{}{batch}", " ".repeat(4));
     assert_eq!(long_from_client(&mut world, &batch), Route::Gather);

@@ -1,4 +1,5 @@
 //! What either side asks before the server is open, told as short stories.
+//! guards: Requests before the opening are answered, and a remembered opening that turns out wrong is corrected.
 
 use super::*;
 
@@ -19,7 +20,7 @@ fn instant() -> World {
 }
 
 #[test]
-fn what_was_asked_behind_an_instant_opening_is_asked_also_after_the_clients_end() {
+fn requests_held_behind_a_cached_opening_are_sent_even_after_the_clients_eof() {
     let mut world = instant();
     let call = ask(2, "tools/call");
     assert_eq!(world.client(&call), Route::Consumed);
@@ -61,7 +62,7 @@ fn a_refused_opening_that_the_record_has_answered_is_tried_by_the_next_generatio
     assert_eq!(world.client(&call), Route::Consumed);
     assert_eq!(world.server(&refusal("1")), Route::Replaced);
     let told = world.drain();
-    assert!(told.contains(&"tell differs".into()), "{told:?}");
+    assert!(told.contains(&"tell server_changed".into()), "{told:?}");
     assert!(
         !told.iter().any(|line| line.starts_with("result")),
         "{told:?}"
@@ -89,7 +90,7 @@ fn a_refused_opening_that_the_record_has_answered_is_tried_by_the_next_generatio
 }
 
 #[test]
-fn one_that_is_always_refused_is_given_up_and_each_call_is_answered() {
+fn a_server_that_always_refuses_the_opening_is_given_up_and_each_call_is_answered() {
     let mut world = instant();
     world.client(&ask(2, "tools/call"));
     assert_eq!(world.server(&refusal("1")), Route::Replaced);
@@ -113,7 +114,7 @@ fn one_that_is_always_refused_is_given_up_and_each_call_is_answered() {
     }
     let answers = told.iter().filter(|line| line.starts_with("result for"));
     assert_eq!(answers.count(), 1, "{told:?}");
-    // The link goes on, in words.
+    // The link continues and answers in text.
     world.client(&ask(3, "tools/call"));
     assert_eq!(world.drain(), ["result for 3"]);
     assert!(
@@ -134,7 +135,7 @@ fn after_the_clients_end_a_refused_opening_answers_what_waits() {
 }
 
 #[test]
-fn but_not_when_nobody_waits_for_it_any_more() {
+fn requests_held_behind_a_cached_opening_are_not_sent_after_the_client_is_gone() {
     let mut world = instant();
     world.client(&ask(2, "tools/call"));
     world.input(Input::Stop(Cause::ClientGone));
@@ -224,7 +225,7 @@ fn a_remembered_refusal_of_discover_is_given_at_once_and_not_asked_for() {
     };
     let expected = REFUSED.replace("\"id\":0", "\"id\":7") + "\n";
     assert_eq!(String::from_utf8(line).unwrap(), expected);
-    assert_eq!(world.drain(), ["tell instant"]);
+    assert_eq!(world.drain(), ["tell from_cache"]);
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
     // The opening that follows is the server's first line.
@@ -240,9 +241,9 @@ fn a_remembered_refusal_of_discover_starts_no_lazy_server() {
     };
     let mut world = refused(lazy, REFUSED);
     assert_eq!(world.client(&ask(7, "server/discover")), Route::Replaced);
-    assert_eq!(world.drain(), ["error for 7", "tell instant"]);
+    assert_eq!(world.drain(), ["error for 7", "tell from_cache"]);
     assert_eq!(world.client(INITIALIZE), Route::Replaced);
-    assert_eq!(world.drain(), ["result for 1", "tell instant"]);
+    assert_eq!(world.drain(), ["result for 1", "tell from_cache"]);
 }
 
 #[test]
@@ -329,13 +330,13 @@ fn in_the_modern_era_the_client_waits_once_for_a_slow_server() {
     assert_eq!(world.client(&modern(1, "tools/list")), Route::Pass);
     assert_eq!(world.wait(), Reason::Instant);
     assert_eq!(world.ms, Limits::default().instant_opening_ms);
-    assert_eq!(world.drain(), ["result for 1", "tell instant"]);
+    assert_eq!(world.drain(), ["result for 1", "tell from_cache"]);
     world.ms += 5;
     let asked = world.ms;
     assert_eq!(world.client(&modern(2, "prompts/list")), Route::Pass);
     assert_eq!(world.wait(), Reason::Instant);
     assert_eq!(world.ms, asked, "at once");
-    assert_eq!(world.drain(), ["result for 2", "tell instant"]);
+    assert_eq!(world.drain(), ["result for 2", "tell from_cache"]);
     // The server speaks: from now on the client waits for it again.
     assert_eq!(world.server(&list(1, "old")), Route::Consumed);
     world.ms += 5;
@@ -362,7 +363,7 @@ fn a_late_list_of_the_modern_era_corrects_the_record() {
 }
 
 #[test]
-fn a_list_from_the_record_is_checked_although_the_client_cannot_be_told() {
+fn a_cached_list_is_checked_even_if_the_client_cannot_be_told() {
     let plain =
         r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1","capabilities":{"tools":{}}}}"#;
     let mut learned = World::up();

@@ -1,9 +1,11 @@
 //! Calls and answers that pass in a run leave the link as if each had been looked at by itself.
+//! guards: The fast path leaves the link in the same state as routing each line by itself.
+
+use mainstay_protocol::event::RestartReason;
+use mainstay_protocol::message::frame::Id;
+use mainstay_protocol::policy::Retry;
 
 use super::*;
-use crate::event::Renewing;
-use crate::message::frame::Id;
-use crate::policy::Retry;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +168,7 @@ impl Twin {
             Step::Died => world.exits(CRASH, false),
             Step::Gone => world.empty(),
             Step::Started => world.input(Input::Started),
-            Step::Changed => world.input(Input::Renew(Renewing::Changed { path: "p".into() })),
+            Step::Changed => world.input(Input::Renew(RestartReason::Changed { path: "p".into() })),
             Step::ShimKilled => world.input(Input::Stop(Cause::ShimKilled)),
             Step::Reattached => world.input(Input::Reattached),
         }
@@ -319,7 +321,7 @@ fn a_run_ends_at_the_first_line_that_is_no_call() {
     });
     assert_eq!((used, ids), (calls, vec![b"2".to_vec(), b"3".to_vec()]));
     let result = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);
-    // Whoever answers what nobody has asked, or answers twice, is looked at.
+    // An answer without a question, or a second answer, does not pass on the fast path.
     let answers = lines(&[result(3), result(3), result(2)]);
     let mut seen = 0;
     let used = world

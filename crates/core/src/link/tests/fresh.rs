@@ -1,4 +1,5 @@
 //! Lines that a killed keeper had read and taken note of, but not passed on: they are routed once, and answered once.
+//! guards: A request that a killed keeper had read but not sent is sent by its successor and answered once.
 
 use super::*;
 
@@ -6,7 +7,7 @@ use super::*;
 fn taken_over(first: &World, fresh: &str) -> World {
     let memory = snapshot(first);
     let mut next = World::made(Limits::default(), Policy::default(), memory);
-    next.link.never_sent(fresh.as_bytes(), false);
+    next.link.never_sent(fresh.as_bytes(), None);
     next.link.begin(Moment(0), Some(lost()));
     next
 }

@@ -1,11 +1,12 @@
 //! A table that has no room left: whatever is answered by us waits for a place like any other request, so that a keeper
 //! that is killed before that is written is followed by one that answers.
+//! guards: A request that finds the table full waits for a place, also if mainstay will answer it itself.
 
 use super::*;
 
 const SLOTS: u32 = 16;
 
-/// Takes every place with requests that nobody answers.
+/// Fills every place of the table with requests that stay unanswered.
 fn fill(world: &mut World, places: u32) {
     for id in 0..places {
         world.client(&ask(100 + id, "tools/call"));
@@ -14,7 +15,7 @@ fn fill(world: &mut World, places: u32) {
 }
 
 #[test]
-fn what_the_record_could_answer_waits() {
+fn with_a_full_table_a_request_waits_even_if_the_cache_could_answer() {
     let mut first = World::met(Limits::default(), Policy::default());
     first.client(&ask(2, "tools/list"));
     first.server(r#"{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"}]}}"#);
@@ -25,7 +26,7 @@ fn what_the_record_could_answer_waits() {
     world.client(INITIALIZE);
     fill(&mut world, SLOTS - 1);
     assert_eq!(world.wait(), Reason::Instant);
-    assert_eq!(world.drain(), ["result for 1", "tell instant"]);
+    assert_eq!(world.drain(), ["result for 1", "tell from_cache"]);
     assert_eq!(world.client(&ask(2, "tools/list")), Route::Later);
     assert_eq!(world.drain(), [""; 0]);
     world.link.written_to(u64::MAX);
@@ -36,7 +37,7 @@ fn what_the_record_could_answer_waits() {
 }
 
 #[test]
-fn so_does_a_question_that_the_server_would_die_of() {
+fn with_a_full_table_a_server_discover_waits_even_if_its_refusal_is_cached() {
     let mut first = World::up();
     first.client(&ask(9, "server/discover"));
     first.exits(CRASH, true);
@@ -55,11 +56,11 @@ fn so_does_a_question_that_the_server_would_die_of() {
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":100}}"#,
     );
     assert_eq!(world.client(&discover), Route::Replaced);
-    assert_eq!(world.drain(), ["error for 2", "tell instant"]);
+    assert_eq!(world.drain(), ["error for 2", "tell from_cache"]);
 }
 
 #[test]
-fn and_the_opening_of_a_client_that_came_back() {
+fn with_a_full_table_the_opening_of_a_client_that_came_back_waits() {
     let mut world = World::met(Limits::default(), Policy::default());
     world.input(Input::Stop(Cause::ShimKilled));
     world.input(Input::Reattached);
@@ -77,7 +78,7 @@ fn and_the_opening_of_a_client_that_came_back() {
 }
 
 #[test]
-fn and_a_long_request_to_an_abandoned_server_before_its_beginning_is_gone() {
+fn with_a_full_table_a_long_request_to_an_abandoned_server_waits() {
     let limits = Limits {
         restart_budget: 1,
         ..Limits::default()

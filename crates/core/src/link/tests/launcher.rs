@@ -1,7 +1,9 @@
 //! Ends of the process that we started: a launcher's, a server's, or that of a command that is none.
+//! guards: A launcher that exits while its server goes on is not the end of the server.
+
+use mainstay_protocol::limits::OPENING_TRIES;
 
 use super::*;
-use crate::limits::OPENING_TRIES;
 
 #[test]
 fn a_launcher_may_leave_while_others_serve_on() {
@@ -17,13 +19,13 @@ fn a_launcher_may_leave_while_others_serve_on() {
 }
 
 #[test]
-fn a_death_of_whoever_served_on_is_followed_also_where_a_helper_keeps_its_stdout() {
+fn the_death_of_the_serving_process_is_followed_by_a_restart_even_if_a_helper_keeps_its_stdout() {
     let mut world = World::up();
     world.client(INITIALIZE);
     world.server(&greeting("1", "1"));
     world.input(Input::Exited(exited(Status::Code(0), true, false)));
     assert_eq!(world.drain(), [""; 0]);
-    // Nobody reads what we write any more.
+    // No process reads what we write.
     world.client(&ask(2, "tools/call"));
     world.input(Input::Stop(Cause::ServerExit));
     assert_eq!(world.drain(), ["close stdin"]);
@@ -35,7 +37,7 @@ fn a_death_of_whoever_served_on_is_followed_also_where_a_helper_keeps_its_stdout
 }
 
 #[test]
-fn whoever_has_written_less_than_was_said_does_not_serve_on() {
+fn a_process_that_wrote_less_than_the_client_got_is_not_the_server() {
     let said = greeting("1", "1").len() as u64 + 1;
     for (written, serves) in [
         (None, true),
@@ -45,8 +47,8 @@ fn whoever_has_written_less_than_was_said_does_not_serve_on() {
     ] {
         let mut world = World::up();
         world.client(INITIALIZE);
-        // Before anything was said, it may be anybody; what is no message may be the launcher's.
-        let holders = Holders::Somebody { written };
+        // Before the first message any process may be the server; a line that is no message may be the launcher's.
+        let holders = Holders::Others { written };
         let launcher = || {
             Input::Exited(Exited {
                 holders,
@@ -85,7 +87,7 @@ fn a_launcher_that_left_early_still_gives_its_status_when_the_link_is_stopped() 
     world.client(INITIALIZE);
     world.input(Input::Exited(exited(Status::Code(0), true, false)));
     world.input(Input::ClientEof);
-    // Whoever serves on owes the answer, and ends without it.
+    // The process that serves on owes the answer, and ends without it.
     assert_eq!(world.drain(), [""; 0]);
     world.input(Input::StdoutClosed { tree_empty: true });
     assert_eq!(
@@ -134,7 +136,7 @@ fn a_launcher_that_fails_takes_the_server_with_it() {
 }
 
 #[test]
-fn a_command_that_ends_before_it_is_asked_anything_gives_its_status_unless_somebody_ended_it() {
+fn a_command_that_ends_before_the_first_request_gives_its_status_unless_it_was_killed() {
     const KILLED: Status = Status::Signal {
         number: 9,
         core: false,

@@ -1,8 +1,10 @@
 //! From one generation to the next, told as short stories.
+//! guards: The next generation gets log level and subscriptions before the traffic of the client, and a busy server is never ended for being slow.
+
+use mainstay_protocol::event::RestartReason;
+use mainstay_protocol::policy::Retry;
 
 use super::*;
-use crate::event::Renewing;
-use crate::policy::Retry;
 
 fn safe() -> Policy {
     Policy::default()
@@ -53,12 +55,12 @@ fn level_and_subscriptions_come_back_before_the_clients_traffic() {
     world.server(&answer("\"ms:own:00000007:2\""));
     assert_eq!(world.client(&ask(7, "ping")), Route::Later);
     world.server(&answer("\"ms:own:00000007:3\""));
-    assert_eq!(world.drain(), ["tell replayed"]);
+    assert_eq!(world.drain(), ["tell ready"]);
     assert_eq!(world.client(&ask(7, "ping")), Route::Pass);
 }
 
 #[test]
-fn of_two_wishes_for_the_same_the_one_that_was_asked_last_lasts() {
+fn of_two_requests_for_one_setting_the_last_one_asked_counts() {
     let mut world = World::met(Limits::default(), safe());
     let level = |id: u32, level: &str| {
         format!(
@@ -181,8 +183,8 @@ fn too_many_deaths_end_in_answers_at_once_until_a_trial_holds() {
 fn a_restart_waits_for_what_is_in_flight_and_holds_what_is_new() {
     let mut world = World::met(Limits::default(), safe());
     world.client(&call(2, "x"));
-    world.input(Input::Renew(Renewing::Asked));
-    assert_eq!(world.drain(), ["tell renewal"]);
+    world.input(Input::Renew(RestartReason::Asked));
+    assert_eq!(world.drain(), ["tell restarting"]);
     assert_eq!(world.client(&call(3, "y")), Route::Consumed);
     assert_eq!(world.server(&answer("2")), Route::Pass);
     assert_eq!(world.drain(), ["close stdin"]);
@@ -200,15 +202,15 @@ fn a_restart_waits_for_what_is_in_flight_and_holds_what_is_new() {
 fn a_restart_does_not_wait_for_ever() {
     let mut world = World::met(Limits::default(), safe());
     world.client(&call(2, "x"));
-    world.input(Input::Renew(Renewing::Asked));
+    world.input(Input::Renew(RestartReason::Asked));
     assert_eq!(world.wait(), Reason::Drained);
-    assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
+    assert_eq!(world.drain(), ["tell restarting", "close stdin"]);
     world.exits(Status::Code(0), true);
     assert_eq!(world.drain(), ["result for 2", "tell exit"]);
 }
 
 #[test]
-fn what_the_server_asks_gets_another_name_in_each_generation() {
+fn questions_of_each_generation_get_their_own_ids() {
     let mut world = World::met(Limits::default(), safe());
     let asks = r#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#;
     assert_eq!(world.server(asks), Route::Pass);
@@ -244,12 +246,12 @@ fn another_protocol_version_ends_the_session() {
     world.server(&greeting("\"ms:own:00000007:1\"", "2"));
     assert_eq!(
         world.drain(),
-        ["tell differs", "error for 2", "close stdin"]
+        ["tell server_changed", "error for 2", "close stdin"]
     );
 }
 
 #[test]
-fn a_list_that_has_changed_is_told_once() {
+fn a_changed_list_is_announced_once() {
     for (tool, expected) in [("a", 0), ("b", 1)] {
         let mut world = World::met(Limits::default(), safe());
         let list = |id: &str, tool: &str| {
@@ -279,8 +281,8 @@ fn an_idle_server_is_put_to_rest_and_woken() {
     };
     let mut world = World::met(limits, safe());
     assert_eq!(world.wait(), Reason::Idle);
-    assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
-    // Whoever comes too late waits for the next one.
+    assert_eq!(world.drain(), ["tell restarting", "close stdin"]);
+    // A request that comes too late waits for the next generation.
     assert_eq!(world.client(&call(2, "x")), Route::Later);
     world.exits(Status::Code(0), true);
     world.empty();
@@ -331,7 +333,7 @@ fn a_task_or_a_question_of_ours_is_weighed_before_rest() {
 #[test]
 fn a_changed_file_that_does_not_start_waits_for_the_next_change() {
     let changed = || {
-        Input::Renew(Renewing::Changed {
+        Input::Renew(RestartReason::Changed {
             path: "src/a.py".into(),
         })
     };
@@ -360,7 +362,7 @@ fn a_server_at_rest_is_not_woken_by_a_changed_file() {
     };
     let mut world = World::met(limits, safe());
     world.wait();
-    let changed = Renewing::Changed {
+    let changed = RestartReason::Changed {
         path: "src/a.py".into(),
     };
     world.input(Input::Renew(changed.clone()));
@@ -369,7 +371,7 @@ fn a_server_at_rest_is_not_woken_by_a_changed_file() {
     world.drain();
     world.input(Input::Renew(changed));
     assert_eq!((world.link.word(), world.drain()), ("resting", Vec::new()));
-    world.input(Input::Renew(Renewing::Asked));
+    world.input(Input::Renew(RestartReason::Asked));
     assert_eq!(world.drain(), ["spawn"]);
 }
 
@@ -379,7 +381,7 @@ fn a_limit_of_memory_that_it_cannot_live_with_is_given_up() {
         restart_budget: 2,
         ..Limits::default()
     };
-    let above = || Input::Renew(Renewing::Memory { bytes: 9 << 20 });
+    let above = || Input::Renew(RestartReason::Memory { bytes: 9 << 20 });
     let mut world = World::met(limits, safe());
     world.input(above());
     // It is still above while it goes, which is no news.
@@ -466,7 +468,7 @@ fn a_server_may_still_be_at_what_was_taken_back() {
     assert_eq!(world.wait(), Reason::Health);
     world.server(&answer("\"ms:own:00000007:2\""));
     assert_eq!(replaced_after(&mut world), Some(60));
-    // What it had answered before, and what it never saw, hold nobody.
+    // Requests answered before the cancellation, and requests that the server never saw, do not delay the replacement.
     let mut world = answers_probes(Limits::default());
     world.client(&call(2, "quick"));
     world.server(&answer("2"));
@@ -499,7 +501,7 @@ fn a_server_with_an_open_task_is_busy() {
     assert_eq!(world.link.wake_at(), None);
     world.server(OVER);
     assert_eq!(world.wait(), Reason::Health);
-    // Nor does its answer pass in a run that nobody looks at.
+    // Its answer does not pass on the fast path either.
     let mut world = met();
     let now = world.now();
     let line = format!("{WORKING}\n");
@@ -540,7 +542,7 @@ fn nothing_is_asked_of_a_server_whose_era_is_not_settled() {
 }
 
 #[test]
-fn nor_is_it_told_that_a_question_is_taken_back() {
+fn before_the_era_is_fixed_an_expired_discover_is_not_cancelled_at_the_server() {
     let limits = Limits {
         call_deadline_ms: 700,
         ..Limits::default()
@@ -581,12 +583,12 @@ fn a_slow_server_is_opened_from_the_record_and_compared_later() {
     world.link.recall(remembered);
     world.client(&INITIALIZE.replace("\"id\":1", "\"id\":\"x\""));
     assert_eq!(world.wait(), Reason::Instant);
-    assert_eq!(world.drain(), ["result for \"x\"", "tell instant"]);
+    assert_eq!(world.drain(), ["result for \"x\"", "tell from_cache"]);
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
     assert_eq!(world.client(INITIALIZED), Route::Consumed);
     assert_eq!(world.client(&ask(2, "tools/list")), Route::Replaced);
-    assert_eq!(world.drain(), ["result for 2", "tell instant"]);
+    assert_eq!(world.drain(), ["result for 2", "tell from_cache"]);
     assert_eq!(world.client(&call(3, "a")), Route::Consumed);
     assert_eq!(world.drain(), [""; 0]);
     // The server itself is up: nothing of that is the client's, and the list is looked at.
@@ -599,7 +601,7 @@ fn a_slow_server_is_opened_from_the_record_and_compared_later() {
 }
 
 #[test]
-fn what_was_asked_ahead_of_a_server_that_differs_has_one_answer() {
+fn requests_held_for_a_server_that_differs_get_one_answer() {
     let first = World::met(Limits::default(), safe());
     let mut world = World::up();
     world.link.recall(first.link.remembered().clone());
@@ -610,7 +612,10 @@ fn what_was_asked_ahead_of_a_server_that_differs_has_one_answer() {
     world.drain();
     assert_eq!(world.server(&greeting("1", "2")), Route::Replaced);
     let told = world.drain();
-    assert_eq!(told[..3], ["tell differs", "result for 2", "result for 3"]);
+    assert_eq!(
+        told[..3],
+        ["tell server_changed", "result for 2", "result for 3"]
+    );
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
     assert_eq!(world.server(&answer("2")), Route::Consumed, "too late");
@@ -628,7 +633,7 @@ fn a_request_that_the_record_answered_is_not_sent_again() {
     world.link.recall(first.link.remembered().clone());
     world.client(&list);
     assert_eq!(world.wait(), Reason::Instant);
-    assert_eq!(world.drain(), ["result for 1", "tell instant"]);
+    assert_eq!(world.drain(), ["result for 1", "tell from_cache"]);
     world.link.written_to(u64::MAX);
     world.link.delivered_to(u64::MAX);
     // Another one under its id, which is nothing to be sent again, does not bring it back.
@@ -669,7 +674,7 @@ fn the_record_leaves_alone_what_no_server_was_asked() {
     let mut world = World::up();
     world.link.recall(remembered);
     world.client(&call(2, "x"));
-    world.input(Input::Renew(Renewing::Asked));
+    world.input(Input::Renew(RestartReason::Asked));
     assert_eq!(world.client(&ask(3, "server/discover")), Route::Consumed);
     world.drain();
     // It waits for the next server, which answers it: once.
@@ -684,7 +689,7 @@ fn the_record_leaves_alone_what_no_server_was_asked() {
 }
 
 #[test]
-fn what_the_dead_server_had_not_read_is_asked_for_the_first_time() {
+fn lines_that_the_dead_server_had_not_read_go_to_the_next_generation() {
     let policy = Policy {
         retry: Retry::Never,
         ..safe()
@@ -712,14 +717,14 @@ fn what_the_dead_server_had_not_read_is_asked_for_the_first_time() {
 }
 
 #[test]
-fn what_was_not_read_goes_before_what_was_held_back() {
+fn unread_lines_go_before_held_lines() {
     let policy = Policy {
         retry: Retry::Never,
         ..safe()
     };
     let mut world = World::met(Limits::default(), policy);
     assert_eq!(world.client(&call(2, "x")), Route::Pass);
-    world.input(Input::Renew(Renewing::Asked));
+    world.input(Input::Renew(RestartReason::Asked));
     assert_eq!(
         world.client(&call(3, "x")),
         Route::Consumed,
@@ -760,7 +765,7 @@ fn changed_lists_are_announced_if_the_user_wants_it() {
     world.input(Input::Started);
     world.drain();
     world.server(&plain.replace("\"id\":1", "\"id\":\"ms:own:00000007:1\""));
-    assert_eq!(world.drain(), ["tell replayed"]);
+    assert_eq!(world.drain(), ["tell ready"]);
 }
 
 /// The words of our answers, by id.
@@ -776,7 +781,7 @@ fn words(world: &mut World) -> Vec<(i64, String)> {
 }
 
 #[test]
-fn what_a_server_may_have_begun_with_is_never_called_unsent() {
+fn a_request_that_a_server_may_have_begun_is_never_called_unsent() {
     let limits = Limits {
         restart_budget: 1,
         ..Limits::default()
@@ -818,7 +823,7 @@ fn what_a_server_may_have_begun_with_is_never_called_unsent() {
 }
 
 #[test]
-fn nor_what_an_earlier_generation_had_and_the_last_one_did_not_read() {
+fn a_request_that_an_earlier_generation_read_is_never_called_unsent() {
     let limits = Limits {
         restart_budget: 2,
         ..Limits::default()
@@ -847,11 +852,11 @@ fn nor_what_an_earlier_generation_had_and_the_last_one_did_not_read() {
 }
 
 #[test]
-fn nor_what_the_version_before_a_bad_change_had() {
+fn a_request_that_the_version_before_a_bad_change_read_is_never_called_unsent() {
     let mut world = World::met(Limits::default(), safe());
     world.client(&ask(2, "tools/list"));
     let path = "src/a.py".into();
-    world.input(Input::Renew(Renewing::Changed { path }));
+    world.input(Input::Renew(RestartReason::Changed { path }));
     world.client(&call(3, "x"));
     while !world.drain().contains(&"close stdin".into()) {
         world.wait();
@@ -867,7 +872,7 @@ fn nor_what_the_version_before_a_bad_change_had() {
     let sent = "a list request was sent before that and not answered; the request can be repeated";
     assert!(told[0].1.contains(sent), "{told:?}");
     assert!(
-        told[1].1.contains("tools/call was not sent to anybody"),
+        told[1].1.contains("tools/call was not sent to a server"),
         "{told:?}"
     );
 }

@@ -1,4 +1,5 @@
 //! A client whose shim was killed, and that comes back, told as short stories.
+//! guards: Nothing of the session of a former client reaches the next client of a kept server.
 
 use super::*;
 
@@ -45,7 +46,7 @@ fn without_one_the_server_is_kept_and_ends_with_its_time() {
 }
 
 #[test]
-fn nothing_is_kept_that_could_not_be_gone_on_with() {
+fn a_server_that_cannot_be_continued_with_is_not_kept() {
     let unwanted = Limits {
         linger_ms: 0,
         ..Limits::default()
@@ -67,14 +68,14 @@ fn nothing_is_kept_that_could_not_be_gone_on_with() {
 }
 
 #[test]
-fn a_client_that_comes_back_is_told_what_the_server_had_said() {
+fn a_client_that_comes_back_gets_the_first_answer_to_its_opening() {
     let mut world = kept();
     world.input(Input::Stop(Cause::ShimKilled));
     world.drain();
     world.ms += 4_000;
     world.input(Input::Reattached);
     assert_eq!(world.drain(), ["tell reattached"]);
-    // Whoever asks in between is a client of the other era, and learns that it is not.
+    // A `server/discover` in between gets an error: this session is of the legacy era.
     assert_eq!(world.client(&ask(0, "server/discover")), Route::Replaced);
     assert_eq!(world.drain(), ["error for 0"]);
     let again = INITIALIZE.replace("\"id\":1", "\"id\":\"x\"");
@@ -98,7 +99,7 @@ fn another_opening_takes_another_generation() {
     let other =
         r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"9"}}"#;
     assert_eq!(world.client(other), Route::Consumed);
-    assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
+    assert_eq!(world.drain(), ["tell restarting", "close stdin"]);
     assert_eq!(world.client(&ask(8, "ping")), Route::Later);
     world.exits(Status::Code(0), true);
     world.empty();
@@ -106,14 +107,14 @@ fn another_opening_takes_another_generation() {
     world.input(Input::Started);
     assert_eq!(
         world.drain(),
-        ["tell replayed".to_string(), format!("to server {other}")]
+        ["tell ready".to_string(), format!("to server {other}")]
     );
     assert_eq!(world.server(&greeting("7", "9")), Route::Pass);
     assert_eq!(world.client(INITIALIZED), Route::Pass);
 }
 
 #[test]
-fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered() {
+fn late_answers_are_dropped_and_questions_without_a_client_get_an_error() {
     let mut world = kept();
     world.client(&call("2"));
     world.client(&call("3"));
@@ -137,7 +138,7 @@ fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered(
         assert_eq!(world.client(&call(id)), Route::Replaced);
         assert_eq!(world.drain(), [format!("to server {}", call(label))]);
     }
-    // Late, and twice: nobody's.
+    // Late and repeated answers reach no client.
     assert_eq!(world.server(&answer("3")), Route::Consumed);
     assert_eq!(world.server(&answer("2")), Route::Consumed);
     assert_eq!(world.server(&answer("1500000002")), Route::Replaced);
@@ -159,7 +160,7 @@ fn what_nobody_waits_for_reaches_nobody_and_what_is_asked_of_nobody_is_answered(
         "not the orphan"
     );
     assert_eq!(world.server(&answer("1500000001")), Route::Consumed);
-    // The next generation has served nobody before.
+    // The next generation has served no client before, so it needs no labels.
     world.dies_and_returns("1");
     world.drain();
     assert_eq!(world.client(&call("4")), Route::Pass);
@@ -201,7 +202,7 @@ fn a_second_answer_to_what_an_earlier_client_asked_is_nobodys() {
 }
 
 #[test]
-fn what_a_client_that_came_back_waits_for_in_vain_leaves_no_label() {
+fn a_cancelled_request_of_a_client_that_came_back_leaves_no_label() {
     let deadline = Limits {
         call_deadline_ms: 700,
         ..Limits::default()
@@ -221,7 +222,7 @@ fn what_a_client_that_came_back_waits_for_in_vain_leaves_no_label() {
 }
 
 #[test]
-fn progress_is_told_apart_too() {
+fn progress_of_an_earlier_client_is_dropped() {
     let asks = |id: &str, token: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":{token}}}}}}}"#
@@ -253,7 +254,7 @@ fn progress_is_told_apart_too() {
 }
 
 #[test]
-fn a_batch_and_its_answers_are_told_apart_by_their_members() {
+fn members_of_a_batch_get_labels_of_their_own() {
     let mut world = kept();
     world.client(&ask(2, "ping"));
     world.input(Input::Stop(Cause::ShimKilled));
@@ -276,7 +277,7 @@ fn a_batch_and_its_answers_are_told_apart_by_their_members() {
 }
 
 #[test]
-fn subscriptions_are_taken_back_and_changed_lists_are_told() {
+fn subscriptions_are_cancelled_and_changed_lists_are_announced() {
     let mut world = kept();
     let wish =
         r#"{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"a:\"1\""}}"#;
@@ -311,7 +312,10 @@ fn the_keeping_ends_with_the_server_the_client_or_a_word() {
     for (input, code) in [
         (Input::Stop(Cause::ClientGone), "close stdin"),
         (Input::Stop(Cause::Asked), "close stdin"),
-        (Input::Renew(crate::event::Renewing::Asked), "close stdin"),
+        (
+            Input::Renew(mainstay_protocol::event::RestartReason::Asked),
+            "close stdin",
+        ),
         (Input::StdoutClosed { tree_empty: false }, "close stdin"),
         (Input::Exited(exited(CRASH, false, true)), "tell exit"),
     ] {
@@ -361,7 +365,7 @@ fn news_for_a_listening_request_come_under_its_own_id() {
         panic!("nothing for the client");
     };
     assert_eq!(String::from_utf8_lossy(&line).trim_end(), news("2"));
-    // It ends the listening: the client's, and then the other one's, which nobody waits for.
+    // The server ends both listenings: the client's, and the orphan's, which has no client.
     assert_eq!(world.link.in_flight(), 1);
     assert_eq!(world.server(&taken_back("1500000001")), Route::Replaced);
     let Some(Output::ToClient(line)) = world.link.next() else {
@@ -434,13 +438,13 @@ fn the_opening_that_the_record_answered_is_forgotten_with_who_was_asked() {
 }
 
 #[test]
-fn long_lines_are_told_apart_too() {
+fn long_lines_of_an_earlier_client_are_dropped() {
     let mut world = kept();
     world.input(Input::Stop(Cause::ShimKilled));
     world.input(Input::Reattached);
     world.client(INITIALIZE);
     world.drain();
-    let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let fill = "x".repeat(mainstay_protocol::limits::WHOLE_LINE_BYTES);
     let batch = format!(
         "[{},{}]",
         ask(2, "ping"),
@@ -506,7 +510,7 @@ fn a_server_that_answers_is_handed_over() {
 }
 
 #[test]
-fn one_that_does_not_answer_in_time_is_replaced_without_an_eof() {
+fn a_kept_server_that_does_not_answer_in_time_is_replaced_without_an_eof() {
     let mut world = kept();
     world.input(Input::Stop(Cause::ShimKilled));
     world.input(Input::Newcomer { changed: None });
@@ -518,11 +522,11 @@ fn one_that_does_not_answer_in_time_is_replaced_without_an_eof() {
     world.input(Input::Reattached);
     assert_eq!(world.drain(), ["tell reattached"]);
     world.client(INITIALIZE);
-    assert_eq!(world.drain(), ["tell renewal", "terminate"]);
+    assert_eq!(world.drain(), ["tell restarting", "terminate"]);
 }
 
 #[test]
-fn one_whose_code_has_changed_is_replaced_without_a_question() {
+fn a_kept_server_whose_code_has_changed_is_replaced_without_a_probe() {
     let mut world = kept();
     world.input(Input::Stop(Cause::ShimKilled));
     world.drain();
@@ -532,7 +536,7 @@ fn one_whose_code_has_changed_is_replaced_without_a_question() {
     world.input(Input::Reattached);
     assert_eq!(world.drain(), ["tell reattached"]);
     world.client(INITIALIZE);
-    assert_eq!(world.drain(), ["tell renewal", "close stdin"]);
+    assert_eq!(world.drain(), ["tell restarting", "close stdin"]);
 }
 
 /// A newcomer that gives up does not decide for the next one.
@@ -548,4 +552,104 @@ fn each_newcomer_has_the_server_asked() {
     let answer = question(&world.drain());
     world.server(&answer);
     assert_eq!(world.link.judged(), Some(true));
+}
+
+/// Shows the opening of a client that came back, with the keeper killed at each kill point; then its successor is shown it.
+fn reopened_at_every_kill_point(opening: &str) -> Vec<Vec<String>> {
+    extern crate std;
+    use mainstay_protocol::kill_point::{Killed, set_fuse};
+    use std::panic::{self, AssertUnwindSafe};
+
+    let mut all = Vec::new();
+    for point in 0.. {
+        let mut world = kept();
+        let level =
+            r#"{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"debug"}}"#;
+        world.client(level);
+        world.server(&answer("2"));
+        world.input(Input::Stop(Cause::ShimKilled));
+        world.input(Input::Reattached);
+        world.drain();
+        set_fuse(Some(point));
+        let lived = panic::catch_unwind(AssertUnwindSafe(|| world.client(opening)));
+        set_fuse(None);
+        let mut next = World::made(Limits::default(), Policy::default(), snapshot(&world));
+        next.link
+            .never_sent(format!("{opening}\n").as_bytes(), None);
+        next.link.begin(Moment(0), Some(lost()));
+        next.input(Input::Started);
+        let mut heard = next.drain();
+        if next.link.word() == "greeting" {
+            next.server(&greeting("\"ms:own:00000007:1\"", "1"));
+            next.server(&answer("\"ms:own:00000007:2\""));
+            heard.extend(next.drain());
+        }
+        if next.client(opening) == Route::Pass {
+            heard.push(format!("to server {opening}"));
+        }
+        heard.extend(next.drain());
+        heard.retain(|word| !word.starts_with("tell "));
+        all.push(heard);
+        let Err(end) = lived else {
+            assert!(point > 3, "{point} kill points");
+            return all;
+        };
+        assert!(end.is::<Killed>(), "at kill point {point}");
+    }
+    unreachable!("the loop ends with the last kill point")
+}
+
+#[test]
+fn a_keeper_killed_while_a_client_opens_again_leaves_one_opening_to_replay() {
+    let again = INITIALIZE.replace("\"id\":1", "\"id\":\"x\"");
+    for (point, heard) in reopened_at_every_kill_point(&again).iter().enumerate() {
+        let count = |word: &str| heard.iter().filter(|it| it.contains(word)).count();
+        assert_eq!(
+            count("\"initialize\""),
+            1,
+            "at kill point {point}: {heard:?}"
+        );
+        // The server is opened by us, and knows the level; or it is opened by the client, which has set none.
+        let ours = heard[1].contains("ms:own:");
+        assert_eq!(
+            count("debug"),
+            usize::from(ours),
+            "at kill point {point}: {heard:?}"
+        );
+        assert_eq!(count("result for \"x\""), usize::from(ours), "{heard:?}");
+    }
+}
+
+#[test]
+fn or_opens_in_another_way() {
+    let other =
+        r#"{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"9"}}"#;
+    for (point, heard) in reopened_at_every_kill_point(other).iter().enumerate() {
+        let ours = heard[1].contains("ms:own:");
+        let theirs = heard.contains(&format!("to server {other}"));
+        // Before anything was noted the kept server's opening is replayed, and the other one takes another generation.
+        let replaced = heard.last().is_some_and(|last| last == "close stdin");
+        assert!(
+            ours != theirs && ours == replaced,
+            "at kill point {point}: {heard:?}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_came_back_opens_though_its_shim_was_signalled() {
+    let mut world = kept();
+    world.input(Input::Stop(Cause::ShimKilled));
+    world.input(Input::Reattached);
+    world.input(Input::Stop(SIGTERM));
+    assert!(world.link.doubted());
+    world.drain();
+    let again = INITIALIZE.replace("\"id\":1", "\"id\":\"x\"");
+    assert_eq!(world.client(&again), Route::Replaced);
+    assert_eq!(world.drain(), ["result for \"x\""]);
+    assert!(
+        world.link.doubted(),
+        "the signal may still be the client's wish"
+    );
+    assert_eq!(world.client(INITIALIZED), Route::Replaced);
 }

@@ -1,11 +1,13 @@
 //! Lines that are too long to be held, told as short stories.
+//! guards: A line that is too long to be buffered is answered once, also if the server or the keeper dies in the middle of it.
+
+use mainstay_protocol::event::RestartReason;
 
 use super::*;
-use crate::event::Renewing;
 
 /// A call that is longer than what is held of a line.
 fn long_call(id: u32) -> String {
-    let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let fill = "x".repeat(mainstay_protocol::limits::WHOLE_LINE_BYTES);
     let call = r#""method":"tools/call","params":{"name":"t","fill":""#;
     format!(r#"{{"jsonrpc":"2.0","id":{id},{call}{fill}"}}}}"#)
 }
@@ -15,7 +17,7 @@ impl World {
     fn cut(&mut self, line: &str) -> Route {
         let now = self.now();
         let mut scanner = Scanner::new();
-        scanner.feed(&line.as_bytes()[..crate::limits::WHOLE_LINE_BYTES]);
+        scanner.feed(&line.as_bytes()[..mainstay_protocol::limits::WHOLE_LINE_BYTES]);
         self.link.client_cut(now, scanner.known().as_ref())
     }
 
@@ -77,7 +79,7 @@ fn a_request_that_an_abandoned_server_will_not_see_is_answered_at_its_end() {
 }
 
 #[test]
-fn one_whose_beginning_a_server_may_have_had_is_not_called_unsent() {
+fn a_long_request_that_a_server_may_have_begun_is_not_called_unsent() {
     let mut world = abandoned();
     let call = long_call(2);
     for (cut, unsent) in [(true, true), (false, false)] {
@@ -106,11 +108,11 @@ fn or_by_the_next_keeper_if_the_beginning_is_gone_with_this_one() {
 }
 
 #[test]
-fn but_not_a_second_time_if_it_was_answered_in_between() {
+fn a_long_request_is_not_answered_twice() {
     let mut world = abandoned();
     let call = long_call(2);
     world.cut(&call);
-    world.input(Input::Renew(Renewing::Asked));
+    world.input(Input::Renew(RestartReason::Asked));
     world.input(Input::StartFailed {
         problem: "no such file".into(),
         hint: String::new(),
@@ -144,7 +146,7 @@ fn two_long_lines_that_pass_each_other_are_two() {
     world.client(&ask(2, "prompts/get"));
     world.drain();
     let now = world.now();
-    let fill = "y".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let fill = "y".repeat(mainstay_protocol::limits::WHOLE_LINE_BYTES);
     let line = answer("1500000001").replace("{}", &format!(r#"{{"a":"{fill}"}}"#)) + "\n";
     let mut scanner = Scanner::new();
     scanner.feed(line.as_bytes());
@@ -165,7 +167,7 @@ fn two_long_lines_that_pass_each_other_are_two() {
 /// The beginning of a long line from the server.
 fn begins(world: &mut World, line: &str) -> Route {
     let mut scanner = Scanner::new();
-    scanner.feed(&line.as_bytes()[..crate::limits::WHOLE_LINE_BYTES]);
+    scanner.feed(&line.as_bytes()[..mainstay_protocol::limits::WHOLE_LINE_BYTES]);
     world.link.server_known(scanner.begun().as_ref())
 }
 
@@ -179,7 +181,7 @@ fn second() -> World {
 
 #[test]
 fn a_result_with_its_id_last_passes_in_later_generations_too() {
-    let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let fill = "x".repeat(mainstay_protocol::limits::WHOLE_LINE_BYTES);
     let long = |id: &str| format!(r#"{{"result":{{"a":"{fill}"}},"jsonrpc":"2.0","id":{id}}}"#);
     let mut world = second();
     world.client(&ask(7, "tools/call"));
@@ -195,11 +197,11 @@ fn a_result_with_its_id_last_passes_in_later_generations_too() {
 }
 
 #[test]
-fn a_probe_that_nobody_answers_makes_nobody_hold_a_result() {
+fn an_unanswered_probe_does_not_hold_back_the_clients_result() {
     let mut world = World::met(Limits::default(), Policy::default());
     while world.wait() != Reason::Health {}
     assert!(world.drain().iter().any(|told| told.contains("ping")));
-    let fill = "x".repeat(crate::limits::WHOLE_LINE_BYTES);
+    let fill = "x".repeat(mainstay_protocol::limits::WHOLE_LINE_BYTES);
     let long = format!(r#"{{"result":{{"a":"{fill}"}},"jsonrpc":"2.0","id":7}}"#);
     assert_eq!(
         begins(&mut world, &long),
@@ -215,7 +217,7 @@ fn a_question_that_is_too_long_answers_no_request_of_the_same_id() {
     let mut world = second();
     world.client(&ask(7, "tools/call"));
     world.drain();
-    let fill = "x".repeat(crate::limits::HELD_LINE_BYTES);
+    let fill = "x".repeat(mainstay_protocol::limits::HELD_LINE_BYTES);
     let line =
         format!("{{\"id\":7,\"method\":\"sampling/createMessage\",\"params\":\"{fill}\"}}\n");
     assert_eq!(begins(&mut world, &line), Route::Gather);
@@ -256,15 +258,84 @@ fn a_half_forwarded_request_whose_id_comes_after_the_last_death_is_answered() {
 fn a_request_that_a_killed_keeper_had_half_passed_on_is_answered_by_its_id_at_the_end() {
     let mut world = World::met(Limits::default(), Policy::default());
     world.server(r#"{"jsonrpc":"2.0","id":3,"method":"roots/list"}"#);
-    let mut next = World::over(snapshot(&world), Some(lost()));
-    next.drain();
-    // The last one answers what the dead server had asked.
-    for (id, told) in [(7, &["error for 7"][..]), (3, &[])] {
+    // The dead server had asked the client under the id 3, and the client may ask under the same.
+    for (begun, id, told) in [
+        (Begun::Unknown, 7, &["error for 7"][..]),
+        (Begun::Unknown, 3, &[]),
+        (Begun::Answers, 3, &[]),
+        (Begun::Asks, 3, &["error for 3"]),
+    ] {
+        let mut next = World::made(Limits::default(), Policy::default(), snapshot(&world));
+        next.link.never_sent(b"", Some(begun));
+        next.link.begin(Moment(0), Some(lost()));
+        next.drain();
         let rest = format!("xx\"}},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n");
-        let mut scanner = Scanner::within_a_line();
+        let mut scanner = Scanner::within_a_line(begun);
         scanner.feed(rest.as_bytes());
         let now = next.now();
         next.link.client_lost(now, &scanner.frame());
         assert_eq!(next.drain(), told);
     }
+}
+
+#[test]
+fn a_call_whose_long_answer_is_half_at_the_client_has_no_deadline() {
+    let fill = "y".repeat(mainstay_protocol::limits::WHOLE_LINE_BYTES);
+    let id_first = format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"text":"{fill}"}}}}"#);
+    let id_last = format!(r#"{{"result":{{"text":"{fill}"}},"jsonrpc":"2.0","id":2}}"#);
+    for answer in [id_first, id_last] {
+        let limits = Limits {
+            call_deadline_ms: 700,
+            ..Limits::default()
+        };
+        let mut world = World::met(limits, Policy::default());
+        world.client(&ask(2, "tools/call"));
+        let mut scanner = Scanner::new();
+        scanner.feed(&answer.as_bytes()[..mainstay_protocol::limits::WHOLE_LINE_BYTES]);
+        assert_eq!(
+            world.link.server_known(scanner.begun().as_ref()),
+            Route::Pass
+        );
+        world.ms += 800;
+        world.input(Input::Tick);
+        assert_eq!(world.drain(), [""; 0], "the client has half of the answer");
+        scanner.feed(
+            format!(
+                "{}\n",
+                &answer[mainstay_protocol::limits::WHOLE_LINE_BYTES..]
+            )
+            .as_bytes(),
+        );
+        let now = world.now();
+        let route = world.link.server_line_unseen(now, &scanner.frame());
+        assert_eq!(route, Route::Pass);
+        assert_eq!(world.link.in_flight(), 0);
+        // The next call has its deadline again.
+        world.client(&ask(3, "tools/call"));
+        world.ms += 800;
+        world.input(Input::Tick);
+        assert_eq!(world.drain()[0], "result for 3");
+    }
+}
+
+#[test]
+fn a_request_that_comes_after_a_failed_start_is_answered_before_its_beginning_is_gone() {
+    let mut world = World::over(memory(), None);
+    world.input(Input::StartFailed {
+        problem: "no such file".into(),
+        hint: String::new(),
+        code: 127,
+    });
+    assert_eq!(world.link.word(), "failed");
+    world.drain();
+    let call = long_call(2);
+    assert_eq!(world.cut(&call), Route::Replaced);
+    assert_eq!(world.drain()[0], "result for 2");
+    let mut next = World::over(snapshot(&world), Some(lost()));
+    assert_eq!(next.drain()[0], "result for 2", "it was not written");
+    world.link.written_to(u64::MAX);
+    world.lost(&call);
+    assert_eq!(world.drain(), [""; 0], "one answer");
+    let mut next = World::over(snapshot(&world), Some(lost()));
+    assert!(!next.drain().contains(&"result for 2".into()));
 }

@@ -1,3 +1,5 @@
+//! guards: Only an idle server without output and without processor time is ended for not answering.
+
 use super::*;
 use alloc::format;
 use alloc::string::String;
@@ -17,7 +19,7 @@ struct Story {
     traced: bool,
     /// From when to when a request is in flight.
     busy: Option<(u64, u64)>,
-    /// From when to when nobody of us runs.
+    /// From when to when our process does not run.
     asleep: Option<(u64, u64)>,
     probe_idle_ms: u64,
     probe_lost: u64,
@@ -315,7 +317,7 @@ fn after_work_was_taken_back(knows: Knows, mut then: impl FnMut(&mut Health, u64
 }
 
 #[test]
-fn what_was_taken_back_may_hold_it_for_an_hour() {
+fn cancelled_work_may_keep_a_server_busy_for_an_hour() {
     // It is asked once, and that is waited for; after the hour it is as any other.
     assert_eq!(
         after_work_was_taken_back(Knows::Answers, |_, _| {}),

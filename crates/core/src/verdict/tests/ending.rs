@@ -1,9 +1,11 @@
 //! What mainstay had done by the time of the death: the exit itself says it, whenever the question is asked.
+//! guards: The verdict on a death is the same before and after the teardown.
 
 use alloc::vec;
 
+use mainstay_protocol::event::{Lingering, Pipe, PipeEnd, Reattached};
+
 use super::*;
-use crate::event::{Lingering, Pipe, PipeEnd, Reattached};
 
 const EOF: &[Rung] = &[Rung::Eof];
 const TERM: &[Rung] = &[Rung::Eof, Rung::Term];
@@ -40,9 +42,13 @@ fn causes() -> Vec<(Cause, Vec<What>, Rule)> {
         ),
         (Cause::ShimKilled, vec![gone(Part::Shim)], Rule::ShimKilled),
         (Cause::Asked, Vec::new(), Rule::Asked),
-        (Cause::Renewal(Renewing::Asked), Vec::new(), Rule::Renewed),
         (
-            Cause::Renewal(Renewing::Idle { ms: 1 }),
+            Cause::Restart(RestartReason::Asked),
+            Vec::new(),
+            Rule::Renewed,
+        ),
+        (
+            Cause::Restart(RestartReason::Idle { ms: 1 }),
             Vec::new(),
             Rule::Renewed,
         ),
@@ -93,7 +99,12 @@ fn a_signal_that_was_not_sent_is_another_process_s() {
             let told = at_any_time(before.clone(), &exit, &cause);
             assert_eq!(
                 (told.by, told.sure, told.rule, told.signal),
-                (By::Nobody, Sure::Unknown, Rule::ServerKilled, Some(number)),
+                (
+                    By::NoneKnown,
+                    Sure::Unknown,
+                    Rule::ServerKilled,
+                    Some(number)
+                ),
                 "{cause:?}"
             );
         }
@@ -120,7 +131,7 @@ fn a_server_that_closed_its_end() {
             Rule::ServerByItself,
         ),
         (killed(11), EOF, By::Server, Certain, Rule::ServerByItself),
-        (killed(9), EOF, By::Nobody, Unknown, Rule::ServerKilled),
+        (killed(9), EOF, By::NoneKnown, Unknown, Rule::ServerKilled),
         // It lived on.
         (
             Status::Code(0),
@@ -131,7 +142,7 @@ fn a_server_that_closed_its_end() {
         ),
         (killed(15), TERM, By::Mainstay, Certain, Rule::ServerClosed),
         (killed(9), KILL, By::Mainstay, Certain, Rule::ServerClosed),
-        (killed(9), TERM, By::Nobody, Unknown, Rule::ServerKilled),
+        (killed(9), TERM, By::NoneKnown, Unknown, Rule::ServerKilled),
     ] {
         let exit = exit_on_the_way(status, Cause::ServerExit, rungs);
         let told = at_any_time(closed(), &exit, &Cause::ServerExit);
@@ -147,7 +158,7 @@ fn a_server_that_closed_its_end() {
 }
 
 #[test]
-fn what_the_server_has_survived_did_not_end_it() {
+fn a_signal_that_the_server_survived_did_not_end_it() {
     let lingering = What::Lingering(Lingering {
         cause: Cause::ShimSignal { number: 15 },
         ms: 5_000,
@@ -159,16 +170,16 @@ fn what_the_server_has_survived_did_not_end_it() {
         dropped: 0,
         replaced: None,
     });
-    let renewal = What::Renewal(Renewal {
+    let restarting = What::Restarting(Restarting {
         generation: 1,
-        why: Renewing::Asked,
+        why: RestartReason::Asked,
         in_flight: 1,
     });
     for before in [
         vec![signal(0, 40, Some(4))],
         vec![signal(0, 40, Some(4)), lingering, back],
         // It was still answering what was in flight.
-        vec![renewal],
+        vec![restarting],
     ] {
         for (status, rule) in [
             (Status::Code(1), Rule::ServerByItself),
@@ -192,7 +203,7 @@ fn what_the_server_has_survived_did_not_end_it() {
 }
 
 #[test]
-fn of_several_signals_the_one_that_began_it_is_meant() {
+fn of_several_signals_the_first_that_led_to_the_end_counts() {
     let to_keeper = What::Signal(Signal {
         number: 15,
         sender: 7,

@@ -1,9 +1,11 @@
-//! One case per row of the rule table, and who is suspected where nobody was seen.
+//! One case per row of the rule table, and the suspects where the sender was not seen.
+//! guards: Every row of the rule table has a case with its verdict.
 
 use alloc::vec;
 
+use mainstay_protocol::event::Suspects;
+
 use super::*;
-use crate::event::Suspects;
 
 /// `reference/containment.md` §4c, row by row and in its order.
 #[test]
@@ -19,7 +21,7 @@ fn every_row_of_the_rule_table() {
             Rule::SignalByClient,
             Certain,
         ),
-        // The same pid with another start time is somebody else.
+        // The same pid with another start time is another process.
         (
             vec![signal(0, 40, Some(5))],
             exit(killed(15)),
@@ -66,7 +68,7 @@ fn every_row_of_the_rule_table() {
             Rule::ServerByItself,
             Certain,
         ),
-        // SIGKILL and a kill for want of memory: of its leaf, of the machine.
+        // SIGKILL because memory had run out: that of its cgroup, that of the machine.
         (
             Vec::new(),
             exit_by(killed(9), Some(OutOfMemory::Tree)),
@@ -81,7 +83,7 @@ fn every_row_of_the_rule_table() {
             Rule::OutOfMemory,
             Probable,
         ),
-        // A signal that nobody of us sent.
+        // A signal that mainstay did not send.
         (
             Vec::new(),
             exit(killed(15)),

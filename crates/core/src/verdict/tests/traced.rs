@@ -1,9 +1,11 @@
 //! What a trace of signals makes certain.
+//! guards: A traced signal names its sender only for the process and the life that it was sent to.
+
+use mainstay_protocol::event::{Delivery, Target, Traced};
 
 use super::*;
-use crate::event::{Delivery, Target, Traced};
 
-/// A traced signal to the server, from somebody.
+/// A traced signal to the server, from a process that is not related to it.
 fn traced(number: i32) -> Traced {
     Traced {
         number,
@@ -56,7 +58,7 @@ fn any_exit(what: What) -> Exit {
 }
 
 #[test]
-fn a_traced_signal_names_whom_nobody_knew() {
+fn a_traced_signal_names_a_sender_that_was_unknown() {
     for number in [9, 15, 2, 1, 10] {
         let told = with_trace(killed(number), &traced(number), 3);
         assert_eq!((told.sure, told.rule), (Sure::Certain, Rule::TracedSignal));
@@ -89,7 +91,7 @@ fn a_traced_signal_names_whom_nobody_knew() {
 }
 
 #[test]
-fn a_traced_signal_that_does_not_fit_names_nobody() {
+fn a_traced_signal_that_does_not_fit_names_no_process() {
     let fits = traced(9);
     for (why, traced, before_ms) in [
         (
@@ -156,7 +158,7 @@ fn a_traced_kill_of_shim_or_keeper() {
     let told = ended(vec![to_shim.clone(), gone(Part::Shim)], Cause::ShimKilled);
     assert_eq!((told.sure, told.rule), (Sure::Certain, Rule::TracedSignal));
     assert_eq!(told.evidence, [1, 2, 3, 4]);
-    // The pid has been somebody else's since.
+    // Another process has had the pid since.
     let reused = What::SignalTraced(Traced {
         to: Target::Shim,
         pid: CLIENT.pid,

@@ -1,64 +1,55 @@
-//! The single checks: each looks at one thing and returns findings.
+//! The checks of `doctor`, one function each.
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use mainstay_core::event::{Detached, Seen};
-use mainstay_core::ids::{Identity, LinkId, Tag};
-use mainstay_core::limits;
+use mainstay_core::reap::Verdict;
+use mainstay_http::unclosed;
+use mainstay_keeper::container::note;
 use mainstay_os::watch_files::WATCHES_MAX;
 use mainstay_os::{clock, identity, sweep};
+use mainstay_protocol::event::{Detached, Seen};
+use mainstay_protocol::ids::{Identity, LinkId, Tag};
+use mainstay_protocol::limits;
+use mainstay_protocol::time::DAY_MS;
+use mainstay_report::measure::{count, memory, processes, span};
+use mainstay_report::{Report, plain};
+use mainstay_store::cache;
+use mainstay_store::config::{Config, ServerConfig, secret_file};
+use mainstay_store::ledger::files::{self, EventFile};
+use mainstay_store::paths::Paths;
+use mainstay_store::registry::Listed;
+use mainstay_store::registry::ask::{Asked, NoAnswer};
+use mainstay_store::registry::control::{Answer, Request};
+use mainstay_store::state::{DIRECTORY_MODE, Directory};
 
+use super::recent::{self, Recent};
 use super::{Containment, Finding, Status};
-use crate::config::{Config, ServerConfig, secret_file};
-use crate::container::note;
-use crate::debts;
-use crate::ledger::files;
-use crate::ledger::read::{Filter, Skipped, all};
-use crate::ledger::time::DAY_MS;
-use crate::paths::Paths;
-use crate::recollection;
-use crate::registry::ask::{Asked, NoAnswer};
-use crate::registry::control::{Answer, Request};
-use crate::registry::{self, Listed};
-use crate::report::{Report, plain};
-use crate::state::{DIRECTORY_MODE, Directory};
-use crate::view::measure::{memory, processes};
+use mainstay_observe::reap::{self, Total};
 
-/// Less room than this on the disk is worth a word.
+/// Less free space than this is a problem.
 const ROOM_BYTES: u64 = 64 * 1024 * 1024;
 
 fn finding(check: &'static str, status: Status, what: impl Into<String>) -> Finding {
-    Finding {
-        check,
-        status,
-        what: what.into(),
-        hint: None,
-    }
+    Finding::new(check, status, what)
 }
 
-impl Finding {
-    fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-}
-
-/// A problem with the report's own hint, or with this one.
+/// A problem with the hint of the report; `hint` is used if the report has none.
 fn problem(check: &'static str, report: &Report, hint: String) -> Finding {
     let hint = report.advice().map_or(hint, Into::into);
     finding(check, Status::Problem, report.problem()).hint(hint)
 }
 
-/// The tier in force, why no stronger one, and whether the guard leaves the client's tree.
+/// The tier in use, why no stronger one is, and whether the guard leaves the client's process tree.
 pub fn containment(found: Option<&Containment>) -> Vec<Finding> {
     let Some(found) = found else {
         return vec![finding(
             "tier",
             Status::Note,
-            "this build cannot tell which tier a server would get",
+            "the tier of a server cannot be found out, because /proc cannot be read",
         )];
     };
     let mut findings = vec![finding(
@@ -73,38 +64,38 @@ pub fn containment(found: Option<&Containment>) -> Vec<Finding> {
         Detached::Yes => finding(
             "detach",
             Status::Ok,
-            "the guard leaves the client's process tree; init reaps",
+            "mainstay's guard process leaves the client's process tree, because init reaps orphans",
         ),
         Detached::No { why } => finding(
             "detach",
             Status::Note,
-            format!("the guard stays in the client's process tree: {why}"),
+            format!("mainstay's guard process stays in the client's process tree: {why}"),
         )
-        .hint("in a container, start it with an init that reaps (`docker run --init`)"),
+        .hint("start the container with an init process that reaps orphans (`docker run --init`)"),
     });
     findings.push(match &found.memory_why_not {
         None => finding(
             "memory",
             Status::Ok,
-            "the kernel itself holds a tree to --memory-max",
+            "the kernel enforces --memory-max",
         ),
         Some(why) => finding(
             "memory",
             Status::Note,
-            format!("--memory-max is watched by measuring: {why}"),
+            format!("mainstay measures the memory for --memory-max, because the kernel cannot enforce it: {why}"),
         ),
     });
     findings
 }
 
-/// Whether `/proc` shows our own namespace; a word only if not.
+/// A problem if `/proc` shows another pid namespace than ours.
 pub fn namespace() -> Option<Finding> {
     let why = identity::misnamed()?;
     let what = format!("nothing can be contained here: {why}");
     Some(finding("proc", Status::Problem, what).hint(identity::MISNAMED_HINT))
 }
 
-/// Whether there are watches enough for a large directory under `--watch`; a word only if not.
+/// A note if the kernel allows too few inotify watches for a large directory under `--watch`.
 pub fn inotify() -> Option<Finding> {
     let text = fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").ok()?;
     let watches: usize = text.trim().parse().ok()?;
@@ -112,7 +103,7 @@ pub fn inotify() -> Option<Finding> {
         "watch",
         Status::Note,
         format!(
-            "all programs together may watch {watches} directories, fewer than one --watch may need"
+            "all programs together may watch {watches} directories, which may not be enough for one --watch"
         ),
     );
     (watches < WATCHES_MAX).then(|| {
@@ -123,11 +114,11 @@ pub fn inotify() -> Option<Finding> {
     })
 }
 
-/// The state directories: there, ours, private, and room on the disk.
+/// The state directories must exist, belong to us and be private, and the disk must have space.
 pub fn paths(paths: &Paths) -> Vec<Finding> {
     let state = paths.state();
     // Looked at before they are made and mended.
-    let loose: Vec<String> = [state.clone(), paths.events(), paths.run(), paths.record()]
+    let loose: Vec<String> = [state.clone(), paths.events(), paths.run(), paths.cache()]
         .iter()
         .filter_map(|path| {
             let found = fs::symlink_metadata(path.path()).ok()?;
@@ -149,13 +140,13 @@ pub fn paths(paths: &Paths) -> Vec<Finding> {
         finding(
             "paths",
             Status::Ok,
-            format!("{} is ours and private", state.display()),
+            format!("{} belongs to you and is private", state.display()),
         )
     } else {
         finding(
             "paths",
             Status::Note,
-            format!("{}; made private again", loose.join(", ")),
+            format!("{}; it is private again now", loose.join(", ")),
         )
     }];
     if let Ok(disk) = rustix::fs::statvfs(state.path()) {
@@ -166,12 +157,12 @@ pub fn paths(paths: &Paths) -> Vec<Finding> {
                     "paths",
                     Status::Problem,
                     format!(
-                        "only {} left on the disk of {}",
+                        "only {} are free on the disk of {}",
                         memory(room / 1024),
                         state.display()
                     ),
                 )
-                .hint("events are lost on a full disk; make room"),
+                .hint("make space, because events are lost on a full disk"),
             );
         }
     }
@@ -184,21 +175,23 @@ pub fn config(paths: &Paths) -> Finding {
         return finding(
             "config",
             Status::Note,
-            "no config file is read: HOME is not ours",
+            "no config file is read, because HOME does not belong to you",
         )
         .hint("set HOME to your home directory");
     };
     match Config::load(paths) {
         Err(report) => problem("config", &report, "correct that line of the file".into()),
-        Ok(_) if !file.exists() => {
-            finding("config", Status::Ok, "no config file, nothing is needed")
-        }
+        Ok(_) if !file.exists() => finding(
+            "config",
+            Status::Ok,
+            "there is no config file, and none is needed",
+        ),
         Ok(config) if config.servers.values().any(ServerConfig::has_secret) => secrets(&file),
         Ok(config) => finding(
             "config",
             Status::Ok,
             format!(
-                "{} is understood, servers in it: {}",
+                "{} is valid and has {} servers",
                 file.display(),
                 config.servers.len()
             ),
@@ -206,34 +199,34 @@ pub fn config(paths: &Paths) -> Finding {
     }
 }
 
-/// A config file that holds secrets.
+/// A config file that contains secrets.
 fn secrets(file: &Path) -> Finding {
     let readers = fs::metadata(file).ok();
     match readers.and_then(|found| secret_file::readers(&found)) {
         Some(readers) => finding(
             "config",
             Status::Problem,
-            format!("{} holds secrets, and {readers}", file.display()),
+            format!("{} contains secrets, and {readers}", file.display()),
         )
-        .hint(format!("make it yours alone: chmod 600 {}", file.display())),
+        .hint(format!(
+            "make it readable only for you: chmod 600 {}",
+            file.display()
+        )),
         None => finding(
             "config",
             Status::Ok,
-            format!(
-                "{} is understood; only you can read its secrets",
-                file.display()
-            ),
+            format!("{} is valid; only you can read its secrets", file.display()),
         ),
     }
 }
 
-/// The links that live, and the directories of those that do not.
-pub fn links(paths: &Paths) -> Vec<Finding> {
-    let listed = match registry::list(paths) {
+/// The keepers of running links must answer; dead links leave a directory.
+pub fn links(paths: &Paths, listed: &io::Result<Vec<Listed>>) -> Vec<Finding> {
+    let listed = match listed {
         Ok(listed) => listed,
         Err(error) => {
-            let report = Report::new(crate::exit::Exit::State, "cannot read the registry")
-                .because(plain(&error));
+            let report = Report::new(mainstay_report::Exit::State, "cannot read the registry")
+                .because(plain(error));
             return vec![problem(
                 "links",
                 &report,
@@ -241,55 +234,57 @@ pub fn links(paths: &Paths) -> Vec<Finding> {
             )];
         }
     };
-    let (alive, dead): (Vec<Listed>, Vec<Listed>) =
-        listed.into_iter().partition(|listed| listed.alive);
+    let (alive, dead): (Vec<&Listed>, Vec<&Listed>) =
+        listed.iter().partition(|listed| listed.alive);
     let mut findings = silent_keepers(&alive);
     if findings.is_empty() {
         findings.push(finding(
             "links",
             Status::Ok,
             match alive.len() {
-                0 => "none runs now".into(),
-                count => format!("{count} run, and all keepers answer"),
+                0 => "no server runs now".into(),
+                count => format!("{count} run, and all their keepers answer"),
             },
         ));
     }
-    let (owing, dead): (Vec<Listed>, Vec<Listed>) = dead
+    let (with_containers, dead): (Vec<&Listed>, Vec<&Listed>) = dead
         .into_iter()
         .partition(|listed| !containers(listed).is_empty());
-    for listed in &owing {
+    for listed in with_containers {
         let containers = containers(listed).join(", ");
         findings.push(
             finding(
-                "leftovers",
+                "links",
                 Status::Problem,
-                format!("of {} nobody has ended {containers}", name(listed)),
+                format!("{} is dead, but {containers} still runs", name(listed)),
             )
-            .hint("see that the engine's daemon runs; the next `mainstay run` ends it"),
+            .hint(
+                "check that the container engine runs; the next `mainstay run` ends the container",
+            ),
         );
     }
     if !dead.is_empty() {
-        let names: Vec<String> = dead.iter().map(name).collect();
+        let names: Vec<String> = dead.into_iter().map(name).collect();
         findings.push(
             finding(
-                "leftovers",
+                "links",
                 Status::Problem,
-                format!("guard and keeper were killed: {}", names.join(", ")),
+                format!("the mainstay processes of these servers were killed: {}", names.join(", ")),
             )
-            .hint("the next `mainstay run` ends what they left and removes their directories"),
+            .hint("the next `mainstay run` ends the processes that are left and removes the directories"),
         );
     }
     findings
 }
 
-/// The containers of a dead link, as far as they are known.
+/// The known containers of a dead link.
 fn containers(listed: &Listed) -> Vec<String> {
     let notes = note::all(&listed.path);
     let ids = notes.iter().filter_map(note::Note::id);
     ids.map(|id| Seen::container(&id).comm).collect()
 }
 
-fn silent_keepers(alive: &[Listed]) -> Vec<Finding> {
+fn silent_keepers(alive: &[&Listed]) -> Vec<Finding> {
     let asked: Vec<_> = alive
         .iter()
         .map(|listed| Asked::send(&listed.path, &Request::Status, limits::DOCTOR_PATIENCE_MS))
@@ -302,11 +297,11 @@ fn silent_keepers(alive: &[Listed]) -> Vec<Finding> {
             let what = match answer {
                 Ok(Answer::Status(_)) => return None,
                 Ok(Answer::Stopped { .. } | Answer::Restarted { .. }) => {
-                    "answers something else".into()
+                    "sends an answer to another request".into()
                 }
                 Ok(Answer::Refused { error }) => format!("refuses: {error}"),
                 Err(NoAnswer::Dead) => "does not listen".into(),
-                Err(NoAnswer::Stuck { ms }) => format!("says nothing for {ms} ms"),
+                Err(NoAnswer::Stuck { ms }) => format!("has not answered for {ms} ms"),
                 Err(NoAnswer::Strange(what)) => format!("cannot be asked: {what}"),
             };
             let found = finding(
@@ -314,7 +309,7 @@ fn silent_keepers(alive: &[Listed]) -> Vec<Finding> {
                 Status::Problem,
                 format!("the keeper of {} {what}", name(listed)),
             );
-            Some(found.hint("if it stays so, kill that keeper: its guard ends the tree"))
+            Some(found.hint("if this does not change, kill that keeper; its guard then ends the server's processes"))
         })
         .collect()
 }
@@ -327,68 +322,104 @@ fn name(listed: &Listed) -> String {
 }
 
 /// Processes that carry the tag of a keeper that is dead, whose link is dead too.
-pub fn strays(paths: &Paths) -> Finding {
-    let listed = registry::list(paths).unwrap_or_default();
+pub fn leftovers(pids: &io::Result<Vec<i32>>, listed: &io::Result<Vec<Listed>>) -> Finding {
+    let listed = listed.as_deref().unwrap_or_default();
     let living: HashSet<LinkId> = listed
         .iter()
         .filter(|link| link.alive)
         .map(|link| link.id)
         .collect();
     let recorded: Vec<(Tag, Vec<Identity>)> = listed
-        .into_iter()
+        .iter()
         .filter(|link| !link.alive)
-        .filter_map(|link| link.card)
-        .filter_map(|card| Some((card.tag()?, card.members)))
+        .filter_map(|link| link.card.as_ref())
+        .filter_map(|card| Some((card.tag()?, card.members.clone())))
         .collect();
-    let Ok(here) = identity::realm() else {
-        return finding("strays", Status::Problem, "/proc cannot be read")
-            .hint("mount /proc; nothing can be contained without it");
+    let (Ok(here), Ok(pids)) = (identity::realm(), pids) else {
+        return finding("leftovers", Status::Problem, "/proc cannot be read")
+            .hint("mount /proc; mainstay cannot find processes without it");
     };
-    let found = sweep::find(&here, &recorded, &|link| living.contains(&link));
-    let strays: Vec<String> = found
+    let found = sweep::find_for_report(pids, &here, &recorded, &|link| living.contains(&link));
+    let leftovers: Vec<String> = found
         .strays
         .into_iter()
         .flat_map(|stray| stray.members)
         .map(|seen| format!("{} ({})", seen.comm, seen.who.pid))
         .collect();
-    if strays.is_empty() {
-        return finding("strays", Status::Ok, "no process is left of a dead keeper");
+    if leftovers.is_empty() {
+        return finding(
+            "leftovers",
+            Status::Ok,
+            "no process is left of a killed mainstay",
+        );
     }
     finding(
-        "strays",
+        "leftovers",
         Status::Problem,
         format!(
-            "{} of dead keepers: {}",
-            processes(strays.len()),
-            strays.join(", ")
+            "{} left of a killed mainstay: {}",
+            processes(leftovers.len()),
+            leftovers.join(", ")
         ),
     )
     .hint("the next `mainstay run` ends them")
 }
 
-/// The event files: readable, how many, and how many lines of the last day could not be read.
-pub fn ledger(paths: &Paths) -> Finding {
-    let unreadable = |error: &std::io::Error| {
-        finding(
-            "events",
-            Status::Problem,
-            format!("events cannot be read: {}", plain(error)),
-        )
-        .hint(format!("look at {}", paths.events().display()))
+/// Servers that were not started through mainstay and whose client is gone; a word only if there are some.
+pub fn orphans(pids: &io::Result<Vec<i32>>) -> Option<Finding> {
+    let orphans = reap::orphans_among(pids.as_deref().ok()?);
+    let total = Total::of(&orphans, Verdict::Orphan);
+    let what = format!(
+        "{} without a client, {}",
+        count(total.servers, "server"),
+        memory(total.rss_kib + total.swap_kib)
+    );
+    let mut found = finding("orphan", Status::Note, what)
+        .command("mainstay reap")
+        .hint("`mainstay reap` lists them, `mainstay reap --yes` ends them");
+    found.details = orphans
+        .iter()
+        .map(|orphan| {
+            let taken = memory(orphan.rss_kib + orphan.swap_kib);
+            let age = span(orphan.age_ms);
+            format!("{} ({}), {age} old, {taken}", orphan.name, orphan.who.pid)
+        })
+        .collect();
+    (total.servers > 0).then_some(found)
+}
+
+/// The event files must be readable and writable; counts them and the lines of the last day that could not be parsed. Also names the servers that
+/// were in trouble in the last day.
+pub fn events(paths: &Paths, listed: &io::Result<Vec<Listed>>) -> Vec<Finding> {
+    let unreadable = |error: &io::Error| {
+        let what = format!("events cannot be read: {}", plain(error));
+        let found = finding("events", Status::Problem, what);
+        vec![found.hint(format!("look at {}", paths.events().display()))]
     };
+    let now_ms = clock::wall_ms();
     let files = match files::list(&paths.events()) {
         Ok(files) => files,
         Err(error) => return unreadable(&error),
     };
-    let since_ms = clock::wall_ms().saturating_sub(DAY_MS);
-    let filter = Filter {
-        since_ms: Some(since_ms),
-        ..Filter::default()
-    };
-    let (events, Skipped { torn, unknown }) = match all(paths, filter) {
-        Ok(read) => read,
+    let recent = match recent::read(&files, now_ms.saturating_sub(DAY_MS)) {
+        Ok(recent) => recent,
         Err(error) => return unreadable(&error),
     };
+    let given_up = |listed: &Listed| {
+        let card = listed.card.as_ref();
+        listed.alive && card.is_some_and(|card| card.state == "abandoned")
+    };
+    let listed = listed.as_deref().unwrap_or_default().iter();
+    let given_up: Vec<LinkId> = listed
+        .filter(|one| given_up(one))
+        .map(|one| one.id)
+        .collect();
+    let mut findings = vec![ledger(paths, &files, &recent)];
+    findings.extend(recent.findings(now_ms, &given_up));
+    findings
+}
+
+fn ledger(paths: &Paths, files: &[EventFile], recent: &Recent) -> Finding {
     let unwritable = files.last().and_then(|file| {
         let events = paths.events();
         let opened = events.open().and_then(|open| open.append(&file.name));
@@ -406,7 +437,7 @@ pub fn ledger(paths: &Paths) -> Finding {
                 plain(&error)
             ),
         )
-        .hint("make it writable, or move it out of the way");
+        .hint("make the file writable, or move it away");
     }
     let size = |open: &Directory| -> u64 {
         let found = files.iter().filter_map(|file| open.look(&file.name).ok());
@@ -414,69 +445,74 @@ pub fn ledger(paths: &Paths) -> Finding {
     };
     let kib = paths.events().open().map_or(0, |open| size(&open)) / 1024;
     let what = match files.len() {
-        0 => "none written yet".into(),
+        0 => "no events yet".into(),
         count => format!(
-            "{count} event {} with {}, {} events in the last day",
+            "{count} event {} with {}, {}{} events in the last day",
             if count == 1 { "file" } else { "files" },
             memory(kib),
-            events.len()
+            if recent.more { "more than " } else { "" },
+            recent.events
         ),
     };
+    let Recent { torn, unknown, .. } = *recent;
     if torn + unknown == 0 {
         return finding("events", Status::Ok, what);
     }
     finding(
         "events",
         Status::Note,
-        format!("{what}, {torn} torn and {unknown} unknown lines"),
+        format!("{what}, {torn} incomplete and {unknown} unknown lines"),
     )
-    .hint("torn lines come from a full disk or a power cut, unknown ones from a newer version")
+    .hint(
+        "incomplete lines come from a full disk or a power cut, unknown ones from a newer version",
+    )
 }
 
-/// HTTP sessions that nobody has closed yet.
-pub fn debts(paths: &Paths) -> Finding {
-    let all = debts::list(paths);
-    let damaged = all.iter().filter(|debt| debt.note.is_err()).count();
+/// HTTP sessions that are not closed yet.
+pub fn sessions(paths: &Paths) -> Finding {
+    let all = unclosed::list(paths);
+    let damaged = all.iter().filter(|one| one.note.is_err()).count();
     let due = all
         .iter()
-        .filter(|debt| !debt.held && debt.note.is_ok())
+        .filter(|one| !one.locked && one.note.is_ok())
         .count();
     let in_use = all.len() - damaged - due;
     if damaged > 0 {
         return finding(
-            "debts",
+            "sessions",
             Status::Problem,
             format!("{damaged} notes of HTTP sessions cannot be read"),
         )
         .hint(format!(
-            "look at them in {}, and remove what is no note",
-            paths.debts().display()
+            "look at them in {}, and remove what mainstay did not write",
+            paths.sessions().display()
         ));
     }
     if due > 0 {
         return finding(
-            "debts",
+            "sessions",
             Status::Note,
             format!("{due} HTTP sessions of dead processes are not closed yet"),
         )
-        .hint("`mainstay debts` says why, `mainstay debts pay` tries again");
+        .command("mainstay sessions")
+        .hint("`mainstay sessions` says why, `mainstay sessions close` tries again");
     }
-    let told = match in_use {
+    let what = match in_use {
         0 => "no HTTP session is open".to_string(),
         number => format!("{number} HTTP sessions are in use"),
     };
-    finding("debts", Status::Ok, told)
+    finding("sessions", Status::Ok, what)
 }
 
-/// The records: how many, how large.
-pub fn record(paths: &Paths) -> Finding {
-    match recollection::extent(&paths.record()) {
-        Ok((0, _)) => finding("record", Status::Ok, "nothing remembered yet"),
+/// The cache: how many configurations, how many bytes.
+pub fn cache(paths: &Paths) -> Finding {
+    match cache::extent(&paths.cache()) {
+        Ok((0, _)) => finding("cache", Status::Ok, "empty"),
         Ok((count, bytes)) => finding(
-            "record",
+            "cache",
             Status::Ok,
             format!(
-                "{count} {} remembered with {}",
+                "{count} {} with {}",
                 if count == 1 {
                     "configuration"
                 } else {
@@ -486,10 +522,10 @@ pub fn record(paths: &Paths) -> Finding {
             ),
         ),
         Err(error) => finding(
-            "record",
+            "cache",
             Status::Problem,
-            format!("records cannot be read: {}", plain(&error)),
+            format!("the cache cannot be read: {}", plain(&error)),
         )
-        .hint(format!("look at {}", paths.record().display())),
+        .hint(format!("look at {}", paths.cache().display())),
     }
 }

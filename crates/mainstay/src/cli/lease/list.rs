@@ -1,42 +1,42 @@
-//! `mainstay lease list`: every lease of this user, with what its servers use.
+//! `mainstay lease list`: shows all leases of this user, with the memory of their servers.
 
-use mainstay_core::event::Seen;
-use mainstay_core::lease::Over;
+use mainstay_keeper::lease::member::MemberFile;
+use mainstay_keeper::lease::{LeaseDirectory, State, names};
 use mainstay_os::{clock, identity};
+use mainstay_protocol::event::Seen;
+use mainstay_protocol::lease::Over;
+use mainstay_report::measure::{memory, span};
+use mainstay_report::paint::Tone;
+use mainstay_report::table::{Cell, Column, Table};
+use mainstay_report::{Exit, Report, plain, talk};
+use mainstay_store::paths::Paths;
 use serde::Serialize;
 
 use super::ListOptions;
 use crate::cli::ps;
-use crate::exit::Exit;
-use crate::lease::member::Visit;
-use crate::lease::{Place, State, names};
-use crate::paths::Paths;
-use crate::report::{Report, plain, talk};
-use crate::view::measure::{memory, span};
-use crate::view::paint::Tone;
-use crate::view::printer::Printer;
-use crate::view::table::{Cell, Column, Table};
+use mainstay_report::printer::Printer;
 
 /// One lease.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// The name of the lease.
     pub lease: String,
-    /// `open`, `closing` while servers of a lease that is over are being ended, `over`, or `elsewhere`.
+    /// `open`; `closing` while its servers are being ended; `over`; `elsewhere` if it was opened in another pid or time
+    /// namespace.
     pub state: &'static str,
-    /// Why it is over.
+    /// Why the lease is over.
     pub over: Option<Over>,
-    /// The process whose end is its end.
+    /// The process with which the lease ends.
     pub owner: Option<Seen>,
-    /// How long it lasts without being renewed.
+    /// How long the lease lasts without renewal.
     pub ttl_ms: Option<u64>,
-    /// How long that is from now.
+    /// How much of that time is left.
     pub left_ms: Option<u64>,
-    /// How many servers are in it.
+    /// How many servers the lease has.
     pub servers: usize,
-    /// What their trees use.
+    /// Resident memory of all processes of these servers.
     pub rss_kib: u64,
-    /// When it was opened.
+    /// When the lease was opened.
     pub opened_at: Option<String>,
 }
 
@@ -62,7 +62,7 @@ pub fn gather(paths: &Paths) -> Result<Vec<Row>, Report> {
             format!("cannot read {}", paths.lease().display()),
         )
         .because(plain(error))
-        .hint("`mainstay doctor` looks for the reason")
+        .hint("run `mainstay doctor` to find the reason")
     };
     let here = identity::realm().map_err(|error| trouble(&error))?;
     let names = names(paths).map_err(|error| trouble(&error))?;
@@ -74,10 +74,11 @@ pub fn gather(paths: &Paths) -> Result<Vec<Row>, Report> {
     let now = clock::now();
     let mut rows = Vec::new();
     for name in names {
-        let Ok(Some(place)) = Place::find(paths, &name) else {
+        let Ok(Some(place)) = LeaseDirectory::find(paths, &name) else {
             continue;
         };
-        let servers = Visit::all(&place).map_or(0, |all| all.iter().filter(|v| v.held()).count());
+        let servers =
+            MemberFile::all(&place).map_or(0, |all| all.iter().filter(|v| v.held()).count());
         let (state, term, over) = match place.state(&here) {
             State::Open(term) if term.realm == here => ("open", Some(term), None),
             State::Open(term) => ("elsewhere", Some(term), None),
@@ -93,7 +94,7 @@ pub fn gather(paths: &Paths) -> Result<Vec<Row>, Report> {
             over,
             owner: term.and_then(|term| term.owner.clone()),
             ttl_ms: term.and_then(|term| term.ttl_ms),
-            // Another time namespace has another clock.
+            // In another time namespace the clock differs, so the rest cannot be computed.
             left_ms: term
                 .filter(|term| term.realm.timens == here.timens)
                 .and_then(|term| term.left_ms(now)),
@@ -114,7 +115,8 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
         Column::Number("LEFT"),
         Column::Number("SERVERS"),
         Column::Number("RSS"),
-    ]);
+    ])
+    .spare(&["RSS"]);
     for row in rows {
         let tone = match row.state {
             "open" => Tone::Good,
@@ -125,7 +127,7 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
             row.lease.as_str().into(),
             Cell::new(row.state, tone),
             owner
-                .map_or("-".into(), crate::view::happening::seen)
+                .map_or("-".into(), mainstay_report::happening::seen)
                 .into(),
             row.left_ms.map_or("-".into(), span).into(),
             row.servers.to_string().into(),
@@ -133,4 +135,31 @@ fn render(rows: &[Row], columns: usize, colour: bool) -> String {
         ]);
     }
     table.render(columns, colour)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mainstay_keeper::lease::directory::{ENDED, TERM};
+    use mainstay_keeper::lease::{Wish, close, open};
+    use mainstay_store::scratch::{HOSTILE, Scratch};
+    use std::fs;
+
+    #[test]
+    fn hostile_files_in_a_lease_do_not_block_the_list() {
+        let scratch = Scratch::new();
+        let paths = scratch.paths();
+        for (what, put) in HOSTILE {
+            for name in [TERM, ENDED, "00000009", "stranger"] {
+                open(&paths, "job", &Wish::default()).unwrap();
+                let path = paths.lease().join("job").join(name);
+                fs::remove_file(&path).ok();
+                put(&path);
+                let rows = gather(&paths).unwrap();
+                assert_eq!(rows.len(), 1, "{what} as {name}");
+                assert_eq!(rows[0].lease, "job", "{what} as {name}");
+                close(&paths, "job", None, None).unwrap();
+            }
+        }
+    }
 }

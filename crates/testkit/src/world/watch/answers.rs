@@ -1,16 +1,16 @@
 //! The promises about single messages: at the client, and at each generation.
 
-use mainstay_core::message::frame::Kind;
+use mainstay_protocol::message::frame::Kind;
 
+use super::super::message::{Message, key};
 use super::super::outside::{Halt, broken, text};
-use super::super::said::{Said, key};
 use super::{Request, Unconfirmed, Watch, Way};
 
 impl Watch {
     /// A line has reached the client.
     pub fn client_gets(&mut self, line: &[u8], way: Way) -> Result<(), Halt> {
         let half_told = std::mem::take(&mut self.half_told);
-        let Some(all) = Said::read(line) else {
+        let Some(all) = Message::read(line) else {
             if self.torn_allowed {
                 self.torn_allowed = false;
                 return Ok(());
@@ -30,7 +30,7 @@ impl Watch {
 
     fn client_gets_answer(
         &mut self,
-        said: &Said,
+        said: &Message,
         way: Way,
         half_told: Option<bool>,
     ) -> Result<(), Halt> {
@@ -44,13 +44,13 @@ impl Watch {
                 "the client gets an answer that it never asked for: {id}"
             ));
         };
-        // Of a line that a killed keeper had begun it is not known whose it was.
+        // If a killed keeper had begun the line, its writer is unknown.
         if let (Some(by), Way::Passed, None) = (by, way, half_told)
             && !request.sent.contains(&by)
         {
             return broken(format!("generation {by} answers {id}, which it never got"));
         }
-        // What the record answers may have been said to anybody.
+        // An answer from the record may carry the mark of another client.
         let recalled = matches!(request.method.as_str(), "initialize" | "server/discover")
             || request.method.ends_with("/list");
         if let (Some(mark), false) = (said.mark(), recalled)
@@ -60,9 +60,13 @@ impl Watch {
         }
         request.answers += 1;
         let first = request.answers == 1;
-        if request.answers > 1 {
-            // A server that answers twice is passed on as it is.
-            let twice = by.is_some_and(|by| request.written.get(&by) > Some(&1));
+        if first {
+            request.first_by = by;
+        } else {
+            // Two answers of one server are both passed on. Since both may be late, the extra one comes before or after our own
+            // answer.
+            let server = by.or(request.first_by);
+            let twice = server.is_some_and(|by| request.written.get(&by) > Some(&1));
             if !twice {
                 if request.allowance == 0 && !self.crowded {
                     let method = &request.method;
@@ -72,10 +76,10 @@ impl Watch {
             }
         }
         let (method, cancelled) = (request.method.clone(), request.cancelled);
-        // A second one that was let pass is not what the link builds on, either.
+        // The link does not build on an extra answer that was tolerated either.
         let opens = first && method == "initialize" && said.is_success();
         self.known.answered(&id, said, cancelled);
-        // Of a line that a killed keeper had begun only the server's own mark tells whose it was.
+        // If a killed keeper had begun the line, only the server's own mark shows who wrote it.
         let way = match (half_told, by) {
             (Some(_), None) => Way::Ours,
             (Some(_), Some(_)) | (None, _) => way,
@@ -94,7 +98,7 @@ impl Watch {
         Ok(())
     }
 
-    fn client_is_asked(&mut self, said: &Said) -> Result<(), Halt> {
+    fn client_is_asked(&mut self, said: &Message) -> Result<(), Halt> {
         let label = said.key();
         if self.labels.contains_key(&label) {
             return broken(format!("the client is asked twice under one id: {label}"));
@@ -103,14 +107,14 @@ impl Watch {
         let n = said.value["params"]["n"].as_u64().unwrap_or_default();
         let mut all = self.questions.iter();
         let Some(at) = all.position(|q| q.generation == by && q.n == n) else {
-            return broken(format!("nobody asks this: {label}"));
+            return broken(format!("no server asked this: {label}"));
         };
         self.questions[at].shown = true;
         self.labels.insert(label, at);
         Ok(())
     }
 
-    fn client_is_told(&mut self, said: &Said) -> Result<(), Halt> {
+    fn client_is_told(&mut self, said: &Message) -> Result<(), Halt> {
         let params = &said.value["params"];
         match said.method.as_str() {
             "notifications/progress" => {
@@ -122,7 +126,7 @@ impl Watch {
                 let token = key(&params["progressToken"]);
                 let value = params["progress"].as_f64().unwrap_or_default();
                 let last = self.progress.insert(token.clone(), value);
-                // Of a request that was taken back or has its answer nobody keeps account.
+                // Progress of a request that was cancelled or answered is not checked.
                 let mut all = self.requests.values();
                 let over = |request: &Request| request.cancelled || request.answers > 0;
                 let wanted = !all.any(|request| request.token == token && over(request));
@@ -146,7 +150,7 @@ impl Watch {
 
     /// A line has reached a generation.
     pub fn server_gets(&mut self, generation: u32, line: &[u8]) -> Result<(), Halt> {
-        let Some(all) = Said::read(line) else {
+        let Some(all) = Message::read(line) else {
             let junk = line.starts_with(b"junk") || line.trim_ascii().is_empty();
             if junk || std::mem::take(&mut self.server_torn) {
                 return Ok(());
@@ -166,7 +170,7 @@ impl Watch {
         Ok(())
     }
 
-    fn server_is_asked(&mut self, generation: u32, said: &Said) -> Result<(), Halt> {
+    fn server_is_asked(&mut self, generation: u32, said: &Message) -> Result<(), Halt> {
         let id = said.key();
         if said.is_the_links_own() {
             if !self.spoken {
@@ -178,10 +182,10 @@ impl Watch {
             .mark()
             .is_some_and(|mark| !self.is_of_this_client(mark))
         {
-            // A client that is gone had asked, and its line was on its way.
+            // A client that is gone had sent it, and the line was in flight.
             return Ok(());
         }
-        // One that bears the id of such a request goes by another name.
+        // A request with the id of such a request gets a label of ours.
         let labelled = id.starts_with("\"ms:re:") || id.starts_with("1500");
         let mut all = self.requests.iter_mut();
         let found = all.find(|(key, request)| {
@@ -192,10 +196,10 @@ impl Watch {
             }
         });
         let Some((_, request)) = found else {
-            return broken(format!("a server is asked what nobody asked: {id}"));
+            return broken(format!("a server gets a request that no client sent: {id}"));
         };
         let method = request.method.clone();
-        // One that a killed keeper had seen and not yet marked is shown twice to its successor.
+        // A line that a killed keeper had seen and not yet marked is shown to its successor again.
         if request.sent.contains(&generation) && request.allowance == 0 {
             return broken(format!(
                 "sent twice: {method} {id} to generation {generation}"
@@ -208,7 +212,7 @@ impl Watch {
         request.sent.push(generation);
         let most = match method.as_str() {
             "subscriptions/listen" => usize::MAX,
-            // It is sent to each generation until it has its answer: the budget bounds it.
+            // It is sent to each generation until it is answered. The restart budget bounds that.
             "initialize" => 10 * (1 + self.keepers_killed),
             _ => 2,
         };
@@ -218,9 +222,13 @@ impl Watch {
                 request.sent
             ));
         }
+        // A later `initialize` of the same client is its own wish, and passes.
+        if self.met.greeted() && self.is_opening(said) {
+            return broken(format!("opened twice: by us, and by the client with {id}"));
+        }
         if method == "initialize" {
-            // A second one, of a client that does not wait; or of one that came back and opens in another way. Sent once
-            // more to the next generation it opens nothing anew: what was asked after it lasts.
+            // A second `initialize`, of a client that does not wait, or of one that came back and opens in another way. If it is
+            // sent again to the next generation, it does not reset the session: settings made after it last.
             if self.attachment > 1 && !self.met.greeted() && first {
                 self.known.opens_anew();
                 self.met = super::replay::Met::default();
@@ -231,7 +239,7 @@ impl Watch {
         self.met.client_traffic(&method)
     }
 
-    fn server_gets_answer(&mut self, generation: u32, said: &Said) -> Result<(), Halt> {
+    fn server_gets_answer(&mut self, generation: u32, said: &Message) -> Result<(), Halt> {
         let payload = match said.kind {
             Kind::Error => &said.value["error"]["data"],
             Kind::Response
@@ -258,7 +266,7 @@ impl Watch {
                 said.token
             ));
         }
-        // It may come at any time: a server may wait for it before it goes on.
+        // It may come at any time, because a server may wait for it before it goes on.
         Ok(())
     }
 }

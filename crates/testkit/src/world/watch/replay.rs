@@ -2,17 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::message::Message;
 use super::super::outside::{Halt, broken};
-use super::super::said::Said;
 
-/// What a server of this session should know by now. Where that is uncertain, all that it may be.
+/// What a server of this session must know by now. If that is uncertain, all values that are possible.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The client has the answer to its opening, and the link knows it.
     pub greeted: bool,
-    /// The client has said so.
+    /// The client has sent `initialized`.
     pub initialized: bool,
     levels: BTreeSet<Option<String>>,
+    /// The present client has set the level itself.
+    own_level: bool,
+    /// The subscriptions of the present client. Those of earlier clients are cancelled when they leave.
     subscriptions: BTreeMap<String, BTreeSet<bool>>,
     asked: BTreeMap<String, Wish>,
 }
@@ -28,7 +31,7 @@ enum Wish {
 pub struct Met {
     expected: Option<Known>,
     opening: bool,
-    /// It was told that the client is initialized.
+    /// It got `initialized`.
     pub initialized: bool,
     level: Option<String>,
     subscriptions: BTreeSet<String>,
@@ -41,6 +44,7 @@ impl Default for Known {
             greeted: false,
             initialized: false,
             levels: [None].into(),
+            own_level: false,
             subscriptions: BTreeMap::new(),
             asked: BTreeMap::new(),
         }
@@ -48,8 +52,8 @@ impl Default for Known {
 }
 
 impl Known {
-    /// The client asks for something that is to last.
-    pub fn client_asks(&mut self, said: &Said) {
+    /// The client asks for something that lasts.
+    pub fn client_asks(&mut self, said: &Message) {
         let params = &said.value["params"];
         let text = |name: &str| params[name].as_str().unwrap_or_default().to_string();
         let wish = match said.method.as_str() {
@@ -69,9 +73,9 @@ impl Known {
     }
 
     /// The client gets an answer.
-    pub fn answered(&mut self, id: &str, said: &Said, cancelled: bool) {
+    pub fn answered(&mut self, id: &str, said: &Message, cancelled: bool) {
         if cancelled {
-            // What became of it is uncertain for ever.
+            // It is uncertain for ever whether it took effect.
             return;
         }
         let wish = self.asked.remove(id);
@@ -81,6 +85,7 @@ impl Known {
         match wish {
             Some(Wish::Level(level)) => {
                 self.levels = [Some(level)].into();
+                self.own_level = true;
                 for wish in self.asked.values() {
                     if let Wish::Level(other) = wish {
                         self.levels.insert(Some(other.clone()));
@@ -102,32 +107,33 @@ impl Known {
         }
     }
 
-    /// The client is gone: nothing that it wanted to be told of lasts, but the level does.
+    /// The client is gone: its subscriptions end, but the level lasts.
     pub fn client_leaves(&mut self) {
         self.asked.clear();
+        self.own_level = false;
         for may_be in self.subscriptions.values_mut() {
             *may_be = [false].into();
         }
     }
 
-    /// A client opens anew: what an earlier one wanted is forgotten, what this one has asked for already is not.
+    /// A client opens again: the level of an earlier client is forgotten, but what this client has already asked for is not.
     pub fn opens_anew(&mut self) {
-        let mut known = Self {
-            asked: std::mem::take(&mut self.asked),
-            ..Self::default()
-        };
-        for wish in known.asked.values() {
-            match wish {
-                Wish::Level(level) => {
-                    known.levels.insert(Some(level.clone()));
-                }
-                Wish::Subscription(uri, on) => {
-                    let may_be = known.subscriptions.entry(uri.clone());
-                    may_be.or_insert_with(|| [false].into()).insert(*on);
-                }
+        self.greeted = false;
+        self.initialized = false;
+        self.forget_earlier_level();
+    }
+
+    /// Forgets the level that an earlier client has set.
+    pub fn forget_earlier_level(&mut self) {
+        if self.own_level {
+            return;
+        }
+        self.levels = [None].into();
+        for wish in self.asked.values() {
+            if let Wish::Level(level) = wish {
+                self.levels.insert(Some(level.clone()));
             }
         }
-        *self = known;
     }
 
     /// What a generation that is started now must be told.
@@ -146,7 +152,7 @@ impl Met {
     }
 
     /// A request of ours.
-    pub fn ours(&mut self, said: &Said) -> Result<(), Halt> {
+    pub fn ours(&mut self, said: &Message) -> Result<(), Halt> {
         let params = &said.value["params"];
         let text = |name: &str| params[name].as_str().unwrap_or_default().to_string();
         match said.method.as_str() {
@@ -160,7 +166,7 @@ impl Met {
         Ok(())
     }
 
-    /// The first of the client's own traffic: all must be known by now.
+    /// The first line of the client's own traffic: the server must know everything by now.
     pub fn client_traffic(&mut self, method: &str) -> Result<(), Halt> {
         if std::mem::replace(&mut self.checked, true) {
             return Ok(());

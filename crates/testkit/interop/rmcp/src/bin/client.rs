@@ -1,4 +1,4 @@
-//! A client on the Rust SDK, in the era that it is told: `legacy` or `auto`. Steps in, answers out, as `clients/play.mjs` says.
+//! A client on the Rust SDK, in the era that it is told: `legacy` or `auto`. Steps in, answers out, as in `clients/play.mjs`.
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ async fn listen(
     Ok(acknowledged)
 }
 
-/// What the SDK asks a client for.
+/// The callbacks that the SDK requires of a client.
 struct Model;
 
 impl ClientHandler for Model {

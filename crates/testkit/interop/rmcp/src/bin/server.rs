@@ -1,5 +1,5 @@
-//! A server on the Rust SDK: the same tools, resources and prompts as `servers/python.py`, and levels and subscriptions, which that has not.
-//! Over stdio, or over HTTP if `INTEROP_PORT` is set; then it says on stderr which sessions it has opened and closed.
+//! A server on the Rust SDK: the same tools, resources and prompts as `servers/python.py`, and also levels and subscriptions. It
+//! speaks stdio, or HTTP if `INTEROP_PORT` is set. Over HTTP it reports on stderr which sessions it has opened and closed.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -53,7 +53,7 @@ async fn over_http(port: u16) -> Result<(), Box<dyn std::error::Error>> {
             let (service, sessions, known) = (service.clone(), sessions.clone(), known.clone());
             async move {
                 let answered = service.call(request).await;
-                // What the SDK itself holds, before whoever asked can know the answer.
+                // The SDK's own session is noted before the client can know the answer.
                 let open: HashSet<_> = sessions.sessions.read().await.keys().cloned().collect();
                 let before = std::mem::replace(&mut *known.lock().unwrap(), open.clone());
                 for new in open.difference(&before) {
@@ -65,7 +65,7 @@ async fn over_http(port: u16) -> Result<(), Box<dyn std::error::Error>> {
                 Ok::<_, Infallible>(answered?)
             }
         });
-        // A client that drops its connection is no business of the server's.
+        // A client that drops its connection does not concern the server.
         tokio::spawn(async move {
             drop(
                 http1::Builder::new()
@@ -193,7 +193,7 @@ impl ServerHandler for Interop {
         _: Context,
     ) -> Result<GetPromptResponse, ErrorData> {
         let input = Value::from(request.arguments.unwrap_or_default());
-        let text = format!("This is {}.", input["name"].as_str().unwrap_or("nobody"));
+        let text = format!("This is {}.", input["name"].as_str().unwrap_or("unknown"));
         let message = json!({ "role": "user", "content": { "type": "text", "text": text } });
         Ok(complete::<GetPromptResult>(json!({ "messages": [message] })).into())
     }
@@ -218,7 +218,7 @@ impl ServerHandler for Interop {
     }
 }
 
-/// How far a call is, if whoever called wants to know.
+/// Reports the progress of a call if the caller asked for it.
 async fn progress(context: &Context, done: f64, total: f64) {
     let Some(token) = context.meta.get_progress_token() else {
         return;
@@ -226,11 +226,11 @@ async fn progress(context: &Context, done: f64, total: f64) {
     let told = ProgressNotificationParam::new(token, done)
         .with_total(total)
         .with_message(format!("step {done}"));
-    // A client that went away meanwhile is no business of the call's.
+    // A client that disconnected meanwhile does not concern the call.
     drop(context.peer.notify_progress(told).await);
 }
 
-/// A result; to a client of the legacy era the SDK does not say that it is complete.
+/// A result. For a client of the legacy era, the SDK does not mark it as complete.
 fn complete<T: DeserializeOwned>(mut result: Value) -> T {
     result["resultType"] = "complete".into();
     typed(result)

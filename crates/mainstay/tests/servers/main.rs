@@ -1,0 +1,48 @@
+//! The life of a server: how it starts, how it is opened, how its health is checked, and what its client sees when it dies.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod a_changed_list_is_announced_once_after_a_restart;
+mod a_client_that_leaves_during_a_death_leaves_nothing;
+mod a_command_that_ends_by_itself_passes_its_status_on;
+mod a_dead_server_is_started_again_as_the_client_started_it;
+mod a_death_in_the_replay_is_one_more_death;
+mod a_different_protocol_version_ends_the_session_with_a_reason;
+mod a_helper_that_keeps_the_pipes_is_not_the_server;
+mod a_long_list_is_held_whole;
+mod a_long_request_that_meets_a_death_is_answered_once;
+mod a_mainstay_behind_a_mainstay_is_opened_again;
+mod a_modern_session_goes_on_listening;
+mod a_request_that_kills_twice_is_not_sent_again;
+mod a_restarted_server_gets_the_state_of_its_predecessor;
+mod a_server_that_keeps_dying_is_given_up_with_a_reason;
+mod an_abandoned_server_comes_back_by_itself;
+mod an_answer_reaches_only_the_generation_that_asked;
+mod bad_start_is_explained;
+mod broken_new_version_is_reported_until_it_is_repaired;
+mod busy_server_is_never_ended;
+mod call_deadline_ends_the_call_not_the_server;
+mod changed_file_brings_the_next_generation;
+mod discover_that_kills_a_legacy_server_is_answered_for_it;
+mod every_request_in_flight_at_a_death_is_answered_once;
+mod exit_status_is_truthful;
+mod idle_server_rests_until_it_is_needed;
+mod launcher_that_exits_early_has_its_own_status;
+mod lively_idle_server_is_left_alone;
+mod nothing_is_asked_before_the_client_has_opened;
+mod nothing_of_ours_comes_before_the_clients_opening;
+mod progress_keeps_rising_over_a_death;
+mod restart_brings_a_server_back;
+mod restart_budget_zero_is_never;
+mod retry_option_decides_which_requests_are_sent_again;
+mod reused_pid_is_not_the_servers_end;
+mod server_above_its_memory_is_replaced;
+mod short_life_is_recorded_completely;
+mod the_old_tree_is_gone_before_the_next_generation;
+mod torn_line_ends_before_our_own;
+mod unfinished_work_prevents_hibernation;
+mod unread_requests_reach_the_next_generation;
+mod unresponsive_idle_server_is_replaced;
