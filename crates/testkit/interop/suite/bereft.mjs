@@ -4,7 +4,7 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -38,15 +38,26 @@ function words(pid) {
     return [];
   }
 }
-const parent = (pid) => Number(readFileSync(`/proc/${pid}/stat`, 'latin1').replace(/.*\) /s, '').split(' ')[1]);
+const state = (pid) => stat(pid)[0];
+const parent = (pid) => Number(stat(pid)[1]);
+
+// The fields after the name, which may contain anything.
+function stat(pid) {
+  return readFileSync(`/proc/${pid}/stat`, 'latin1').replace(/.*\) /s, '').split(' ');
+}
 
 // The process of this play that runs this script.
 function running(tag, script) {
   return members(tag).map(Number).find((pid) => words(pid).includes(script));
 }
 
+// A killed process has no command line any more while its last threads still hold its descriptors. It has ended when only its first thread is left, as a zombie.
 function alive(pid) {
-  return words(pid).join('') !== '';
+  try {
+    return state(pid) !== 'Z' || readdirSync(`/proc/${pid}/task`).length > 1;
+  } catch {
+    return false;
+  }
 }
 
 // Its server ignores the end of its input. A server that is stopped would not do here: the kernel wakes it with SIGHUP when its session loses the daemon.
