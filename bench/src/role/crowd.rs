@@ -25,7 +25,11 @@ pub fn gather(words: &[OsString]) -> io::Result<()> {
     while made < count {
         let wire = Habit::of(made).wire()?;
         match fork() {
-            Ok(Side::Child) => live(Habit::of(made), wire),
+            Ok(Side::Child) => {
+                // The wires of the others are not its own.
+                held.clear();
+                live(Habit::of(made), wire)
+            }
             Ok(Side::Parent(_)) => held.extend(wire.map(|wire| wire.ours)),
             // The limit of processes is reached.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

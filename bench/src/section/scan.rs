@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use mainstay_os::{census, clock};
 use mainstay_testkit::fork::wait_for_cpu;
@@ -61,8 +61,12 @@ pub fn measure(place: &Place<'_>, effort: Effort) -> io::Result<Part> {
             row.new.count().to_string(),
         ];
         if place.has_old() {
-            let old = row.old.p50();
-            cells.extend([ms(old), ratio(p50, old)]);
+            cells.extend(if row.old.count() == 0 {
+                ["-".into(), "-".into()]
+            } else {
+                let old = row.old.p50();
+                [ms(old), ratio(p50, old)]
+            });
         }
         table.row(cells);
         // A machine that allows fewer processes is measured with what it allows.
@@ -132,8 +136,20 @@ fn in_turn(place: &Place<'_>, rounds: usize) -> io::Result<Vec<Row>> {
                 let Some(program) = place.build(is_old) else {
                     continue;
                 };
-                let ns = cpu_of(place, program, row.words)?;
-                let series = if is_old { &mut row.old } else { &mut row.new };
+                let (code, ns) = cpu_of(place, program, row.words)?;
+                let series = match code {
+                    // 1: `doctor` has found a problem.
+                    Some(0 | 1) if is_old => &mut row.old,
+                    Some(0 | 1) => &mut row.new,
+                    // An old build may not know the command.
+                    Some(2) if is_old => continue,
+                    _ => {
+                        return Err(io::Error::other(format!(
+                            "{:?} ended with {code:?}",
+                            row.words
+                        )));
+                    }
+                };
                 if round > 0 {
                     series.push(ns);
                 }
@@ -143,8 +159,8 @@ fn in_turn(place: &Place<'_>, rounds: usize) -> io::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Runs the command and returns its processor time.
-fn cpu_of(place: &Place<'_>, program: OsString, words: &[&str]) -> io::Result<u64> {
+/// Runs the command and returns its exit code and its processor time.
+fn cpu_of(place: &Place<'_>, program: OsString, words: &[&str]) -> io::Result<(Option<i32>, u64)> {
     let mut argv = vec![program];
     argv.extend(words.iter().map(OsString::from));
     let child = place
@@ -152,19 +168,16 @@ fn cpu_of(place: &Place<'_>, program: OsString, words: &[&str]) -> io::Result<u6
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()?;
-    let (code, ns) = wait_for_cpu(child.id() as i32)?;
-    // 1: `doctor` has found a problem.
-    if !matches!(code, Some(0 | 1)) {
-        return Err(io::Error::other(format!("{words:?} ended with {code:?}")));
-    }
-    Ok(ns)
+    wait_for_cpu(child.id() as i32)
 }
 
 /// Idle processes in a process group of their own.
 struct Crowd {
     leader: Child,
     /// Its end makes them end.
-    _held: ChildStdin,
+    _stdin: ChildStdin,
+    /// Without a reader, the leader would look like a server whose client is half gone, with all of them as its tree.
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Crowd {
@@ -175,14 +188,15 @@ impl Crowd {
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        let held = leader.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let stdin = leader.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let stdout = leader.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let crowd = Self {
+        let mut crowd = Self {
             leader,
-            _held: held,
+            _stdin: stdin,
+            stdout: BufReader::new(stdout),
         };
         let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line)?;
+        crowd.stdout.read_line(&mut line)?;
         if line.trim().parse::<usize>().is_err() {
             crowd.disperse()?;
             return Err(io::Error::other("the processes could not be made"));
