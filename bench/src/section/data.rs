@@ -42,7 +42,7 @@ struct Stream {
     cpu: u64,
 }
 
-/// The keeper's private memory in KiB.
+/// The keeper's own memory in KiB: without the pages of the program file, which come and go with other links.
 #[derive(Default)]
 struct Growth {
     before: u64,
@@ -170,18 +170,18 @@ impl Run {
         let large = Requests::new(10, SMALL, LARGE);
         let mainstay = &mut lanes[Kind::Mainstay as usize];
         let keeper = mainstay.relays[2];
-        self.growth.before = Memory::of(keeper)?.private;
+        self.growth.before = Memory::of(keeper)?.own;
         for _ in 0..large.count() {
             mainstay.talk.ask(&large)?;
         }
-        self.growth.after_some = Memory::of(keeper)?.private;
+        self.growth.after_some = Memory::of(keeper)?.own;
         rounds(lanes, effort.pick(10, 3), |number, lane| {
             for _ in 0..effort.pick(10, 3) {
                 self.lanes[number].large.push(lane.talk.ask(&large)?);
             }
             Ok(())
         })?;
-        self.growth.after_all = Memory::of(keeper)?.private;
+        self.growth.after_all = Memory::of(keeper)?.own;
         self.growth.results = effort.pick(10, 3) * effort.pick(10, 3);
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::stats::{Series, ms, number, ratio, us};
 use crate::table::Table;
 use crate::talk::Writing;
 
-/// The growth of the keeper's private memory, in KiB, that counts as none: the most that its buffers may hold, whether they are
+/// The growth of the keeper's own memory, in KiB, that counts as none: the most that its buffers may hold, whether they are
 /// full or were just given back.
 const FLAT_KIB: u64 = 64;
 
@@ -67,7 +67,7 @@ fn round_trips(runs: &[Run; 2], size: &str, of: fn(&Figures) -> &Series) -> Tabl
 fn growth(runs: &[Run; 2]) -> String {
     let growth = &runs[0].growth;
     format!(
-        "Private memory of the keeper: {} KiB after the small messages, {} KiB after 10 results of 1 MB, {} KiB after {} more.",
+        "Own memory of the keeper: {} KiB after the small messages, {} KiB after 10 results of 1 MB, {} KiB after {} more.",
         growth.before, growth.after_some, growth.after_all, growth.results,
     )
 }
