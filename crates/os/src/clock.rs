@@ -1,6 +1,7 @@
 //! The clocks: one that stops while the machine sleeps, one since boot, and the wall clock with the user's time zone.
 
 use mainstay_protocol::clock::Moment;
+use mainstay_protocol::time::{self, Zone};
 use rustix::event::{Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -27,6 +28,11 @@ pub fn wall_ms() -> u64 {
 pub fn wall() -> (i64, i64) {
     let time = clock_gettime(ClockId::RealtimeCoarse);
     (time.tv_sec, time.tv_nsec)
+}
+
+/// The time zone in which times are shown.
+pub fn zone(utc: bool) -> Zone {
+    if utc { time::utc } else { local_offset_s }
 }
 
 /// Seconds that the user's time zone is ahead of UTC at a moment: the zone in `TZ`, else that in `/etc/localtime`. UTC if

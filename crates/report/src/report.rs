@@ -30,6 +30,13 @@ impl Report {
         }
     }
 
+    /// Something of mainstay's own state cannot be read.
+    pub fn unreadable(what: impl fmt::Display, error: &io::Error) -> Self {
+        Self::new(Exit::State, format!("cannot read {what}"))
+            .because(plain(error))
+            .hint("run `mainstay doctor` to find the reason")
+    }
+
     /// Why.
     #[must_use]
     pub fn because(mut self, cause: impl fmt::Display) -> Self {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use mainstay_os::clock;
 use mainstay_protocol::event::Event;
-use mainstay_protocol::time::{self, Zone};
+use mainstay_protocol::time::Zone;
 use mainstay_report::happening::{Happening, Layout};
 use mainstay_report::paint::Tone;
 use mainstay_report::{Exit, Report, plain, talk};
@@ -71,19 +71,11 @@ pub struct Options {
 /// Runs `mainstay events`.
 pub fn events(options: &Options) -> Result<Exit, Report> {
     let paths = Paths::find()?;
-    let unreadable = |error: std::io::Error| {
-        Report::new(
-            Exit::State,
-            format!("cannot read events in {}", paths.events().display()),
-        )
-        .because(plain(&error))
-        .hint("run `mainstay doctor` to find the reason")
+    let unreadable = |error| {
+        let what = format!("events in {}", paths.events().display());
+        Report::unreadable(what, &error)
     };
-    let zone: Zone = if options.utc {
-        time::utc
-    } else {
-        clock::local_offset_s
-    };
+    let zone = clock::zone(options.utc);
     let filter = Filter {
         server: options.server.clone(),
         id: options.id.as_ref().map(|id| id.to_lowercase()),

@@ -12,7 +12,7 @@ use mainstay_report::paint::Tone;
 use mainstay_report::printer::{Printer, Reader};
 use mainstay_report::safe::visible;
 use mainstay_report::wrap::wrap;
-use mainstay_report::{Exit, Report, plain, talk};
+use mainstay_report::{Exit, Report, talk};
 use mainstay_store::config::file::nearest;
 use mainstay_store::ledger::follow::{LedgerWatch, Wake};
 use mainstay_store::logs::read::{self, LogReader, LoggedLink};
@@ -84,19 +84,11 @@ struct Chosen {
 /// Runs `mainstay logs`.
 pub fn logs(options: &Options) -> Result<Exit, Report> {
     let paths = Paths::find()?;
-    let unreadable = |error: std::io::Error| {
-        Report::new(
-            Exit::State,
-            format!("cannot read logs in {}", paths.logs().display()),
-        )
-        .because(plain(&error))
-        .hint("run `mainstay doctor` to find the reason")
+    let unreadable = |error| {
+        let what = format!("logs in {}", paths.logs().display());
+        Report::unreadable(what, &error)
     };
-    let zone: Zone = if options.utc {
-        time::utc
-    } else {
-        clock::local_offset_s
-    };
+    let zone = clock::zone(options.utc);
     let chosen = find(&paths, &options.target)?;
     // The watch is set before the first read, so that no line is missed.
     let watch = if options.follow && chosen.runs {

@@ -16,7 +16,7 @@ use mainstay_protocol::redact;
 use mainstay_protocol::tier::{Tier, WhyNot};
 use mainstay_report::measure::count;
 use mainstay_report::short_id::short;
-use mainstay_report::{Exit, Report, plain, talk};
+use mainstay_report::{Exit, Report, talk};
 use mainstay_store::paths::Paths;
 use mainstay_store::registry::trees::{self, ProcessTrees, TreeNode};
 use mainstay_store::registry::{self, Card, Listed};
@@ -246,19 +246,15 @@ fn others() -> Vec<Server> {
 
 /// All links of this user.
 pub fn gather(paths: &Paths, with_tree: bool) -> Result<Vec<Row>, Report> {
-    let trouble = |what: String, error: std::io::Error| {
-        Report::new(Exit::State, format!("cannot read {what}"))
-            .because(plain(&error))
-            .hint("run `mainstay doctor` to find the reason")
-    };
-    let listed = registry::list(paths).map_err(|error| trouble(paths.run().display(), error))?;
+    let unreadable = |error| Report::unreadable(paths.run().display(), &error);
+    let listed = registry::list(paths).map_err(unreadable)?;
     if listed.is_empty() {
         return Ok(Vec::new());
     }
-    let here = identity::realm().map_err(|error| trouble("/proc".into(), error))?;
+    let here = identity::realm().map_err(|error| Report::unreadable("/proc", &error))?;
     let cards = listed.iter().filter_map(|one| one.card.as_ref());
     let cards = cards.filter(|card| card.realm == here);
-    let table = trees::table(cards).map_err(|error| trouble("/proc".into(), error))?;
+    let table = trees::table(cards).map_err(|error| Report::unreadable("/proc", &error))?;
     let forest = ProcessTrees::new(&table);
     let mut rows: Vec<Row> = listed
         .into_iter()

@@ -10,7 +10,7 @@ use mainstay_protocol::limits;
 use mainstay_report::happening::seen;
 use mainstay_report::measure::{fine, span};
 use mainstay_report::safe::one_line;
-use mainstay_report::{Exit, Report, plain, talk};
+use mainstay_report::{Exit, Report, talk};
 use mainstay_store::config::file::nearest;
 use mainstay_store::paths::Paths;
 use mainstay_store::registry::ask::{Asked, NoAnswer};
@@ -31,14 +31,7 @@ pub type Answered = (Listed, Result<Answer, NoAnswer>);
 /// All links of this user.
 pub fn all_links() -> Result<Vec<Listed>, Report> {
     let paths = Paths::find()?;
-    registry::list(&paths).map_err(|error| {
-        Report::new(
-            Exit::State,
-            format!("cannot read {}", paths.run().display()),
-        )
-        .because(plain(&error))
-        .hint("run `mainstay doctor` to find the reason")
-    })
+    registry::list(&paths).map_err(|error| Report::unreadable(paths.run().display(), &error))
 }
 
 /// Sends the request to all keepers before it waits for the first answer, so that they work at the same time.

@@ -13,7 +13,7 @@ use mainstay_protocol::limits::Kept;
 use mainstay_protocol::time::{self, DAY_MS, Zone};
 use mainstay_report::story::Story;
 use mainstay_report::wrap::wrap;
-use mainstay_report::{Exit, Report, plain};
+use mainstay_report::{Exit, Report};
 use mainstay_store::ledger::backwards::{self, Place};
 use mainstay_store::ledger::files::EventFile;
 use mainstay_store::ledger::read::{self, Events, Filter};
@@ -59,19 +59,11 @@ pub struct Options {
 /// Runs `mainstay why`.
 pub fn why(options: &Options) -> Result<Exit, Report> {
     let paths = Paths::find()?;
-    let unreadable = |error: io::Error| {
-        Report::new(
-            Exit::State,
-            format!("cannot read events in {}", paths.events().display()),
-        )
-        .because(plain(&error))
-        .hint("run `mainstay doctor` to find the reason")
+    let unreadable = |error| {
+        let what = format!("events in {}", paths.events().display());
+        Report::unreadable(what, &error)
     };
-    let zone: Zone = if options.utc {
-        time::utc
-    } else {
-        clock::local_offset_s
-    };
+    let zone = clock::zone(options.utc);
     let target = options.target.as_deref();
     let mut printer = Printer::new();
     if let Some(count) = options.last {

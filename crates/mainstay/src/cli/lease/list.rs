@@ -8,7 +8,7 @@ use mainstay_protocol::lease::Over;
 use mainstay_report::measure::{memory, span};
 use mainstay_report::paint::Tone;
 use mainstay_report::table::{Cell, Column, Table};
-use mainstay_report::{Exit, Report, plain, talk};
+use mainstay_report::{Exit, Report, talk};
 use mainstay_store::paths::Paths;
 use serde::Serialize;
 
@@ -56,16 +56,9 @@ pub(super) fn list(options: &ListOptions) -> Result<Exit, Report> {
 
 /// Every lease of this user.
 pub fn gather(paths: &Paths) -> Result<Vec<Row>, Report> {
-    let trouble = |error: &std::io::Error| {
-        Report::new(
-            Exit::State,
-            format!("cannot read {}", paths.lease().display()),
-        )
-        .because(plain(error))
-        .hint("run `mainstay doctor` to find the reason")
-    };
-    let here = identity::realm().map_err(|error| trouble(&error))?;
-    let names = names(paths).map_err(|error| trouble(&error))?;
+    let trouble = |error| Report::unreadable(paths.lease().display(), &error);
+    let here = identity::realm().map_err(trouble)?;
+    let names = names(paths).map_err(trouble)?;
     let links = if names.is_empty() {
         Vec::new()
     } else {
