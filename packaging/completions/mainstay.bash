@@ -1418,7 +1418,7 @@ _mainstay() {
             return 0
             ;;
         mainstay__subcmd__serve)
-            opts="-h --listen --token-file --allow-host --allow-origin --allow-user --upstream --share --json --session-ttl --session-cap --requests-max --streams-max --connections-max --body-max --header-max --header-wait --body-wait --sse-keep-alive --dead-peer --resume-events --resume-bytes --stop-wait --name --tier --require-tier --retry --lazy --advertise-list-changed --watch --no-cache --lease --record --record-secrets --url --header --header-env --grace-eof --grace-term --kill-confirm --opening --stderr-tail-lines --stderr-tail-bytes --restart-budget --restart-window --restart-probe --drain --instant-opening --hibernate --probe-idle --probe-wait --probe-lost --call-deadline --memory-max --watch-quiet --held-messages --held-bytes --record-bytes --log-size --linger --color --help"
+            opts="-h --listen --token-file --allow-host --allow-origin --allow-user --upstream --share --json --session-ttl --session-cap --requests-max --streams-max --connections-max --body-max --header-max --header-wait --body-wait --sse-keep-alive --dead-peer --resume-events --resume-bytes --drain-delay --stop-wait --name --tier --require-tier --retry --lazy --advertise-list-changed --watch --no-cache --lease --record --record-secrets --url --header --header-env --grace-eof --grace-term --kill-confirm --opening --stderr-tail-lines --stderr-tail-bytes --restart-budget --restart-window --restart-probe --drain --instant-opening --hibernate --probe-idle --probe-wait --probe-lost --call-deadline --memory-max --watch-quiet --held-messages --held-bytes --record-bytes --log-size --linger --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1497,6 +1497,10 @@ _mainstay() {
                     return 0
                     ;;
                 --resume-bytes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --drain-delay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

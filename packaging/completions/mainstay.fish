@@ -143,6 +143,7 @@ complete -c mainstay -n "__fish_mainstay_using_subcommand serve" -l sse-keep-ali
 complete -c mainstay -n "__fish_mainstay_using_subcommand serve" -l dead-peer -d 'Time a client\'s machine may take to acknowledge what it was sent before it counts as gone [default: 30s]' -r
 complete -c mainstay -n "__fish_mainstay_using_subcommand serve" -l resume-events -d 'Events of one session that are kept for a client that comes back with Last-Event-ID [default: 256]' -r
 complete -c mainstay -n "__fish_mainstay_using_subcommand serve" -l resume-bytes -d 'Bytes of such events [default: 1MiB]' -r
+complete -c mainstay -n "__fish_mainstay_using_subcommand serve" -l drain-delay -d 'Time that requests are still taken after SIGTERM, while /readyz tells balancers to send them elsewhere; 0s by default on a loopback address [default: 5s]' -r
 complete -c mainstay -n "__fish_mainstay_using_subcommand serve" -l stop-wait -d 'Time that requests in flight have to be answered when serve is told to stop [default: 5s]' -r
 complete -c mainstay -n "__fish_mainstay_using_subcommand serve" -l name -d 'Name of the server in `ps`, `stop`, events and the config file [default: taken from the command]' -r
 complete -c mainstay -n "__fish_mainstay_using_subcommand serve" -l tier -d 'How the server\'s process tree is contained: subreaper, cgroup, scope or pidns [default: the strongest possible]' -r

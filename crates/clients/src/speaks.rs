@@ -66,8 +66,12 @@ pub fn runs_script(argv: Vec<String>) -> bool {
     program.form() != Form::Binary
 }
 
-/// Whether a process that executes this file may run a script, or starts a package. One link to read, so it is asked before the arguments are.
-pub fn may_run_script(exe: &Path) -> bool {
+/// Whether a process may run a script, or starts a package. One link to read, so it is asked before the arguments are.
+pub fn may_run_script(pid: i32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| may_execute_scripts(&exe))
+}
+
+fn may_execute_scripts(exe: &Path) -> bool {
     let name = exe.file_name().map(|name| name.to_string_lossy());
     name.is_none_or(|name| {
         let mut all = INTERPRETERS.iter().chain(&["uv", "pipx", "busybox"]);
@@ -425,7 +429,7 @@ mod tests {
             ("/opt/node/github-mcp-server", false),
             ("/", true),
         ] {
-            assert_eq!(may_run_script(Path::new(file)), may, "{file}");
+            assert_eq!(may_execute_scripts(Path::new(file)), may, "{file}");
         }
     }
 

@@ -709,7 +709,12 @@ impl World {
     /// The front stops: everything is answered, and nothing is left.
     fn stop(&mut self) -> Held {
         self.say(|| "stop".into());
-        self.front.stop(self.now);
+        let delay_ms = if self.dice.permille(500) {
+            self.dice.between(1, 3_000)
+        } else {
+            0
+        };
+        self.front.stop(self.now, delay_ms);
         self.settle()?;
         for _ in 0..100 {
             if self.front.is_closing() {

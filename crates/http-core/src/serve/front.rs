@@ -99,15 +99,21 @@ impl Front {
         self.finish_input(now);
     }
 
-    /// From now on nothing new is taken; what is in flight has some time to be answered.
-    pub fn stop(&mut self, now: Moment) {
-        self.stop.begin(now, self.traffic.limits.stop_wait_ms);
+    /// From now on no session is opened, and after `delay_ms` no request is taken; what is in flight then has some time to be answered.
+    pub fn stop(&mut self, now: Moment, delay_ms: u64) {
+        self.stop
+            .begin(now, delay_ms, self.traffic.limits.stop_wait_ms);
         self.finish_input(now);
     }
 
-    /// Whether nothing new is taken.
-    pub fn is_stopping(&self) -> bool {
+    /// Whether no session is opened any more.
+    pub fn is_leaving(&self) -> bool {
         self.stop.has_begun()
+    }
+
+    /// Whether no request is taken any more.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.refuses()
     }
 
     /// Whether connections are to end.
@@ -296,6 +302,9 @@ impl Front {
         }
         if is_modern(post) {
             return ModernEra::admit(post, &self.paths);
+        }
+        if self.is_leaving() {
+            return Err(Refused::Stopping);
         }
         self.legacy
             .admit(number, post, &self.paths, &mut self.traffic)
@@ -493,11 +502,11 @@ impl Front {
 impl Front {
     /// A request is to be passed on: the number of its pass. [`Front::pass_left`] ends it.
     pub fn pass(&mut self, now: Moment, pass: Pass<'_>) -> Result<u64, Refused> {
-        if self.is_stopping() {
+        let opens = Upstream::opens(&pass);
+        if self.is_stopping() || (opens && self.is_leaving()) {
             return Err(Refused::Stopping);
         }
         let unknown = self.upstream.check_name(&pass)?;
-        let opens = Upstream::opens(&pass);
         if unknown || opens {
             self.paths.check_open(pass.path)?;
         }

@@ -31,6 +31,8 @@ pub struct ServeLimits {
     pub resume_events: u64,
     /// Bytes of such events.
     pub resume_bytes: u64,
+    /// How long requests are still taken when we are told to stop.
+    pub drain_delay_ms: u64,
     /// How long what is in flight may take when we stop.
     pub stop_wait_ms: u64,
 }
@@ -51,6 +53,7 @@ impl Default for ServeLimits {
             dead_peer_ms: 0,
             resume_events: 0,
             resume_bytes: 0,
+            drain_delay_ms: 0,
             stop_wait_ms: 0,
         };
         for limit in &TABLE {
@@ -61,7 +64,7 @@ impl Default for ServeLimits {
 }
 
 /// The table.
-pub static TABLE: [Limit<ServeLimits>; 14] = [
+pub static TABLE: [Limit<ServeLimits>; 15] = [
     Limit {
         name: "session-ttl",
         unit: Unit::Time,
@@ -178,6 +181,15 @@ pub static TABLE: [Limit<ServeLimits>; 14] = [
         max: 256 * 1024 * 1024,
         help: "Bytes of such events",
         of: |l| &mut l.resume_bytes,
+    },
+    Limit {
+        name: "drain-delay",
+        unit: Unit::Time,
+        default: 5_000,
+        min: 0,
+        max: 600_000,
+        help: "Time that requests are still taken after SIGTERM, while /readyz tells balancers to send them elsewhere; 0s by default on a loopback address",
+        of: |l| &mut l.drain_delay_ms,
     },
     Limit {
         name: "stop-wait",

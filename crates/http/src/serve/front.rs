@@ -252,14 +252,20 @@ impl Front {
         restarts.set(restarts.get() + self.journal.restarts());
     }
 
-    /// True if the front is stopping.
+    /// True if no session is opened any more.
+    pub fn leaving(&self) -> bool {
+        self.core.borrow().is_leaving()
+    }
+
+    /// True if no request is taken any more.
     pub fn stopping(&self) -> bool {
         self.core.borrow().is_stopping()
     }
 
-    /// From now on nothing new is taken; connections end when everything is answered, or the time for it is up.
-    pub fn stop(self: &Rc<Self>) {
-        self.with(core::Front::stop);
+    /// From now on no session is opened, and after the delay no request is taken; connections end when everything is answered, or the time for
+    /// it is up.
+    pub fn stop(self: &Rc<Self>, delay_ms: u64) {
+        self.with(|core, now| core.stop(now, delay_ms));
         self.bell.ring();
     }
 

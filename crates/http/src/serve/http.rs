@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use http_body::Body as _;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN,
+};
 use hyper::{Method, Request, StatusCode};
 use mainstay_http_core::headers::{LAST_EVENT, VERSION};
 use mainstay_http_core::serve::access::Denied;
@@ -34,7 +36,7 @@ pub use stranger::Owner;
 /// Answers a request on a connection of this owner.
 pub async fn answer(front: Rc<Front>, owner: Owner, request: Request<Incoming>) -> Reply {
     let preflight = cors::asks(request.method(), request.headers());
-    let open = preflight || request.uri().path() == "/healthz";
+    let open = preflight || matches!(request.uri().path(), "/healthz" | "/readyz");
     let known = stranger::judge(&front, owner).and_then(|()| head_fits(&front, &request));
     if let Err(refusal) = known.and_then(|()| judge(&front, request.headers(), open)) {
         count(&front.metrics.refused);
@@ -52,6 +54,11 @@ pub async fn answer(front: Rc<Front>, owner: Owner, request: Request<Incoming>) 
     if let Some(origin) = origin {
         cors::show(&mut reply, origin);
     }
+    if front.leaving() {
+        // A connection that is kept would bring more requests.
+        let headers = reply.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     reply
 }
 
@@ -59,6 +66,7 @@ async fn answered(front: &Rc<Front>, request: Request<Incoming>) -> Result<Reply
     let path = request.uri().path().to_owned();
     match path.as_str() {
         "/healthz" => return only_get(request.method(), || page::health(front)),
+        "/readyz" => return only_get(request.method(), || page::ready(front)),
         "/metrics" => {
             return only_get(request.method(), || {
                 text(StatusCode::OK, page::metrics(front))

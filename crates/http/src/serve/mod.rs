@@ -151,7 +151,7 @@ pub fn serve(
         let signals = registered(signals, Interest::READABLE).map_err(|error| failed(&error))?;
         let number = obey(&front, &signals, settle, bound).await;
         let sessions = front.metrics.opened.get();
-        let left = stop::stop(&front, &signals).await;
+        let left = stop::stop(&front, &signals, number).await;
         front.record(
             NAME,
             What::ServeStopped(ServeStopped {

@@ -1,4 +1,4 @@
-//! The two pages for monitoring.
+//! The pages for monitoring.
 
 use std::fs;
 
@@ -7,6 +7,19 @@ use hyper::StatusCode;
 use super::front::Front;
 use super::metrics::Now;
 use super::reply::{Reply, json};
+
+/// Whether new sessions may be opened here: what a balancer asks.
+pub fn ready(front: &Front) -> Reply {
+    let (status, word) = if front.leaving() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else {
+        (StatusCode::OK, "ready")
+    };
+    json(
+        status,
+        serde_json::json!({"status": word}).to_string().into_bytes(),
+    )
+}
 
 /// Whether we take requests.
 pub fn health(front: &Front) -> Reply {

@@ -1,4 +1,4 @@
-//! The way out: what is in flight is answered, sessions end, servers go; a second signal cuts it short.
+//! The way out: balancers are told, what is in flight is answered, sessions end, servers go; a second signal cuts it short.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,9 +12,15 @@ use tokio::io::unix::AsyncFd;
 use super::front::Front;
 use super::{Either, next_signal, race};
 
-/// Stops; how many servers had not ended when the time was up.
-pub async fn stop(front: &Rc<Front>, signals: &AsyncFd<Signals>) -> u32 {
-    front.stop();
+/// Stops because of this signal; how many servers had not ended when the time was up.
+pub async fn stop(front: &Rc<Front>, signals: &AsyncFd<Signals>, number: i32) -> u32 {
+    // SIGINT comes from a person at a terminal, who does not want to wait.
+    let delay_ms = if number == libc::SIGTERM {
+        front.limits().drain_delay_ms
+    } else {
+        0
+    };
+    front.stop(delay_ms);
     let polite = async {
         // Whatever is not answered in its time is answered by us.
         let closing = || front.closing().then_some(());

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod a_host_that_stops_fails_no_request;
 mod a_socket_from_systemd_is_used;
 mod cancelled_request_is_over;
 mod client_that_comes_back_gets_the_rest;

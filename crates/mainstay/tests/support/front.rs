@@ -147,17 +147,14 @@ impl Front {
         self.speak(TcpStream::connect(self.address).unwrap())
     }
 
+    /// A new connection to a front of which only the address is known.
+    pub fn connection_to(address: SocketAddr, path: &str) -> Connection {
+        Connection::over(TcpStream::connect(address).unwrap(), address, path)
+    }
+
     /// Wraps an existing connection.
     pub fn speak(&self, socket: TcpStream) -> Connection {
-        socket.set_read_timeout(Some(HANG_STOP)).unwrap();
-        socket.set_nodelay(true).unwrap();
-        Connection {
-            host: self.address.to_string(),
-            path: self.paths[0].clone(),
-            reader: BufReader::new(socket),
-            chunked: false,
-            pending: Vec::new(),
-        }
+        Connection::over(socket, self.address, &self.paths[0])
     }
 
     /// Gets a page.
@@ -348,6 +345,18 @@ pub struct Event {
 }
 
 impl Connection {
+    fn over(socket: TcpStream, host: SocketAddr, path: &str) -> Self {
+        socket.set_read_timeout(Some(HANG_STOP)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        Self {
+            host: host.to_string(),
+            path: path.into(),
+            reader: BufReader::new(socket),
+            chunked: false,
+            pending: Vec::new(),
+        }
+    }
+
     /// Sends a request.
     pub fn send(&mut self, method: &str, headers: &[(&str, &str)], body: &[u8]) {
         let mut head = format!("{method} {} HTTP/1.1\r\nhost: {}\r\n", self.path, self.host);

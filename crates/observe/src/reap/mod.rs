@@ -217,8 +217,7 @@ impl Known {
 
 impl Programs for Known {
     fn runs_scripts(&self, pid: i32) -> bool {
-        let exe = fs::read_link(format!("/proc/{pid}/exe"));
-        self.pids.contains(&pid) || exe.is_ok_and(|exe| may_run_script(&exe))
+        self.pids.contains(&pid) || may_run_script(pid)
     }
 
     fn may_move(&self, pid: i32) -> bool {

@@ -4,7 +4,6 @@
 //! process that ends meanwhile, or that we may not read, is not a server in this pass; the next pass checks it again.
 
 use std::collections::HashMap;
-use std::fs;
 
 use mainstay_clients::speaks::{Depth, Program, may_run_script};
 use mainstay_os::census::{self, Stat};
@@ -323,7 +322,7 @@ fn ends(pid: i32) -> (End, End) {
     let ends = (stdio::end(pid, 0), stdio::end(pid, 1));
     if ends.0 == End::Null
         // The cheap question first: on a machine with thousands of processes, few run a script.
-        && fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| may_run_script(&exe))
+        && may_run_script(pid)
         && let Some(wire) = wires::of(pid).filter(wires::Wire::moved)
         && Program::at(pid).speaks(Depth::Texts).is_some()
     {

@@ -69,6 +69,10 @@ impl Serving {
     /// The limits, with what is built in where nothing is set.
     pub fn limits(&self) -> ServeLimits {
         let mut limits = ServeLimits::default();
+        // Balancers are on other machines.
+        if self.listen.unwrap_or(LISTEN).ip().is_loopback() {
+            limits.drain_delay_ms = 0;
+        }
         for limit in &TABLE {
             if let Some(value) = self.limits.get(limit.name) {
                 *(limit.of)(&mut limits) = *value;

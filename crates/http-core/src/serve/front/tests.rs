@@ -231,7 +231,7 @@ fn a_stop_waits_for_answers_and_then_ends_everything() {
     let (name, link) = scene.open();
     let exchange = scene.front.open();
     scene.post(exchange, Some(&name), &call(7));
-    scene.front.stop(at(10));
+    scene.front.stop(at(10), 0);
     scene.perform();
     assert!(scene.front.is_stopping() && !scene.front.is_closing());
     let late = scene.front.open();
@@ -253,6 +253,37 @@ fn a_stop_waits_for_answers_and_then_ends_everything() {
     );
     scene.lines(link);
     assert_eq!(scene.front.next_line(link), NextLine::Close);
+}
+
+#[test]
+fn before_a_stop_sessions_go_on_and_no_session_is_opened() {
+    let mut scene = Scene::new(false);
+    let (name, link) = scene.open();
+    scene.front.stop(at(10), 500);
+    scene.perform();
+    assert!(scene.front.is_leaving() && !scene.front.is_stopping());
+    let opening = scene.front.open();
+    let refused = Step::Refuse(Refused::Stopping);
+    assert_eq!(scene.post(opening, None, &initialize()), refused);
+    scene.front.left(at(10), opening);
+    let exchange = scene.front.open();
+    scene.post(exchange, Some(&name), &call(7));
+    assert_eq!(scene.front.wake_at(), Some(at(510)));
+    // A second request to stop changes nothing.
+    scene.front.stop(at(100), 900);
+    assert_eq!(scene.front.wake_at(), Some(at(510)));
+    scene.front.tick(at(510));
+    scene.perform();
+    assert!(scene.front.is_stopping() && !scene.front.is_closing());
+    let line = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n";
+    scene.front.server_bytes(at(511), link, line);
+    scene.perform();
+    let answer = message(&scene.post(exchange, Some(&name), &call(7)));
+    assert_eq!(answer["id"], 7);
+    assert!(
+        scene.front.is_closing(),
+        "the last answer does not wait for the end of the time"
+    );
 }
 
 #[test]

@@ -289,7 +289,7 @@ fn a_stop_waits_for_posts_and_ends_an_opening_that_comes_too_late() {
     let mut scene = Scene::new();
     let number = scene.pass(PassKind::Open, None);
     let reading = scene.pass(PassKind::Get, None);
-    scene.front.stop(at(0));
+    scene.front.stop(at(0), 0);
     scene.perform();
     assert!(!scene.front.is_closing());
     scene.front.tick(at(ServeLimits::default().stop_wait_ms));
