@@ -3,6 +3,7 @@
 //! The directory also proves ownership. Its name is random and no other user may enter it, so every process with this working
 //! directory is ours, whatever its parent, session or environment.
 
+use std::env;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
@@ -55,6 +56,21 @@ pub struct Sandbox {
     home: Home,
 }
 
+/// The variables that processes of the demo get: where programs are, how to print, where the user's systemd is, and the mark of the tests.
+const PASSED: [&str; 11] = [
+    "PATH",
+    "TERM",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "USER",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "MAINSTAY_TEST",
+];
+
 /// The directory; it is removed on drop.
 #[derive(Debug)]
 struct Home(PathBuf);
@@ -76,10 +92,18 @@ impl Sandbox {
         })
     }
 
-    /// A command that runs in the sandbox.
+    /// A command that runs in the sandbox. It gets few variables of ours, because others may lead out of the sandbox: clients and mainstay find
+    /// config files by `XDG_CONFIG_HOME`, `CLAUDE_CONFIG_DIR`, `CODEX_HOME` and more.
     pub fn command(&self, words: &[OsString]) -> Command {
         let mut command = commands::command(words);
-        command.env("HOME", &self.home.0).current_dir(&self.home.0);
+        let passed = PASSED
+            .iter()
+            .filter_map(|name| Some((name, env::var_os(name)?)));
+        command
+            .env_clear()
+            .envs(passed)
+            .env("HOME", &self.home.0)
+            .current_dir(&self.home.0);
         command
     }
 

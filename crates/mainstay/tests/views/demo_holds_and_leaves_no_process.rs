@@ -137,6 +137,56 @@ fn the_demo_is_plain_text_in_a_pipe() {
 }
 
 #[test]
+fn the_demo_changes_no_config_of_the_user() {
+    let stage = Stage::new();
+    let real = stage.path("real");
+    fs::create_dir(&real).unwrap();
+    let adopted = format!(
+        r#"{{"mcpServers": {{"notes": {{"command": "{}", "args": ["run", "--name", "notes", "--", "true"]}}}}}}"#,
+        program().display()
+    );
+    let bare = r#"{"mcpServers": {"notes": {"command": "true", "args": []}}}"#;
+    let files = [
+        (".claude.json", bare),
+        ("mcp-config.json", &adopted),
+        (
+            "Code/User/mcp.json",
+            &adopted.replace("mcpServers", "servers"),
+        ),
+        (
+            "config.toml",
+            "[mcp_servers.notes]\ncommand = \"true\"\nargs = []\n",
+        ),
+    ];
+    for (name, text) in &files {
+        fs::create_dir_all(real.join(name).parent().unwrap()).unwrap();
+        fs::write(real.join(name), text).unwrap();
+    }
+    let mut command = stage.command(program());
+    command.arg("demo");
+    for variable in [
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "COPILOT_HOME",
+        "CLINE_DATA_DIR",
+        "OPENCODE_CONFIG_DIR",
+        "HERMES_HOME",
+    ] {
+        command.env(variable, &real);
+    }
+    let output = finish(with_own_temp(&stage, &mut command));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for (name, before) in &files {
+        let after = fs::read_to_string(real.join(name)).unwrap();
+        assert_eq!(after, *before, "{name}");
+    }
+    assert_eq!(list(&real).len(), files.len());
+}
+
+#[test]
 fn a_scene_of_the_demo_that_cannot_run_has_not_held() {
     let stage = Stage::new();
     let mut shell = stage.command("sh");
