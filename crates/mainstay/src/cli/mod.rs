@@ -53,6 +53,7 @@ use run_options::RunOptions;
     version = version::SHORT,
     long_version = version::LONG.as_str(),
     after_help = "Examples:
+  mainstay adopt                             put all your servers behind mainstay; it asks first
   mainstay run -- npx -y @playwright/mcp     what a client's config calls instead of npx
   mainstay ps                                servers that run, with their client and memory
   mainstay events --follow                   starts, exits and restarts, as they happen

@@ -12,11 +12,12 @@ const BANNED: &str = include_str!("banned-words.txt");
 const KINDS: [&str; 6] = [".md", ".rs", ".mjs", ".py", ".sh", ".toml"];
 
 /// Scripts without an ending.
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     ".ci/run",
     "crates/testkit/scripts/podman-check",
     "crates/testkit/scripts/private-systemd",
     "packaging/build",
+    "packaging/check-macos",
     "packaging/cross-arm64",
     "packaging/test",
     "packaging/test-arm64",
