@@ -3,7 +3,8 @@
 //!
 //! The kernel records the name of a sender when the sender leaves its processor, a little after the signal. A line
 //! that is read before that has no name in it, or the name of an earlier process with the same number. The sender may
-//! be gone when the caller looks for it, but its end is traced with its name: `sched_process_exit`.
+//! be gone when the caller looks for it, but its end is traced with its name: `sched_process_exit`. It may also run
+//! another program by then; that is traced with its earlier name: `task_rename`.
 //!
 //! The instance has its own buffer, filter and clock; the machine's own buffer and settings are never touched. Its
 //! name contains our identity. It is removed when we close it, or by a child of ours that waits for our death, or, if
@@ -37,7 +38,7 @@ const BUFFER_KIB: &str = "1024";
 /// How often, and how long, a removal is tried while a dying owner still holds its files.
 const REMOVE_TRIES: u32 = 100;
 const REMOVE_WAIT_MS: u32 = 20;
-/// How many of the threads that ended last are remembered.
+/// How many of the threads that ended or changed their name last are remembered.
 const ENDED: usize = 4096;
 /// What the trace shows if the kernel does not know a name.
 const UNNAMED: &str = "<...>";
@@ -82,11 +83,21 @@ struct Ended {
     comm: String,
 }
 
+/// A thread that has got another name, by `exec` or by its own wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Renamed {
+    at: Moment,
+    thread: i32,
+    /// Its name until then.
+    before: String,
+}
+
 /// What a line of the trace says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Line {
     Record(TraceRecord),
     Ended(Ended),
+    Renamed(Renamed),
 }
 
 /// Why signals cannot be traced.
@@ -117,6 +128,7 @@ pub struct Tracer {
     pending: Vec<u8>,
     heard: Vec<TraceRecord>,
     ended: VecDeque<Ended>,
+    renamed: VecDeque<Renamed>,
     /// Closed when we die, which the remover notices.
     lifeline: Option<OwnedFd>,
     remover: i32,
@@ -147,6 +159,7 @@ impl Tracer {
             pending: Vec::new(),
             heard: Vec::new(),
             ended: VecDeque::new(),
+            renamed: VecDeque::new(),
             lifeline: Some(lifeline),
             remover,
         };
@@ -187,11 +200,16 @@ impl Tracer {
         // Without it a few senders stay without a name.
         self.write(Path::new("events/sched/sched_process_exit/enable"), "1")
             .ok();
-        self.write(&event.join("enable"), "1")
-            .map_err(|error| NoTrace::Refused {
-                step: "enable the tracepoint",
-                error,
-            })
+        // Without it a sender would be named after the program that it ran later. The tracepoint of signals comes last, so
+        // that no signal is older than it.
+        for event in [Path::new("events/task/task_rename"), event] {
+            self.write(&event.join("enable"), "1")
+                .map_err(|error| NoTrace::Refused {
+                    step: "enable the tracepoint",
+                    error,
+                })?;
+        }
+        Ok(())
     }
 
     fn write(&self, file: &Path, text: &str) -> io::Result<()> {
@@ -220,6 +238,17 @@ impl Tracer {
             .or_else(|| sent.sender_comm.clone())
     }
 
+    /// The name that a thread had at this time, if it has had another since. Call it after the thread was looked at:
+    /// every change of its name that the look could show has been written by then.
+    pub fn earlier_name(&mut self, thread: i32, at: Moment) -> Option<String> {
+        self.gather().ok();
+        let renamed = self.renamed.iter();
+        let first = renamed
+            .filter(|renamed| renamed.thread == thread && renamed.at > at)
+            .min_by_key(|renamed| renamed.at);
+        first.map(|renamed| renamed.before.clone())
+    }
+
     fn gather(&mut self) -> io::Result<()> {
         let Some(pipe) = &mut self.pipe else {
             return Ok(());
@@ -238,12 +267,8 @@ impl Tracer {
         while let Some(len) = self.pending[done..].iter().position(|&b| b == b'\n') {
             match parse(&self.pending[done..done + len]) {
                 Some(Line::Record(heard)) => self.heard.push(heard),
-                Some(Line::Ended(ended)) => {
-                    if self.ended.len() == ENDED {
-                        self.ended.pop_front();
-                    }
-                    self.ended.push_back(ended);
-                }
+                Some(Line::Ended(ended)) => remember(&mut self.ended, ended),
+                Some(Line::Renamed(renamed)) => remember(&mut self.renamed, renamed),
                 None => {}
             }
             done += len + 1;
@@ -382,6 +407,13 @@ fn sweep(instances: &Path, pidns: u64) {
     }
 }
 
+fn remember<T>(last: &mut VecDeque<T>, one: T) {
+    if last.len() == ENDED {
+        last.pop_front();
+    }
+    last.push_back(one);
+}
+
 /// One line of the trace. A short name may contain any byte, so the numbers are taken from both ends. A line without
 /// all of them is not the kernel's.
 fn parse(line: &[u8]) -> Option<Line> {
@@ -392,6 +424,9 @@ fn parse(line: &[u8]) -> Option<Line> {
     }
     if let Some((head, rest)) = line.split_once(": signal_generate: ") {
         return sent(head, rest).map(|sent| Line::Record(TraceRecord::Sent(sent)));
+    }
+    if let Some((head, rest)) = line.split_once(": task_rename: ") {
+        return renamed(head, rest).map(Line::Renamed);
     }
     let (head, rest) = line.split_once(": sched_process_exit: comm=")?;
     ended(head, rest).map(Line::Ended)
@@ -435,6 +470,22 @@ fn ended(head: &str, rest: &str) -> Option<Ended> {
         at: moment(at)?,
         thread: thread.parse().ok()?,
         comm: comm.to_owned(),
+    })
+}
+
+/// Some kernels do not write the pid, because a thread names itself; then the thread that wrote the line is meant.
+fn renamed(head: &str, rest: &str) -> Option<Renamed> {
+    let (pid, rest) = rest.split_once("oldcomm=")?;
+    let (rest, _score) = rest.rsplit_once(" oom_score_adj=")?;
+    let (before, _after) = rest.rsplit_once(" newcomm=")?;
+    let (head, at) = head.rsplit_once(' ')?;
+    let (who, _cpu_and_flags) = head.rsplit_once(" [")?;
+    let (_, writer) = who.trim().rsplit_once('-')?;
+    let thread = pid.trim().strip_prefix("pid=").unwrap_or(writer);
+    Some(Renamed {
+        at: moment(at)?,
+        thread: thread.parse().ok()?,
+        before: before.to_owned(),
     })
 }
 
@@ -482,6 +533,21 @@ mod tests {
             panic!("a line")
         };
         assert_eq!((sent.sender, sent.sender_comm), (7, None));
+    }
+
+    #[test]
+    fn lines_about_new_names_are_parsed() {
+        let renamed = Renamed {
+            at: Moment(2_000),
+            thread: 7,
+            before: "a pid=1 [x]".into(),
+        };
+        for pid in ["pid=7 ", ""] {
+            let line = format!(
+                "  sle ep-7  [000] ..... 0.000002: task_rename: {pid}oldcomm=a pid=1 [x] newcomm=sle ep oom_score_adj=-5"
+            );
+            assert_eq!(parse(line.as_bytes()), Some(Line::Renamed(renamed.clone())));
+        }
     }
 
     #[test]

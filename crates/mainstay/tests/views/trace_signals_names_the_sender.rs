@@ -63,6 +63,38 @@ fn trace_signals_names_the_killer_of_a_server() {
     scene.client.finish();
 }
 
+/// A shell runs the last command of its script in its own place, so the sender may be another program when the tracer looks.
+#[test]
+fn trace_signals_names_the_program_that_sent_and_not_a_later_one() {
+    let mut scene = Scene::open(&[], &[]);
+    let Some(mut tracer) = trace(&scene.stage, &["--signal", "KILL"]) else {
+        return;
+    };
+    let server = scene.server(1);
+    scene::freeze(tracer.who);
+    let script = format!("kill -KILL {}; exec sleep 1000", server.pid);
+    let mut command = scene.stage.command("sh");
+    let mut sender = command.args(["-c", &script]).spawn().unwrap();
+    let pid = sender.id() as i32;
+    until("the sender runs sleep", || {
+        let stat = mainstay_os::census::stat(pid).ok()?;
+        (stat.comm == "sleep").then_some(())
+    });
+    scene::thaw(tracer.who);
+    let line = tracer.that("the kill", |line| line["victim"]["pid"] == server.pid);
+    assert_eq!(line["sender"]["pid"], pid);
+    assert_eq!(line["sender"]["comm"], "sh", "{line}");
+    assert_eq!(line["sender"]["cmdline"], serde_json::json!([]), "{line}");
+    assert_eq!(
+        certain(&scene.stage)["verdict"]["by"]["process"]["comm"],
+        "sh"
+    );
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    tracer.interrupt();
+    scene.client.finish();
+}
+
 #[test]
 fn trace_signals_names_the_killer_of_a_shim_and_of_a_keeper() {
     for part in ["shim", "keeper"] {
@@ -165,6 +197,7 @@ fn own_settings() -> Vec<Option<String>> {
         "events/signal/signal_generate/enable",
         "events/signal/signal_generate/filter",
         "events/sched/sched_process_exit/enable",
+        "events/task/task_rename/enable",
         "trace_clock",
         "buffer_percent",
         "buffer_size_kb",

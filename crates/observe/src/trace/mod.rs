@@ -208,6 +208,9 @@ impl Tracing {
 
     fn row(&mut self, sent: &Sent, tracer: &mut Tracer) -> Row {
         let mut row = Row::of(sent, || tracer.name_of(sent));
+        if let Some(comm) = tracer.earlier_name(row.sender.pid, sent.at) {
+            row.sender_was(comm);
+        }
         let links: Vec<LinkProcess> = self.processes.find(row.victim.pid, row.victim.start);
         if row.victim.start.is_none() {
             row.victim.start = links.first().map(|process| process.who.start);

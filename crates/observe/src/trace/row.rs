@@ -156,6 +156,14 @@ impl Row {
         }
     }
 
+    /// Notes the sender's name at the time of the signal, if it has another by now. Program and arguments are left out: they
+    /// may be those of the program that it runs now.
+    pub fn sender_was(&mut self, comm: String) {
+        self.sender.comm = Some(comm);
+        self.sender.exe = None;
+        self.sender.cmdline.clear();
+    }
+
     /// Whether a server, or a process of mainstay, has sent or received it.
     pub fn about_a_server(&self) -> bool {
         !self.links.is_empty()
