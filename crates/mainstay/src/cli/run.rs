@@ -347,10 +347,16 @@ fn plan(resolved: &ResolvedRun, paths: &Paths, verdict: &adopter::Verdict) -> io
     let parent =
         rustix::process::getppid().and_then(|pid| census::stat(pid.as_raw_nonzero().get()).ok());
     let client = parent.as_ref().map(|stat| {
-        behaviour::called(Seen {
+        let seen = Seen {
             who: stat.who(),
             comm: stat.comm.clone(),
-        })
+        };
+        if learns {
+            // `why` and `events` tell these sessions from those of clients by this name.
+            let comm = "mainstay learn".into();
+            return Seen { comm, ..seen };
+        }
+        behaviour::called(seen)
     });
     let detached = if verdict.reaps {
         Detached::Yes

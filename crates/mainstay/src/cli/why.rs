@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use clap::Args;
 use mainstay_core::verdict::Death;
 use mainstay_os::clock;
-use mainstay_protocol::event::{Cause, Event, What};
+use mainstay_protocol::event::{Cause, Event, Part, Status, What};
 use mainstay_protocol::ids::LinkId;
 use mainstay_protocol::limits::Kept;
 use mainstay_protocol::time::{self, DAY_MS, Zone};
@@ -34,7 +34,7 @@ use mainstay_report::printer::Printer;
   mainstay why --last 5                the last five ends
   mainstay why playwright --json | jq .verdict
 
-A restart that was asked for is told only if no other end is known of the day before it. A verdict is
+An end that was asked for is told only if no other end is known of the day before it. A verdict is
 certain, probable or unknown. Only root can see which process sends a signal to a server: if
 `sudo mainstay trace-signals` did not run at that time, the verdict names only suspects.
 Exit code 1: no such end is known.")]
@@ -159,71 +159,106 @@ fn list(stories: &[Story], columns: usize, zone: Zone) -> String {
     out
 }
 
-/// The last death among the lines that `may_be` accepts. A restart that was asked for counts only if there is no other death of
-/// the day before it: the user asks about the crash, not about the cure.
+/// The last death among the lines that `may_be` accepts.
 fn last_death(files: &[EventFile], may_be: impl Fn(&[u8]) -> bool) -> io::Result<Option<Place>> {
     let mut choice = Choice::default();
     let flow = backwards::lines(files, |place, line| {
         if may_be(line)
-            && let Some(event) = death(line)
+            && let Some(event) = telling(line)
         {
             return choice.take(place, &event);
         }
         ControlFlow::Continue(())
     })?;
-    Ok(flow
-        .break_value()
-        .or(choice.planned.map(|(_, place)| place)))
+    Ok(flow.break_value().or(choice.asked_for()))
 }
 
-/// Which of several deaths, the newest first, is told.
+/// Which of several deaths is told: the newest. One that was asked for counts only if there is no other death of the day
+/// before it: the user asks about the crash, not about the cure or about the end of the session.
 #[derive(Default)]
 struct Choice {
-    /// The newest planned restart, if it was the newest death.
-    planned: Option<(u64, Place)>,
+    /// The newest death, if it was asked for: its time, its link and its place.
+    asked_for: Option<(u64, LinkId, Place)>,
+    /// Links whose client was killed. What ended with it was not asked for.
+    client_killed: BTreeSet<LinkId>,
 }
 
 impl Choice {
-    /// Looks at the next older death. Returns the one that is to be told once it is known.
+    /// Looks at the next older event: a death, or the end of a process. Returns the death that is to be told once it is known.
     fn take(&mut self, place: &Place, event: &Event) -> ControlFlow<Place> {
+        if Death::of(&event.what).is_none() {
+            if !is_killed_client(&event.what) {
+                return ControlFlow::Continue(());
+            }
+            self.client_killed.insert(event.id);
+            // The client's end may have been written before the server's.
+            return match &self.asked_for {
+                Some((_, id, newest)) if *id == event.id => ControlFlow::Break(newest.clone()),
+                Some(_) | None => ControlFlow::Continue(()),
+            };
+        }
         let at = time::parse(&event.at).unwrap_or(0);
-        match &self.planned {
-            Some((then, newest)) if at + DAY_MS < *then => ControlFlow::Break(newest.clone()),
-            Some(_) if is_planned(&event.what) => ControlFlow::Continue(()),
-            None if is_planned(&event.what) => {
-                self.planned = Some((at, place.clone()));
+        let asked_for = was_asked_for(&event.what) && !self.client_killed.contains(&event.id);
+        match &self.asked_for {
+            Some((then, _, newest)) if at + DAY_MS < *then => ControlFlow::Break(newest.clone()),
+            Some(_) if asked_for => ControlFlow::Continue(()),
+            None if asked_for => {
+                self.asked_for = Some((at, event.id, place.clone()));
                 ControlFlow::Continue(())
             }
             Some(_) | None => ControlFlow::Break(place.clone()),
         }
     }
+
+    /// The newest death, if all that were seen were asked for.
+    fn asked_for(self) -> Option<Place> {
+        self.asked_for.map(|(_, _, place)| place)
+    }
 }
 
-/// Whether a death is part of a restart by mainstay, asked for or by its settings.
-fn is_planned(what: &What) -> bool {
+/// Whether mainstay ended a server because its client or the user wanted it, or to restart it.
+fn was_asked_for(what: &What) -> bool {
     if let What::Exit(exit) = what
         && let Some(ending) = &exit.ending
     {
-        return matches!(ending.cause, Cause::Restart(_));
+        return matches!(
+            ending.cause,
+            Cause::Restart(_)
+                | Cause::Asked
+                | Cause::LeaseEnded(_)
+                | Cause::ClientEof
+                | Cause::ClientGone
+        );
     }
     false
 }
 
-/// The event of a line, if it is a death. Only lines that may be a death are parsed.
-fn death(line: &[u8]) -> Option<Event> {
-    const DEATHS: [&[u8]; 4] = [
+/// Whether a signal ended the client.
+fn is_killed_client(what: &What) -> bool {
+    matches!(what, What::Gone(gone)
+        if gone.part == Part::Client && matches!(gone.status, Some(Status::Signal { .. })))
+}
+
+/// The event of a line, if it is a death.
+pub fn death(line: &[u8]) -> Option<Event> {
+    telling(line).filter(|event| Death::of(&event.what).is_some())
+}
+
+/// The event of a line, if it is a death or the end of another process of the link. No other lines are parsed.
+fn telling(line: &[u8]) -> Option<Event> {
+    const WORDS: [&[u8]; 5] = [
         b"exit\"",
         b"start_failed\"",
         b"keeper_lost\"",
         b"lingering\"",
+        b"gone\"",
     ];
     const FIELD: &[u8] = b"\"event\":\"";
     let word = &line[memmem::find(line, FIELD)? + FIELD.len()..];
-    if !DEATHS.iter().any(|death| word.starts_with(death)) {
+    if !WORDS.iter().any(|one| word.starts_with(one)) {
         return None;
     }
-    let event: Event = serde_json::from_slice(line).ok()?;
-    Death::of(&event.what).is_some().then_some(event)
+    parsed(line)
 }
 
 /// The search for the death that a word means: the word may be a name, a pid or the beginning of an id.
@@ -239,16 +274,16 @@ struct Search<'a> {
     /// The links that the process with this pid belongs to.
     links: BTreeSet<LinkId>,
     prefix: String,
-    /// The links whose id begins with `prefix`, each with its last death.
-    ids: BTreeMap<LinkId, Option<Place>>,
+    /// The links whose id begins with `prefix`, each with the death that is told.
+    ids: BTreeMap<LinkId, (Choice, Option<Place>)>,
 }
 
 impl Search<'_> {
     /// Checks the next older line. Returns the death if this line decides it.
     fn check(&mut self, place: &Place, line: &[u8]) -> Option<Place> {
         if self.server.find(line).is_some() {
-            let death = death(line).filter(|event| event.server == self.target);
-            if let Some(event) = death {
+            let telling = telling(line).filter(|event| event.server == self.target);
+            if let Some(event) = telling {
                 self.named = true;
                 return self.choice.take(place, &event).break_value();
             }
@@ -273,9 +308,11 @@ impl Search<'_> {
             && let Some(id) = link(line).filter(|id| id.starts_with(&self.prefix))
             && let Ok(id) = id.parse()
         {
-            let last = self.ids.entry(id).or_default();
-            if last.is_none() && death(line).is_some() {
-                *last = Some(place.clone());
+            let (choice, told) = self.ids.entry(id).or_default();
+            if told.is_none()
+                && let Some(event) = telling(line)
+            {
+                *told = choice.take(place, &event).break_value();
             }
         }
         None
@@ -316,7 +353,7 @@ fn search(files: &[EventFile], target: &str) -> io::Result<Result<Place, Report>
         ids,
         ..
     } = search;
-    if let Some((_, place)) = choice.planned {
+    if let Some(place) = choice.asked_for() {
         return Ok(Ok(place));
     }
     if named {
@@ -339,7 +376,7 @@ fn search(files: &[EventFile], target: &str) -> io::Result<Result<Place, Report>
         return Ok(Err(select::one_of(problem, &commands, None)));
     }
     match ids.into_values().next() {
-        Some(death) => Ok(death.ok_or_else(none)),
+        Some((choice, told)) => Ok(told.or(choice.asked_for()).ok_or_else(none)),
         None => Ok(Err(known::unknown(target, &known::servers(files)?))),
     }
 }

@@ -425,6 +425,7 @@ fn why_finds_a_death_by_name_id_and_pid() {
     let id = scene.stage.card().id;
     scene.kill(1);
     scene.replayed(2);
+    let second = scene.server(2).pid.to_string();
     scene.client.finish();
     scene.stage.event("teardown");
     let json = |target: &str| -> Value {
@@ -436,11 +437,54 @@ fn why_finds_a_death_by_name_id_and_pid() {
     assert_eq!(killed["verdict"]["sure"], "unknown");
     assert_eq!(killed["verdict"]["rule"], "server_killed");
     assert_eq!(killed["evidence"][0]["event"], "exit");
+    let last = json(&second);
+    assert_eq!(last["generation"], 2);
+    assert_eq!(last["verdict"]["rule"], "client_closed");
+    // The end of the session, which the client asked for, does not hide the crash before it.
     for target in ["unruly", &id, &id[..4], &std::process::id().to_string()] {
-        let last = json(target);
-        assert_eq!(last["generation"], 2, "{target}");
-        assert_eq!(last["verdict"]["rule"], "client_closed");
+        assert_eq!(json(target)["generation"], 1, "{target}");
     }
+}
+
+/// `mainstay learn` opens and ends a session of its own.
+#[test]
+fn why_tells_the_crash_before_a_session_of_learn() {
+    let mut scene = Scene::open(&[], &[]);
+    scene.kill(1);
+    scene.replayed(2);
+    let argv = scene::argv(&scene.stage, &["--learn"], &[]);
+    let mut learn = Launch::new(&scene.stage, &argv).start();
+    learn.wire.initialize().unwrap();
+    learn.finish();
+    let text = |words: &[&str]| String::from_utf8(why(&scene.stage, words).stdout).unwrap();
+    for words in [&[][..], &["unruly"]] {
+        let text = text(words);
+        assert!(text.starts_with("unruly was killed (SIGKILL"), "{text}");
+    }
+    let last = text(&["--last", "1"]);
+    assert!(
+        last.contains("ended because mainstay learn (pid "),
+        "{last}"
+    );
+    scene.client.finish();
+}
+
+/// What ended with a killed client was not asked for, so the crash before it does not come first.
+#[test]
+fn why_tells_the_end_of_a_killed_client_before_an_older_crash() {
+    let stage = Stage::new();
+    let puppet = Puppet::start(&stage, Plan::default(), &scene::argv(&stage, &[], &[]));
+    let first = stage.event("start");
+    let pid = first["pid"].as_i64().unwrap() as i32;
+    let server = mainstay_os::identity::of(pid).unwrap();
+    Handle::open(server).unwrap().signal(Signal::KILL).unwrap();
+    stage.event_that("ready", |event| event["generation"] == 2);
+    puppet.kill();
+    stage.event_that("exit", |event| event["generation"] == 2);
+    stage.event("gone");
+    let text = String::from_utf8(why(&stage, &["unruly"]).stdout).unwrap();
+    assert!(text.contains("had ended: SIGKILL"), "{text}");
+    assert!(!text.contains("asked for"), "{text}");
 }
 
 #[test]
