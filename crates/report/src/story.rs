@@ -112,7 +112,7 @@ impl Story {
                 ..Impact::of(event, rest)
             },
             last_words: brief::last_words(event),
-            next: brief::next(&event.server, verdict.rule, verdict.sure, event),
+            next: brief::next(&teller),
             verdict,
         })
     }

@@ -1,13 +1,15 @@
 //! The story in ten lines: what happened, what it did to the session, the last words, suspects, and what to do next.
 
 use mainstay_core::verdict::{Death, Rule, Sure};
-use mainstay_protocol::event::{Event, StartFailed, Suspect, Suspicion, What};
+use mainstay_protocol::event::{Event, StartFailed, Status, Suspect, Suspicion, What};
+use mainstay_protocol::ids::LinkId;
 use mainstay_protocol::message::settle;
 use mainstay_protocol::time::{self, Zone, ZonedTime};
 use serde::Serialize;
 
 use super::Story;
 use super::scene::capital;
+use super::teller::Teller;
 use crate::happening::suspect_briefly;
 use crate::measure::{count, fine};
 use crate::paint::Tone;
@@ -202,11 +204,21 @@ pub(super) fn last_words(death: &Event) -> Vec<String> {
     lines[skip..].iter().map(|line| (*line).into()).collect()
 }
 
+/// The word for a link that means no other: its name may be that of others, and a short id of digits alone may be a pid.
+fn by_id(id: LinkId) -> String {
+    let short = id.short();
+    if short.bytes().all(|byte| byte.is_ascii_digit()) {
+        return id.to_string();
+    }
+    short
+}
+
 /// What the user can do.
-pub(super) fn next(server: &str, rule: Rule, sure: Sure, death: &Event) -> String {
-    let name = one_line(server, 64);
-    match rule {
-        _ if sure == Sure::Unknown => {
+pub(super) fn next(teller: &Teller<'_>) -> String {
+    let death = teller.event;
+    let (name, id) = (one_line(&death.server, 64), by_id(death.id));
+    match teller.verdict.rule {
+        _ if teller.verdict.sure == Sure::Unknown => {
             "run `sudo mainstay trace-signals` and wait for the next time: it names the sender"
                 .into()
         }
@@ -219,19 +231,22 @@ pub(super) fn next(server: &str, rule: Rule, sure: Sure, death: &Event) -> Strin
             format!("`mainstay events --server {name}` shows what was tried")
         }
         Rule::ServerByItself | Rule::ServerClosed | Rule::Differs => {
-            format!("`mainstay logs {name}` shows what it wrote before")
+            format!("`mainstay logs {id}` shows what it wrote before")
         }
         Rule::OutOfMemory => {
             "`--memory-max SIZE` restarts it between two calls, before memory runs out".into()
         }
         Rule::KeeperKilled => "nothing: the session went on; please report this mistake".into(),
-        Rule::ClientClosed
-        | Rule::ClientEnded
-        | Rule::ClientDeaf
-        | Rule::ShimKilledWithClient
-        | Rule::Asked
-        | Rule::Renewed
-        | Rule::LeaseEnded => {
+        Rule::ClientEnded | Rule::ShimKilledWithClient => {
+            let ended = match teller.gone_status() {
+                Some(Status::Signal { .. }) => "was killed",
+                Some(Status::Code(_)) | None => "ended",
+            };
+            format!(
+                "nothing: the client {ended}, and its servers ended with it; earlier ends: `mainstay why {name} --last 5`"
+            )
+        }
+        Rule::ClientClosed | Rule::ClientDeaf | Rule::Asked | Rule::Renewed | Rule::LeaseEnded => {
             format!("nothing: this end was asked for; earlier ones: `mainstay why {name} --last 5`")
         }
         Rule::SignalByClient
@@ -244,7 +259,7 @@ pub(super) fn next(server: &str, rule: Rule, sure: Sure, death: &Event) -> Strin
         | Rule::ServerKilled
         | Rule::TracedSignal
         | Rule::TracedKernel => {
-            format!("`mainstay why {name} --full` shows the sender and the last messages")
+            format!("`mainstay why {id} --full` shows the sender and the last messages")
         }
     }
 }

@@ -166,6 +166,7 @@ impl Teller<'_> {
             ),
             Rule::ClientEnded => {
                 let how = self.gone_status();
+                let how = how.map_or_else(String::new, |status| format!(": {status}"));
                 format!(
                     "was ended because {} had ended{how} ({sure})",
                     self.client("")
@@ -367,14 +368,14 @@ impl Teller<'_> {
         ended.unwrap_or_else(|| "its lease is over".into())
     }
 
-    fn gone_status(&self) -> String {
-        let status = self.evidence.iter().find_map(|event| {
+    /// How the client or the shim ended, if that is part of the evidence.
+    pub(super) fn gone_status(&self) -> Option<Status> {
+        self.evidence.iter().find_map(|event| {
             if let What::Gone(gone) = &event.what {
                 return gone.status;
             }
             None
-        });
-        status.map_or_else(String::new, |status| format!(": {status}"))
+        })
     }
 
     fn status(&self) -> Option<Status> {

@@ -1,8 +1,8 @@
 //! guards: Every verdict has its sentence.
 
 use mainstay_protocol::event::{
-    Cause, Exit, Lost, OutOfMemory, Relation, Seen, Signal, Start, Suspect, Suspicion, Teardown,
-    Traced,
+    Cause, Exit, Gone, Lost, OutOfMemory, Part, Relation, Seen, Signal, Start, Suspect, Suspicion,
+    Teardown, Traced,
 };
 use mainstay_protocol::ids::Identity;
 
@@ -338,6 +338,15 @@ fn stories() -> Vec<Story> {
         relation: Some(Relation::Client),
         ..Signal::default()
     });
+    let client_killed = What::Gone(Gone {
+        part: Part::Client,
+        who: samples::seen(4000, "claude").who,
+        status: Some(Status::Signal {
+            number: 9,
+            core: false,
+        }),
+        standing: None,
+    });
     let sample = |name: &str| all().into_iter().find(|what| what.name() == name).unwrap();
     let (kept, back) = (sample("lingering"), sample("reattached"));
     vec![
@@ -348,7 +357,11 @@ fn stories() -> Vec<Story> {
         ),
         story(vec![start(1), crashed, start(2), ready], 1),
         story(vec![failed], 0),
-        story(vec![start(1), asked, teardown(Cause::Asked)], 1),
+        story(vec![start(1), asked.clone(), teardown(Cause::Asked)], 1),
+        story(
+            vec![start(1), client_killed, asked, teardown(Cause::ClientGone)],
+            2,
+        ),
     ]
 }
 
