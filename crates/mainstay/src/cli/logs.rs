@@ -43,7 +43,7 @@ is shown. Logs are kept as long as events, at most `--log-size` for each server.
 pub struct Options {
     /// The server's name, or the first digits of the id that `mainstay ps` shows
     #[arg(value_name = "NAME|ID")]
-    pub target: String,
+    pub target: Option<String>,
     /// Continue with new lines until the server's client has ended
     #[arg(long, short)]
     pub follow: bool,
@@ -89,7 +89,11 @@ pub fn logs(options: &Options) -> Result<Exit, Report> {
         Report::unreadable(what, &error)
     };
     let zone = clock::zone(options.utc);
-    let chosen = find(&paths, &options.target)?;
+    let Some(target) = &options.target else {
+        let logged = read::list(&paths).unwrap_or_default();
+        return Err(nameless(&select::running()?, &logged));
+    };
+    let chosen = find(&paths, target)?;
     // The watch is set before the first read, so that no line is missed.
     let watch = if options.follow && chosen.runs {
         paths.make_one(&paths.logs())?;
@@ -273,36 +277,37 @@ fn find(paths: &Paths, target: &str) -> Result<Chosen, Report> {
     }
 }
 
+/// The error if no server is named: the command for each that runs, or else the names that have a log.
+fn nameless(running: &[Listed], logged: &[LoggedLink]) -> Report {
+    let report = select::nameless("logs", running);
+    let mut names: Vec<&str> = logged.iter().map(|link| link.server.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if !running.is_empty() || names.is_empty() {
+        return report;
+    }
+    report.hint(format!(
+        "no server runs now; there are logs of: {}",
+        names.join(", ")
+    ))
+}
+
 /// A running server of that name; else the last one that had it; else the link whose id begins with the word.
 fn choose(target: &str, running: &[Listed], logged: &[LoggedLink]) -> Result<Chosen, Report> {
     let card = |listed: &Listed| listed.card.clone().filter(|_| listed.alive);
     let cards: Vec<_> = running.iter().filter_map(card).collect();
-    let named: Vec<_> = cards.iter().filter(|card| card.name == target).collect();
-    if let [card] = named.as_slice() {
-        return Ok(Chosen {
-            link: card.id,
-            server: card.name.clone(),
-            runs: true,
-        });
-    }
-    if named.len() > 1 {
-        let rows = named.iter().map(|card| {
-            let client = card.client.as_ref();
-            let client = client.map_or("no client".into(), |seen| {
-                format!("{} {}", visible(&seen.comm), seen.who.pid)
+    let is_named = |listed: &&Listed| card(listed).is_some_and(|card| card.name == target);
+    let named: Vec<Listed> = running.iter().filter(is_named).cloned().collect();
+    match named.as_slice() {
+        [] => {}
+        [listed] => {
+            return Ok(Chosen {
+                link: listed.id,
+                server: target.into(),
+                runs: true,
             });
-            format!(
-                "\n  {}  for {client}, in {}",
-                card.id.short(),
-                visible(&card.cwd)
-            )
-        });
-        let rows: String = rows.collect();
-        return Err(Report::new(
-            Exit::NotFound,
-            format!("{} running servers are called `{target}`", named.len()),
-        )
-        .hint(format!("name one by its id:{rows}")));
+        }
+        several => return Err(select::ambiguous("logs", target, several)),
     }
     let ended = |logged: &LoggedLink| Chosen {
         link: logged.link,
@@ -329,12 +334,13 @@ fn choose(target: &str, running: &[Listed], logged: &[LoggedLink]) -> Result<Cho
         }
     }
     if found.len() > 1 {
-        let ids: Vec<String> = found.iter().map(|chosen| chosen.link.to_string()).collect();
-        let report = Report::new(
-            Exit::NotFound,
-            format!("{} ids begin with `{target}`", ids.len()),
-        );
-        return Err(report.hint(format!("use one of {}", ids.join(", "))));
+        let problem = format!("{} ids begin with `{target}`", found.len());
+        let command = |chosen: &Chosen| {
+            let command = format!("mainstay logs {}", chosen.link);
+            (command, chosen.server.clone())
+        };
+        let commands: Vec<_> = found.iter().map(command).collect();
+        return Err(select::one_of(problem, &commands, None));
     }
     found.pop().ok_or_else(|| {
         let mut names: Vec<&str> = cards.iter().map(|card| card.name.as_str()).collect();
@@ -395,11 +401,11 @@ mod tests {
     fn an_ambiguous_or_unknown_name_is_refused_with_the_candidates() {
         assert_eq!(
             ids("play").unwrap_err(),
-            "error: 2 running servers are called `play`\nhint: name one by its id:\n  ab10  for no client, in /\n  cd00  for no client, in /"
+            "error: 2 servers are called `play`\nhint: name one of them by its id:\n  mainstay logs ab10  no client, in /\n  mainstay logs cd00  no client, in /"
         );
         assert_eq!(
             ids("ab").unwrap_err(),
-            "error: 2 ids begin with `ab`\nhint: use one of ab000000, ab100000"
+            "error: 2 ids begin with `ab`\nhint: name one of them by its id:\n  mainstay logs ab000000  fetch\n  mainstay logs ab100000  play"
         );
         assert_eq!(
             ids("ftech").unwrap_err(),
@@ -409,6 +415,27 @@ mod tests {
             ids("zzz").unwrap_err(),
             "error: no log of `zzz` is known\nhint: servers: fetch, old, play"
         );
+    }
+
+    #[test]
+    fn without_a_name_the_servers_are_listed() {
+        let running = [listed(0xab00_0000, "fetch")];
+        let old = [logged(0x0100_0000, "old"), logged(0x0300_0000, "old")];
+        let problem = "error: `mainstay logs` needs the name of a server\nhint: ";
+        for (running, logged, hint) in [
+            (
+                &running[..],
+                &old[..],
+                "these servers run:\n  mainstay logs fetch  no client, in /",
+            ),
+            (&[], &old, "no server runs now; there are logs of: old"),
+            (&[], &[], "no server runs under mainstay now"),
+        ] {
+            assert_eq!(
+                nameless(running, logged).to_string(),
+                format!("{problem}{hint}")
+            );
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Finds the links that a user names, and sends a request to all their keepers: shared by `stop`, `restart`, `tap` and `why`.
+//! Finds the links that a user names, and sends a request to all their keepers: shared by `stop`, `restart`, `tap`, `logs` and `why`.
 //!
 //! A word that means several servers is refused with the command for each of them.
 
@@ -135,7 +135,7 @@ pub fn choose_one(verb: &str, target: Option<&str>) -> Result<Listed, Report> {
 }
 
 /// Every link whose keeper lives.
-fn running() -> Result<Vec<Listed>, Report> {
+pub fn running() -> Result<Vec<Listed>, Report> {
     let mut links = all_links()?;
     links.retain(|listed| listed.alive);
     Ok(links)
@@ -190,7 +190,8 @@ fn only(verb: &str, target: &str, mut found: Vec<Listed>) -> Result<Listed, Repo
     }
 }
 
-fn ambiguous(verb: &str, target: &str, found: &[Listed]) -> Report {
+/// The error if a word means several servers.
+pub fn ambiguous(verb: &str, target: &str, found: &[Listed]) -> Report {
     let count = found.len();
     let named = found.iter().all(|listed| name(listed) == target);
     let problem = if named {
@@ -202,7 +203,7 @@ fn ambiguous(verb: &str, target: &str, found: &[Listed]) -> Report {
         .iter()
         .map(|listed| (by_id(verb, listed.id, found), whose(listed)))
         .collect();
-    let all = (named && verb != "tap")
+    let all = (named && !matches!(verb, "tap" | "logs"))
         .then(|| format!("mainstay {verb} {} --all", shell_words::quoted(target)));
     one_of(problem, &commands, all.as_deref())
 }
@@ -215,7 +216,7 @@ pub fn one_of(problem: String, commands: &[(String, String)], all: Option<&str>)
 }
 
 /// The error if a command names no server: the command for each server that runs.
-fn nameless(verb: &str, running: &[Listed]) -> Report {
+pub fn nameless(verb: &str, running: &[Listed]) -> Report {
     let report = Report::new(
         Exit::Usage,
         format!("`mainstay {verb}` needs the name of a server"),

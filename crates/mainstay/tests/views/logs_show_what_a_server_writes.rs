@@ -201,13 +201,13 @@ fn two_servers_of_one_name_are_told_apart() {
     let (_, err, code) = logs(&stage, &["twin"]);
     assert_eq!(code, Some(1));
     assert!(
-        err.starts_with("error: 2 running servers are called `twin`\nhint: name one by its id:\n"),
+        err.starts_with("error: 2 servers are called `twin`\nhint: name one of them by its id:\n"),
         "{err}"
     );
     let mut texts = Vec::new();
     for card in &cards {
         assert!(
-            err.contains(&format!("\n  {}  for ", &card.id[..4])),
+            err.contains(&format!("\n  mainstay logs {}  ", &card.id[..4])),
             "{err}"
         );
         let own = until("its line", || {
