@@ -10,6 +10,7 @@ use mainstay_keeper::default_name;
 use mainstay_os::{role, title};
 use mainstay_protocol::redact;
 use mainstay_report::{Exit, Report, printer, talk};
+use mainstay_store::config::file::nearest;
 use mainstay_store::paths::Paths;
 
 use super::run_options::{self, RunOptions};
@@ -38,7 +39,7 @@ pub fn unparsed(error: &clap::Error) -> Exit {
             let command = command_of(words);
             tell_client(&explained(error), &command, Recorded::Now);
         }
-        Some(_) if lacks_run(&words, error) => {
+        Some((verb, _)) if verb.to_str().and_then(tip).is_none() && lacks_run(&words, error) => {
             let report = if is_command(&words, error) {
                 let report = did_you_mean(&words);
                 report.tell();
@@ -49,9 +50,58 @@ pub fn unparsed(error: &clap::Error) -> Exit {
             };
             tell_client(&report, &words, Recorded::WithFirstRequest);
         }
-        Some(_) | None => talk(&text),
+        Some(_) | None => match mistyped(&words, error) {
+            Some(report) => report.tell(),
+            None => talk(&text),
+        },
     }
     Exit::Usage
+}
+
+/// The error for a first word that is no command of ours, but means one: by its sense, or by its letters.
+fn mistyped(words: &[OsString], error: &clap::Error) -> Option<Report> {
+    let word = words.first()?.to_str()?;
+    let mut wrong = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg]
+        .into_iter()
+        .filter_map(|kind| error.get(kind));
+    if !wrong.any(|wrong| matches!(wrong, ContextValue::String(wrong) if wrong == word)) {
+        return None;
+    }
+    let report = Report::new(
+        Exit::Usage,
+        format!("`{word}` is not a command of mainstay"),
+    );
+    if let Some(tip) = tip(word) {
+        return Some(report.hint(tip));
+    }
+    let Some(ContextValue::Strings(similar)) = error.get(ContextKind::SuggestedSubcommand) else {
+        return None;
+    };
+    let near = nearest(word, similar)?;
+    Some(report.hint(format!(
+        "did you mean `mainstay {near}`? `mainstay --help` lists the commands"
+    )))
+}
+
+/// What to type instead of a word that other programs have as a command.
+fn tip(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "undo" => "`mainstay release --all` takes back what `mainstay adopt` has changed",
+        "version" | "-v" => "did you mean `mainstay --version`?",
+        "init" | "setup" | "install" => {
+            "`mainstay adopt` sends the servers of your clients through mainstay; guide: docs/guides/adopt.md"
+        }
+        "remove" | "uninstall" => {
+            "`mainstay release --all` takes it out of the configs of your clients; guide: docs/guides/upgrade-and-uninstall.md"
+        }
+        "config" => {
+            "`mainstay doctor --verbose` shows where the config file is and what is wrong with it"
+        }
+        "completion" | "completions" => {
+            "the packages install completions for bash, zsh and fish; in the source they are in packaging/completions"
+        }
+        _ => return None,
+    })
 }
 
 /// `mainstay run` without a server: tells the client, and returns the report.
@@ -257,6 +307,34 @@ mod tests {
         // It may be a program that is not installed: a client gets the reason.
         let line = "frobnicate-the-server";
         assert!(lacks_run(&words(line), &error(line)) && !is_command(&words(line), &error(line)));
+    }
+
+    #[test]
+    fn a_word_of_other_programs_leads_to_our_command() {
+        for (line, meant) in [
+            ("undo", "`mainstay release --all`"),
+            ("version", "`mainstay --version`"),
+            ("-v", "`mainstay --version`"),
+            ("install", "`mainstay adopt`"),
+            ("init", "`mainstay adopt`"),
+            ("setup x", "`mainstay adopt`"),
+            ("remove", "`mainstay release --all`"),
+            ("uninstall", "`mainstay release --all`"),
+            ("config", "`mainstay doctor --verbose`"),
+            ("doctr", "`mainstay doctor`"),
+            ("pss", "`mainstay ps`"),
+            ("completions", "packaging/completions"),
+        ] {
+            let text = mistyped(&words(line), &error(line)).map(|report| report.to_string());
+            let word = line.split(' ').next().unwrap();
+            let text = text.unwrap_or_else(|| panic!("{line}: no tip"));
+            let problem = format!("error: `{word}` is not a command of mainstay\nhint: ");
+            assert!(text.starts_with(&problem), "{text}");
+            assert!(text.contains(meant), "{text}");
+        }
+        for line in ["--nope", "ps --nope", "ps -v", "lease opne x"] {
+            assert!(mistyped(&words(line), &error(line)).is_none(), "{line}");
+        }
     }
 
     #[test]

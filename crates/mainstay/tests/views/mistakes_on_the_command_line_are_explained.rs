@@ -58,10 +58,12 @@ fn an_ambiguous_name_is_refused_with_the_command_for_each_server() {
             "{verb}"
         );
     }
-    assert_eq!(
-        home.mainstay(&["tap", "play"]),
-        outcome("", &listed("tap"), 1)
-    );
+    for verb in ["tap", "logs"] {
+        assert_eq!(
+            home.mainstay(&[verb, "play"]),
+            outcome("", &listed(verb), 1)
+        );
+    }
     // JSON is for results; an error stays on stderr.
     let refused = home.mainstay(&["stop", "play", "--json"]);
     assert_eq!((refused.stdout.as_str(), refused.code), ("", Some(1)));
@@ -70,14 +72,14 @@ fn an_ambiguous_name_is_refused_with_the_command_for_each_server() {
 #[test]
 fn a_command_without_a_name_lists_the_servers_that_run() {
     let home = Home::new();
-    for verb in ["stop", "restart", "tap"] {
+    for verb in ["stop", "restart", "tap", "logs"] {
         let none = format!(
             "error: `mainstay {verb}` needs the name of a server\nhint: no server runs under mainstay now\n"
         );
         assert_eq!(home.mainstay(&[verb]), outcome("", &none, 2));
     }
     let _twins = twins(&home);
-    for verb in ["stop", "restart", "tap"] {
+    for verb in ["stop", "restart", "tap", "logs"] {
         let list = format!(
             "error: `mainstay {verb}` needs the name of a server\nhint: these servers run:\n\
              \x20 mainstay {verb} 'my server'  no client, in /\n\
@@ -130,7 +132,7 @@ fn a_program_in_the_place_of_a_command_suggests_run() {
     // A mistyped command keeps its own suggestion.
     let typo = home.mainstay(&["pss"]);
     assert!(
-        typo.stderr.contains("tip: ") && typo.stderr.contains("'ps'"),
+        typo.stderr.contains("hint: did you mean `mainstay ps`?"),
         "{}",
         typo.stderr
     );
