@@ -5,7 +5,7 @@ mod hook;
 use clap::{ArgGroup, Args};
 use mainstay_core::reap::Verdict;
 use mainstay_keeper::notify::{self, Notice};
-use mainstay_os::role;
+use mainstay_os::{identity, role};
 use mainstay_protocol::limits;
 use mainstay_report::happening::seen;
 use mainstay_report::measure::processes;
@@ -15,7 +15,7 @@ use mainstay_store::paths::Paths;
 use serde::Serialize;
 
 use mainstay_observe::reap::end::{self, Done, Victim};
-use mainstay_observe::reap::view::{self, Screen};
+use mainstay_observe::reap::view::{self, Ends, Screen};
 use mainstay_observe::reap::{self, Server, Wanted, install};
 use mainstay_report::printer::Printer;
 
@@ -38,7 +38,7 @@ use mainstay_report::printer::Printer;
 An orphan is a server of which no living process holds the client's end of its pipes: the kernel
 says so. A server in use, a client, a service, a container and your own shells are never ended.
 In the config file, `protect = [\"word\"]` below `[reap]` spares commands that contain the word.
-Exit code 1: a process could not be ended.")]
+Exit code 1: a process could not be ended, or none of these pids is a server.")]
 pub struct Options {
     /// Only the servers with these processes
     #[arg(value_name = "PID")]
@@ -108,7 +108,8 @@ pub fn reap(options: &Options) -> Result<Exit, Report> {
     let servers = reap::survey(&wanted)?;
     let mut printer = Printer::new();
     if !options.json {
-        show(&mut printer, &servers, options.all)?;
+        check_pids(&options.pids, &servers)?;
+        show(&mut printer, &servers, options)?;
     }
     let victims = if options.yes {
         end::victims(&servers, options.stale)
@@ -149,11 +150,35 @@ fn notify(servers: &[Server], settings: &Settings, paths: &Paths) {
     }
 }
 
-fn show(printer: &mut Printer, servers: &[Server], all: bool) -> Result<(), Report> {
+/// Says which of these processes are no servers. An error if none is one.
+fn check_pids(pids: &[i32], servers: &[Server]) -> Result<(), Report> {
+    let is_server = |pid: &i32| servers.iter().any(|server| server.processes.contains(pid));
+    let (found, others): (Vec<i32>, Vec<i32>) = pids.iter().partition(|pid| is_server(pid));
+    let problems = others.iter().map(|&pid| match identity::of(pid) {
+        Ok(_) => format!("process {pid} is no MCP server without mainstay"),
+        Err(_) => format!("process {pid} does not exist"),
+    });
+    let problems: Vec<String> = problems.collect();
+    if found.is_empty() && !problems.is_empty() {
+        return Err(Report::new(Exit::NotFound, problems.join(", "))
+            .hint("`mainstay reap` lists the servers and their processes"));
+    }
+    for problem in problems {
+        talk(&format!("note: {problem}\n"));
+    }
+    Ok(())
+}
+
+fn show(printer: &mut Printer, servers: &[Server], options: &Options) -> Result<(), Report> {
     let screen = Screen {
         columns: printer.columns(),
         colour: printer.colour(),
-        all,
+        all: options.all,
+        ends: match (options.yes, options.stale) {
+            (false, _) => Ends::Nothing,
+            (true, false) => Ends::Orphans,
+            (true, true) => Ends::AlsoStale,
+        },
     };
     let text = view::render(servers, screen);
     if servers.is_empty() {

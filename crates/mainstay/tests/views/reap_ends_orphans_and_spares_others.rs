@@ -130,6 +130,44 @@ fn orphans_of_pipes_and_sockets_are_ended_only_when_asked() {
 }
 
 #[test]
+fn a_pid_that_is_ended_needs_no_advice_and_one_that_is_no_server_is_an_error() {
+    let stage = Stage::new();
+    let client = Puppet::start(&stage, Plan::default(), &deaf(&stage));
+    let orphan = client.shims[0];
+    client.kill();
+    let reap = |pids: &[i32]| {
+        let mut command = stage.command(mainstay());
+        command.args(["reap", "--yes", "--min-age", "0s"]);
+        command.args(pids.iter().map(ToString::to_string));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code();
+        (code, text(output.stdout), text(output.stderr))
+    };
+    let mut command = stage.command("sleep");
+    let mut other = command.arg("1000").stdin(Stdio::null()).spawn().unwrap();
+    let pid = other.id() as i32;
+    let (code, out, err) = reap(&[i32::MAX, pid]);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(
+        err,
+        format!(
+            "error: process {} does not exist, process {pid} is no MCP server without mainstay\n\
+             hint: `mainstay reap` lists the servers and their processes\n",
+            i32::MAX
+        )
+    );
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    let (code, out, err) = reap(&[orphan.pid, i32::MAX]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("ended 1 process, 0 left"), "{out}");
+    assert!(!out.contains("to end the orphans"), "{out}");
+    assert_eq!(err, format!("note: process {} does not exist\n", i32::MAX));
+    assert!(!identity::alive(orphan));
+}
+
+#[test]
 fn a_younger_server_is_no_orphan_yet() {
     let stage = Stage::new();
     let client = Puppet::start(&stage, Plan::default(), &deaf(&stage));

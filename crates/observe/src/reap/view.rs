@@ -1,12 +1,11 @@
 //! The list that `mainstay reap` prints: servers below their client and conversation, then one line for each verdict, as in the report that this
 //! command answers (claude-code #26658).
 
-use std::fmt::Write as _;
-
 use mainstay_core::reap::Verdict;
 use mainstay_report::measure::{count, memory, processes, span};
 use mainstay_report::paint::Tone;
 use mainstay_report::safe::{one_line, visible};
+use mainstay_report::wrap::wrap;
 
 use super::{Server, Total};
 
@@ -17,10 +16,50 @@ const VERDICTS: [Verdict; 5] = [
     Verdict::InUse,
     Verdict::Unsure,
 ];
-/// Columns of a name, at least.
+/// Columns of a name, at least and at most.
 const NAME_LEAST: usize = 12;
-/// Columns of everything else in a row.
-const REST: usize = 2 + 12 + 2 + 2 + 7 + 2 + 5 + 2 + 8 + 2 + 8 + 2 + 6;
+const NAME_MOST: usize = 40;
+/// Columns of the verdict, with the gap before it.
+const VERDICT: usize = 2 + 12;
+/// Columns of what follows the name in every row: its gap, and pid, memory and age.
+const REST: usize = 2 + 2 + 7 + 2 + 8 + 2 + 6;
+/// Columns of the number of processes and of the swapped memory, each with its gap.
+const PROCESSES: usize = 2 + 5;
+const SWAP: usize = 2 + 8;
+
+/// The columns of the table that fit the screen.
+#[derive(Clone, Copy, Debug)]
+struct Columns {
+    name: usize,
+    processes: bool,
+    swap: bool,
+}
+
+impl Columns {
+    /// First the swapped memory is left out, then the number of processes.
+    fn fit(columns: usize) -> Self {
+        let room = columns.saturating_sub(VERDICT + REST);
+        let swap = room >= NAME_LEAST + PROCESSES + SWAP;
+        let processes = room >= NAME_LEAST + PROCESSES;
+        let taken = [(swap, SWAP), (processes, PROCESSES)];
+        let taken = taken.into_iter().filter(|(shown, _)| *shown);
+        let room = room.saturating_sub(taken.map(|(_, wide)| wide).sum());
+        Self {
+            name: room.clamp(NAME_LEAST, NAME_MOST),
+            processes,
+            swap,
+        }
+    }
+
+    fn row(self, [verdict, name, pid, processes, rss, swap, age]: [&str; 7]) -> String {
+        let name = one_line(name, self.name);
+        let cell = |shown: bool, text: String| if shown { text } else { String::new() };
+        let processes = cell(self.processes, format!("  {processes:>5}"));
+        let swap = cell(self.swap, format!("  {swap:>8}"));
+        let wide = self.name;
+        format!("  {verdict:<12}  {name:<wide$}  {pid:>7}{processes}  {rss:>8}{swap}  {age:>6}")
+    }
+}
 
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +70,16 @@ pub struct Screen {
     pub colour: bool,
     /// Also processes without a sign that they speak MCP.
     pub all: bool,
+    pub ends: Ends,
+}
+
+/// Which of the listed servers are ended next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    Nothing,
+    Orphans,
+    /// The orphans, and the stale clients with their servers.
+    AlsoStale,
 }
 
 /// The whole list.
@@ -40,11 +89,8 @@ pub fn render(servers: &[Server], screen: Screen) -> String {
         .partition(|server| screen.all || server.speaks_mcp || server.client.is_some());
     let mut out = String::new();
     if !shown.is_empty() {
-        let wide = screen.columns.saturating_sub(REST).clamp(NAME_LEAST, 40);
-        let titles = row(
-            ["VERDICT", "SERVER", "PID", "PROCS", "RSS", "SWAP", "AGE"],
-            wide,
-        );
+        let table = Columns::fit(screen.columns);
+        let titles = table.row(["VERDICT", "SERVER", "PID", "PROCS", "RSS", "SWAP", "AGE"]);
         line(&mut out, &Tone::Strong.paint(&titles, screen.colour));
         for (title, members) in clients(&shown) {
             line(
@@ -52,11 +98,11 @@ pub fn render(servers: &[Server], screen: Screen) -> String {
                 &Tone::Strong.paint(&one_line(&title, screen.columns), screen.colour),
             );
             for server in members {
-                one(&mut out, server, wide, screen);
+                one(&mut out, server, table, screen);
             }
         }
         out.push('\n');
-        totals(&mut out, &shown);
+        totals(&mut out, &shown, screen);
     }
     if !hidden.is_empty() {
         let text = format!(
@@ -98,26 +144,23 @@ fn clients<'a>(servers: &[&'a Server]) -> Vec<(String, Vec<&'a Server>)> {
     found
 }
 
-fn one(out: &mut String, server: &Server, wide: usize, screen: Screen) {
+fn one(out: &mut String, server: &Server, table: Columns, screen: Screen) {
     let tone = match server.verdict {
         Verdict::Orphan => Tone::Bad,
         Verdict::StaleClient | Verdict::Duplicate | Verdict::Unsure => Tone::Warn,
         Verdict::InUse => Tone::Good,
     };
-    let text = row(
-        [
-            server.verdict.word(),
-            &server.name,
-            &server.who.pid.to_string(),
-            &server.processes.len().to_string(),
-            &memory(server.rss_kib),
-            &memory(server.swap_kib),
-            &span(server.age_ms),
-        ],
-        wide,
-    );
+    let text = table.row([
+        server.verdict.word(),
+        &server.name,
+        &server.who.pid.to_string(),
+        &server.processes.len().to_string(),
+        &memory(server.rss_kib),
+        &memory(server.swap_kib),
+        &span(server.age_ms),
+    ]);
     // The verdict alone is coloured.
-    let (verdict, rest) = text.split_at(2 + 12);
+    let (verdict, rest) = text.split_at(VERDICT);
     line(
         out,
         &format!("{}{rest}", tone.paint(verdict, screen.colour)),
@@ -136,15 +179,8 @@ fn one(out: &mut String, server: &Server, wide: usize, screen: Screen) {
     }
 }
 
-fn row([verdict, name, pid, processes, rss, swap, age]: [&str; 7], wide: usize) -> String {
-    let name = one_line(name, wide);
-    format!(
-        "  {verdict:<12}  {name:<wide$}  {pid:>7}  {processes:>5}  {rss:>8}  {swap:>8}  {age:>6}"
-    )
-}
-
 /// One line for each verdict, with what to do about it.
-fn totals(out: &mut String, servers: &[&Server]) {
+fn totals(out: &mut String, servers: &[&Server], screen: Screen) {
     let mut cures = Vec::new();
     for verdict in VERDICTS {
         let total = Total::of(servers.iter().copied(), verdict);
@@ -161,7 +197,9 @@ fn totals(out: &mut String, servers: &[&Server]) {
             Verdict::Unsure => format!("{} unsure, spared", count(total.servers, "server")),
         };
         let cure = match verdict {
+            Verdict::Orphan if screen.ends != Ends::Nothing => "",
             Verdict::Orphan => "to end the orphans: mainstay reap --yes",
+            Verdict::StaleClient if screen.ends == Ends::AlsoStale => "",
             Verdict::StaleClient => {
                 "to end stale clients with their servers: mainstay reap --yes --stale"
             }
@@ -170,18 +208,57 @@ fn totals(out: &mut String, servers: &[&Server]) {
             }
             Verdict::InUse | Verdict::Unsure => "",
         };
-        // A string takes everything.
-        writeln!(
-            out,
-            "{:>8} {:>8} swap  {what} ({})",
+        let used = format!(
+            "{:>8} {:>8} swap  ",
             memory(total.rss_kib),
-            memory(total.swap_kib),
-            processes(total.processes)
-        )
-        .ok();
+            memory(total.swap_kib)
+        );
+        let what = format!("{what} ({})", processes(total.processes));
+        wrapped(out, &used, &what, screen.columns);
         cures.extend((!cure.is_empty()).then_some(cure));
     }
     for cure in cures {
-        line(out, cure);
+        wrapped(out, "", cure, screen.columns);
+    }
+}
+
+/// A text behind its lead; what does not fit goes on below it.
+fn wrapped(out: &mut String, lead: &str, text: &str, columns: usize) {
+    for (place, part) in wrap(text, columns.saturating_sub(lead.len()))
+        .iter()
+        .enumerate()
+    {
+        let indent = " ".repeat(lead.len());
+        let lead = if place == 0 { lead } else { &indent };
+        line(out, &format!("{lead}{part}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_left_out_on_a_narrow_screen() {
+        let titles = ["VERDICT", "SERVER", "PID", "PROCS", "RSS", "SWAP", "AGE"];
+        for (columns, swap, processes) in [(80, true, true), (68, false, true), (60, false, false)]
+        {
+            let row = Columns::fit(columns).row(titles);
+            assert!(row.chars().count() <= columns, "{columns}: {row}");
+            assert_eq!(row.contains("SWAP"), swap, "{columns}: {row}");
+            assert_eq!(row.contains("PROCS"), processes, "{columns}: {row}");
+        }
+        for columns in 55..200 {
+            let row = Columns::fit(columns).row([
+                "stale client",
+                "a-server-with-a-name-that-is-far-too-long-for-it",
+                "4194304",
+                "12345",
+                "1023 MiB",
+                "1023 MiB",
+                "99d23h",
+            ]);
+            assert!(row.chars().count() <= columns, "{columns}: {row}");
+        }
     }
 }
