@@ -1,14 +1,24 @@
 //! `mainstay restart`: asks keepers to restart their servers, and waits until the new servers are ready.
 
+use std::ops::ControlFlow;
+
 use clap::Args;
+use mainstay_os::clock;
+use mainstay_protocol::event::{Cause, What};
 use mainstay_protocol::ids::LinkId;
 use mainstay_protocol::limits;
+use mainstay_protocol::time::ZonedTime;
 use mainstay_report::{Exit, Report, talk};
+use mainstay_store::ledger::backwards;
+use mainstay_store::ledger::read::{self, Events, Filter};
+use mainstay_store::paths::Paths;
 use mainstay_store::registry::Listed;
 use mainstay_store::registry::control::{Answer, Request};
+use memchr::memmem;
 use serde::Serialize;
 
 use super::select::{self, Answered, Failure};
+use super::why;
 use mainstay_report::printer::Printer;
 
 /// The options of `restart`.
@@ -63,7 +73,11 @@ pub struct Row {
 
 /// Restarts servers.
 pub fn restart(options: &Options) -> Result<Exit, Report> {
-    let chosen = select::choose("restart", options.target.as_deref(), options.all)?;
+    let chosen = select::choose("restart", options.target.as_deref(), options.all);
+    let chosen = chosen.map_err(|report| {
+        let target = options.target.as_deref();
+        target.and_then(stopped).unwrap_or(report)
+    })?;
     let waiting = |names: &[String], most_ms| {
         if !options.json {
             select::tell_waiting("the new server is ready", names, most_ms);
@@ -75,6 +89,40 @@ pub fn restart(options: &Options) -> Result<Exit, Report> {
         .collect();
     show(&rows, options.json)?;
     Ok(Exit::worst(rows.iter().map(|row| row.exit)))
+}
+
+/// The error for a server that `mainstay stop` has ended: it runs again once its client connects.
+fn stopped(target: &str) -> Option<Report> {
+    let runs = |listed: &Listed| select::name(listed) == target;
+    if select::running().ok()?.iter().any(runs) {
+        return None;
+    }
+    let paths = Paths::find().ok()?;
+    let files = Events::open(&paths, Filter::default()).files().ok()?;
+    let named = memmem::Finder::new(&read::server_bytes(target)).into_owned();
+    let last = backwards::lines(&files, |_, line| {
+        let death = named.find(line).and_then(|_| why::death(line));
+        match death.filter(|event| event.server == target) {
+            Some(event) => ControlFlow::Break(event),
+            None => ControlFlow::Continue(()),
+        }
+    });
+    let event = last.ok()?.break_value()?;
+    let What::Exit(exit) = &event.what else {
+        return None;
+    };
+    if exit.ending.as_ref()?.cause != Cause::Asked {
+        return None;
+    }
+    let at = ZonedTime::of_text(&event.at, clock::zone(false))?;
+    let problem = format!(
+        "`mainstay stop` ended `{target}` at {} ({})",
+        at.clock(),
+        at.date()
+    );
+    let hint =
+        "its client starts it again when it reconnects to its MCP servers, or when it is restarted";
+    Some(Report::new(Exit::NotFound, problem).hint(hint))
 }
 
 fn restart_ms(listed: &Listed) -> u64 {

@@ -10,6 +10,7 @@ use mainstay_store::registry::control::{Answer, Request};
 use crate::support::at_terminal::AtTerminal;
 use crate::support::home::{Home, Outcome, outcome};
 use crate::support::keepers::{entry, with_keepers};
+use crate::support::scene::Scene;
 
 /// Runs the command against keepers that answer one `restart` each.
 fn restart(home: &Home, words: &[&str], keepers: Vec<(Entry, Answer)>) -> Outcome {
@@ -28,6 +29,25 @@ fn restart_by_name_waits_for_the_new_server() {
         restart(&home, &["restart", "play"], keepers),
         outcome("play: restarted, generation 2, pid 4711\n", "", 0)
     );
+}
+
+#[test]
+fn restart_of_a_stopped_server_says_that_it_was_stopped() {
+    let mut scene = Scene::open(&[], &[]);
+    assert!(scene.mainstay(&["stop", "unruly"]).status.success());
+    scene.stage.event("exit");
+    scene.client.finish();
+    let refused = scene.mainstay(&["restart", "unruly"]);
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        text.starts_with("error: `mainstay stop` ended `unruly` at "),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nhint: its client starts it again "),
+        "{text}"
+    );
+    assert_eq!(refused.status.code(), Some(1));
 }
 
 #[test]
