@@ -38,12 +38,9 @@ fn session(stage: &Stage, options: &[&str]) -> (Value, Value) {
         said(stage, &["events", "-v"]),
     );
     for why in told.1.as_array().unwrap() {
-        let line = format!("\n    not {}: ", why["tier"].as_str().unwrap());
-        assert!(tree.contains(&line), "{tree}");
-        assert!(
-            words.contains(&line.replace("\n    ", "\n          ")),
-            "{words}"
-        );
+        let line = format!("not {}: ", why["tier"].as_str().unwrap());
+        assert!(tree.contains(&format!("\n{line}")), "{tree}");
+        assert!(words.contains(&format!("\n          {line}")), "{words}");
     }
     assert!(client.finish().0.success());
     stage.census.assert_empty();

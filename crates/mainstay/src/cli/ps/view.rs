@@ -7,7 +7,7 @@ use mainstay_observe::reap::Server;
 use mainstay_protocol::event::Seen;
 use mainstay_protocol::ids::Identity;
 use mainstay_protocol::redact;
-use mainstay_protocol::tier::Tier;
+use mainstay_protocol::tier::{Tier, WhyNot};
 use mainstay_report::measure::{count, memory, span};
 use mainstay_report::paint::Tone;
 use mainstay_report::states::{self, STATES};
@@ -180,9 +180,6 @@ fn links(rows: &[Row], screen: Screen<'_>) -> String {
                 let text = format!("{}: {}", trouble.reason, trouble.command);
                 table.note(Cell::new(text, Tone::Bad));
             }
-            for why in row.why_not.iter().filter(|_| row.tree.is_some()) {
-                table.sentence_below(&format!("    {why}"));
-            }
             for process in row.tree.iter().flatten() {
                 table.below(&format!(
                     "{}└ {} {}  {}",
@@ -203,7 +200,31 @@ fn links(rows: &[Row], screen: Screen<'_>) -> String {
     ];
     out += &total.join(", ");
     out.push('\n');
+    out += &missing_tiers(rows, screen);
     out + &legend(rows, screen)
+}
+
+/// Why servers whose trees are shown have no stronger tier: each reason once, with their names if it is not that of all.
+fn missing_tiers(rows: &[Row], screen: Screen<'_>) -> String {
+    let shown: Vec<&Row> = rows.iter().filter(|row| row.tree.is_some()).collect();
+    let mut reasons: Vec<&WhyNot> = Vec::new();
+    for why in shown.iter().flat_map(|row| &row.why_not) {
+        if !reasons.contains(&why) {
+            reasons.push(why);
+        }
+    }
+    let mut out = String::new();
+    for why in reasons {
+        let of = shown.iter().filter(|row| row.why_not.contains(why));
+        let names: Vec<&str> = of.map(|row| row.server.as_str()).collect();
+        let whose = if names.len() == shown.len() {
+            String::new()
+        } else {
+            format!("{}: ", names.join(", "))
+        };
+        out += &paragraph(&format!("{whose}{why}"), screen);
+    }
+    out
 }
 
 /// The rows of each client, in the order of its first row.
@@ -315,6 +336,10 @@ fn unwrapped(others: &[Other], screen: Screen<'_>) -> String {
             "orphan: its client is gone; `mainstay reap` shows and ends it",
             screen,
         );
+    }
+    if has(Verdict::Unsure) {
+        let text = "unsure: not proven to be an orphan, so it is spared; `mainstay reap` says why";
+        out += &paragraph(text, screen);
     }
     if has(Verdict::InUse) || has(Verdict::Duplicate) {
         let text = "servers of living clients: `mainstay adopt` puts mainstay in front of them";

@@ -72,6 +72,19 @@ fn others() -> Vec<Other> {
 }
 
 #[test]
+fn a_server_that_is_unsure_is_explained() {
+    let mut others = others();
+    assert!(!render(&[], &others, screen(80)).contains("unsure"));
+    others[0].verdict = Verdict::Unsure;
+    let text = render(&[], &others, screen(80));
+    assert!(
+        text.contains("\nunsure: not proven to be an orphan"),
+        "{text}"
+    );
+    assert!(text.contains("`mainstay reap`"), "{text}");
+}
+
+#[test]
 fn two_sessions_and_an_orphan_at_80_columns() {
     let text = render(&sessions(), &others(), screen(80));
     assert_snapshot(DIR, "src/cli/ps/view/sessions-80.txt", &text);
@@ -153,14 +166,22 @@ fn processes_are_indented_below_their_server() {
         process(4711, 0, "node server.js"),
         process(4712, 1, "node server.js"),
     ]);
-    let text = render(&[row], &[], screen(80));
+    let mut other = row.clone();
+    other.server = "b".into();
+    let text = render(&[row.clone(), other.clone()], &[], screen(80));
     assert!(
         text.contains(
-            "\n    not scope: no systemd user manager
-    └ 4711 2.0 MiB  node server.js\n      └ 4712 2.0 MiB  node server.js\n"
+            "\n    └ 4711 2.0 MiB  node server.js\n      └ 4712 2.0 MiB  node server.js\n"
         ),
         "{text}"
     );
+    // The reason is the same for all of them, so it is told once.
+    let reason = "\nnot scope: no systemd user manager\n";
+    assert_eq!(text.matches("not scope").count(), 1, "{text}");
+    assert!(text.contains(reason), "{text}");
+    other.why_not.clear();
+    let text = render(&[row, other], &[], screen(80));
+    assert!(text.contains("\na: not scope: "), "{text}");
 }
 
 #[test]
