@@ -5,6 +5,7 @@ use mainstay_protocol::event::{
 };
 
 use super::{DETAIL_CHARS, Told, detail, seen};
+use crate::measure::count;
 use crate::paint::Tone;
 use crate::safe::one_line;
 
@@ -75,9 +76,12 @@ pub fn traced(traced: &Traced) -> Told {
 /// Processes that ran at that time; none of them is accused.
 pub fn suspects(suspects: &Suspects) -> Told {
     let text = match suspects.who.len() {
-        0 => "no process ran that looks like one that ends others".into(),
-        1 => "1 process ran that could have done it".into(),
-        many => format!("{many} processes ran that could have done it"),
+        0 => "no process seen at that moment looks like one that ends others".into(),
+        // Not all that could have done it are seen: a `kill` that is typed into a shell starts no process.
+        some => format!(
+            "{} among the processes seen at that moment",
+            count(some, "suspect")
+        ),
     };
     let text = format!(
         "the {} was ended and the sender is unknown; {text}",
