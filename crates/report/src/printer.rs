@@ -17,8 +17,8 @@ use crate::{Exit, Report, plain, safe};
 pub const COLUMNS: usize = 80;
 /// A smaller reported width is ignored.
 const MIN_COLUMNS: usize = 40;
-/// The width for pipes and files: nothing is cut there, so that `grep` finds whole names.
-const UNCUT: usize = 1_000;
+/// The width for pipes and files that no terminal shows: nothing is cut there, so that programs find whole names.
+pub const UNCUT: usize = 1_000;
 
 /// What the option `--color` says; it is the same for every printer of a process.
 static CHOICE: OnceLock<ColourChoice> = OnceLock::new();
@@ -45,11 +45,13 @@ pub(crate) fn terminal_columns(out: &impl AsFd) -> Option<usize> {
     Some(reported.unwrap_or(COLUMNS))
 }
 
-/// The width for a pipe or file, with this value of the variable `COLUMNS`.
-fn pipe_columns(columns: Option<&str>) -> usize {
+/// The width for a pipe or file, with this value of the variable `COLUMNS`, and with the width of the terminal that stderr goes
+/// to: there a pager will show the output.
+fn pipe_columns(columns: Option<&str>, terminal: Option<usize>) -> usize {
     let columns = columns.and_then(|columns| columns.parse().ok());
     columns
         .filter(|&columns| columns >= MIN_COLUMNS)
+        .or(terminal)
         .unwrap_or(UNCUT)
 }
 
@@ -88,8 +90,10 @@ impl Printer {
     pub fn new() -> Self {
         let out = io::stdout();
         let terminal = isatty(&out);
-        let columns = terminal_columns(&out)
-            .unwrap_or_else(|| pipe_columns(std::env::var("COLUMNS").ok().as_deref()));
+        let columns = terminal_columns(&out).unwrap_or_else(|| {
+            let chosen = std::env::var("COLUMNS").ok();
+            pipe_columns(chosen.as_deref(), terminal_columns(&io::stderr()))
+        });
         Self {
             terminal,
             colour: colour(terminal),
@@ -209,14 +213,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_into_a_pipe_is_cut_only_if_columns_is_set() {
-        for (columns, wide) in [
-            (None, UNCUT),
-            (Some("120"), 120),
-            (Some("12"), UNCUT),
-            (Some("wide"), UNCUT),
+    fn output_into_a_pipe_is_as_wide_as_columns_or_the_terminal_beside_it() {
+        for (columns, terminal, wide) in [
+            (None, None, UNCUT),
+            (None, Some(80), 80),
+            (Some("120"), None, 120),
+            (Some("120"), Some(80), 120),
+            (Some("12"), None, UNCUT),
+            (Some("wide"), Some(80), 80),
         ] {
-            assert_eq!(pipe_columns(columns), wide, "{columns:?}");
+            assert_eq!(pipe_columns(columns, terminal), wide, "{columns:?}");
         }
     }
 }

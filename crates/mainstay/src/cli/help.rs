@@ -4,7 +4,7 @@
 //! Lines of two blanks and a command are examples; what follows the command after two or more blanks says what it is for.
 
 use clap::{Arg, Command};
-use mainstay_report::printer::Printer;
+use mainstay_report::printer::{COLUMNS, Printer, UNCUT};
 
 /// The longest line of help.
 const COLUMNS_MAX: usize = 100;
@@ -50,8 +50,15 @@ const OFTEN: [(&str, &[&str]); 2] = [
 
 /// Lays out the help of a command and of those below it.
 pub fn lay_out(command: Command) -> Command {
-    let columns = Printer::new().columns().min(COLUMNS_MAX);
-    lay_out_for(command, columns)
+    lay_out_for(command, columns(Printer::new().columns()))
+}
+
+/// The width of the help. A pipe without a width gets that of a plain terminal, where people will read it.
+fn columns(output: usize) -> usize {
+    if output >= UNCUT {
+        return COLUMNS;
+    }
+    output.min(COLUMNS_MAX)
 }
 
 fn lay_out_for(command: Command, columns: usize) -> Command {
@@ -260,6 +267,11 @@ mod tests {
         cli.build();
         walk(&mut cli, "mainstay", &mut found);
         found
+    }
+
+    #[test]
+    fn help_in_a_pipe_fits_a_plain_terminal() {
+        assert_eq!([UNCUT, 120, 90, 60].map(columns), [80, 100, 90, 60]);
     }
 
     #[test]
