@@ -196,6 +196,13 @@ fn drop_from_brackets(
     items: &[Node],
     count: usize,
 ) -> Vec<Splice> {
+    // `prepend` puts no blank before its first word. If there is one, the client has written the list anew, and an empty one is `[]`.
+    let within = list.span.start + 1..list.span.end - 1;
+    let rewritten = within.start < items[0].span.start;
+    let blank = |c: char| c.is_whitespace() || c == ',';
+    if count == items.len() && rewritten && between(document, &within, items).chars().all(blank) {
+        return vec![remove(within)];
+    }
     let mut splices = Vec::new();
     for (place, item) in items[..count].iter().enumerate() {
         if let Some(next) = items.get(place + 1) {
@@ -511,6 +518,11 @@ pub(crate) fn comment_length(format: Format, text: &str) -> Option<usize> {
 
 /// Whether anything but dashes and blanks stands between these items.
 fn has_comments(document: &Document<'_>, range: Range<usize>, items: &[Node]) -> bool {
+    between(document, &range, items).contains('#')
+}
+
+/// The text of a range without its items.
+fn between(document: &Document<'_>, range: &Range<usize>, items: &[Node]) -> String {
     let mut at = range.start;
     let mut between = String::new();
     for item in items {
@@ -520,5 +532,5 @@ fn has_comments(document: &Document<'_>, range: Range<usize>, items: &[Node]) ->
         }
     }
     between.push_str(&document.text[at..range.end]);
-    between.contains('#')
+    between
 }

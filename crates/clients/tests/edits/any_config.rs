@@ -649,6 +649,20 @@ proptest! {
         );
     }
 
+    /// The client writes the whole file anew, as most clients print JSON: then the old file, printed in the same way, comes back to the byte.
+    #[test]
+    fn a_pretty_printed_file_releases_to_the_same_bytes((client, old, _) in any_case()) {
+        let pretty = |text: &str| {
+            let value: serde_json::Value = serde_json::from_str(text).ok()?;
+            serde_json::to_string_pretty(&value).ok()
+        };
+        if let Some(expected) = pretty(&old) {
+            let plan = adopt(client, old.as_bytes()).unwrap();
+            let released = release(client, pretty(text(&plan)).unwrap().as_bytes()).unwrap();
+            prop_assert_eq!(text(&released), expected);
+        }
+    }
+
     /// Whatever the bytes are, the plan is made or refused; nothing panics.
     #[test]
     fn any_bytes_are_planned_or_refused(
