@@ -26,3 +26,12 @@ pub const FOLDER_FILES_MAX: usize = 256;
 
 /// How many directories above the project are searched for a config file.
 pub const PARENT_DIRECTORIES_MAX: usize = 64;
+
+/// How many config files that mainstay has written before are looked at.
+pub const BACKUPS_MAX: usize = 4096;
+
+/// The longest path, as Linux has it.
+pub const PATH_BYTES_MAX: u64 = 4096;
+
+/// How many directories above a config file may be its project: Junie's file is `.junie/mcp/mcp.json`.
+pub const PROJECT_DEPTH_MAX: usize = 3;

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::limits::{FOLDER_FILES_MAX, PARENT_DIRECTORIES_MAX};
+use crate::limits::{FOLDER_FILES_MAX, PARENT_DIRECTORIES_MAX, PROJECT_DEPTH_MAX};
 use crate::policy::{Policy, PolicyText};
 use crate::profile::{ALL, Client, ConfigFile, Place};
 use crate::write;
@@ -75,6 +75,25 @@ pub fn find(clients: &[&'static Client], around: &Surroundings) -> Vec<FoundConf
         }
     }
     found
+}
+
+/// The same for one path whose project is not known: the project is one of the directories above it.
+pub fn find_at(
+    path: &Path,
+    clients: &[&'static Client],
+    around: &Surroundings,
+) -> Vec<FoundConfig> {
+    let above = path.ancestors().skip(1).take(PROJECT_DEPTH_MAX);
+    let mut each = above.map(|project| {
+        let around = Surroundings {
+            project: Some(project.into()),
+            ..around.clone()
+        };
+        let mut found = find(clients, &around);
+        found.retain(|found| found.path == path);
+        found
+    });
+    each.find(|found| !found.is_empty()).unwrap_or_default()
 }
 
 fn readers(path: &Path, of: &Client, around: &Surroundings) -> Vec<&'static Client> {

@@ -1,9 +1,11 @@
-//! Backups of one config file, and the lock that keeps two writes of it apart. Files are 0600 in a directory of 0700, because configs hold secrets.
+//! Backups of one config file, and the lock that keeps two writes of it apart. The lock file holds the path of the config. Files are 0600 in a directory of 0700, because configs hold secrets.
 
+use std::ffi::OsString;
 use std::fs::DirBuilder;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, RenameFlags};
@@ -11,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::WriteError;
+use crate::limits::{BACKUPS_MAX, PATH_BYTES_MAX};
 
 /// How much of a path is in the name of its backups.
 const NAME_BYTES_MAX: usize = 120;
@@ -26,7 +29,8 @@ pub(super) struct Backups {
 }
 
 impl Backups {
-    pub fn open(path: &Path, target: &Path) -> Result<Self, WriteError> {
+    /// `config` is the path that the caller knows, `target` the file behind all links.
+    pub fn open(path: &Path, config: &Path, target: &Path) -> Result<Self, WriteError> {
         let failed = |error: std::io::Error| WriteError::Backup {
             path: path.into(),
             error,
@@ -60,6 +64,10 @@ impl Backups {
             }
             Err(error) => return Err(failed(error.into())),
         }
+        let config = config.as_os_str().as_encoded_bytes();
+        rustix::io::pwrite(&lock, config, 0)
+            .and_then(|_| rustix::fs::ftruncate(&lock, config.len() as u64))
+            .map_err(|error| failed(error.into()))?;
         Ok(Self {
             directory,
             path: path.into(),
@@ -114,6 +122,28 @@ impl Backups {
         .map_err(|error| failed(error.into()))?;
         Ok(self.path.join(file))
     }
+}
+
+/// The paths of all configs that were locked for a write, whether they changed or not. What cannot be read is left out.
+pub fn written_before(backups: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(backups) else {
+        return Vec::new();
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let locks = paths.filter(|path| path.extension().is_some_and(|ending| ending == "lock"));
+    let configs = locks.take(BACKUPS_MAX).filter_map(|lock| {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut options = std::fs::OpenOptions::new();
+        let options = options.read(true).custom_flags(flags.bits().cast_signed());
+        let mut bytes = Vec::new();
+        let file = options.open(lock).ok()?;
+        file.take(PATH_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        let config = PathBuf::from(OsString::from_vec(bytes));
+        config.is_absolute().then_some(config)
+    });
+    let mut configs: Vec<PathBuf> = configs.collect();
+    configs.sort();
+    configs
 }
 
 fn own_mode() -> Mode {

@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod whole;
 
+pub use backup::written_before;
 pub use error::WriteError;
 pub use file::read;
 pub use whole::{create, remove};
@@ -241,7 +242,7 @@ impl Writing {
 
     fn lock(&mut self) -> Result<Step, WriteError> {
         let target = file::resolve(&self.path)?;
-        let backups = Backups::open(&self.backup_directory, &target)?;
+        let backups = Backups::open(&self.backup_directory, &self.path, &target)?;
         self.lock = Some(Locked {
             beside: file::beside(&target)?,
             first: None,

@@ -13,7 +13,7 @@ use super::{WriteError, file};
 
 /// Makes a file where none is. Its directory must be there.
 pub fn create(path: &Path, backups: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    let backups = Backups::open(backups, path)?;
+    let backups = Backups::open(backups, path, path)?;
     let beside = file::beside(path)?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mode = Mode::RUSR | Mode::WUSR;
@@ -51,7 +51,7 @@ pub fn remove(
     may: &dyn Fn(&[u8]) -> bool,
 ) -> Result<PathBuf, WriteError> {
     let target = file::resolve(path)?;
-    let backups = Backups::open(backups, &target)?;
+    let backups = Backups::open(backups, path, &target)?;
     let old = file::snapshot(&target)?;
     old.check_replaceable(&target)?;
     let changed = || WriteError::KeepsChanging {

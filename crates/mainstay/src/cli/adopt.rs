@@ -43,7 +43,7 @@ const IDLE: &str = "10m";
   mainstay adopt --thrifty            start servers when they are needed, stop idle ones
   mainstay adopt --print zed          the words to write by hand
 
-`mainstay release` takes everything back, byte for byte.
+`mainstay release --all` takes everything back, byte for byte.
 
 Exit code: 0 done, or nothing to do; 1 a file could not be changed, nothing was found, or you did not agree
 (without a terminal, --yes is needed).")]

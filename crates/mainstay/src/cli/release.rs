@@ -15,7 +15,7 @@ use super::adopt::{Change, Consent, Edit, Here, check_servers, clients, nothing_
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 #[command(after_help = "Examples:
-  mainstay release --all              every server of every client, before mainstay is removed
+  mainstay release --all              every server of every client and project, before mainstay is removed
   mainstay release claude             the servers of one client
   mainstay release --server tracker   one server, in every client that has it
   mainstay release --all --dry-run    show the change, and change nothing
@@ -26,9 +26,9 @@ Exit code: 0 done, or nothing to do; 1 a file could not be changed, nothing was 
 (without a terminal, --yes is needed).")]
 pub struct Options {
     /// Only these clients
-    #[arg(value_name = "CLIENT", required_unless_present_any = ["all", "server"], conflicts_with = "all")]
+    #[arg(value_name = "CLIENT", conflicts_with = "all")]
     pub clients: Vec<String>,
-    /// Every client on this machine
+    /// Every client on this machine, and every project that adopt has changed
     #[arg(long)]
     pub all: bool,
     /// Only this server; may be given several times
@@ -60,8 +60,13 @@ pub fn release(options: &Options) -> Result<Exit, Report> {
         project: options.project.as_ref().and_then(|_| here.project_text()),
     };
     let clients = clients(&options.clients)?;
-    let found = here.find_files(&clients);
-    if found.is_empty() {
+    let mut found = here.find_files(&clients);
+    let unnamed = !options.all && options.clients.is_empty() && options.server.is_empty();
+    if (options.all || unnamed) && options.project.is_none() {
+        let backups = paths.backups().path();
+        found.extend(here.find_written_before(&clients, &backups, &found));
+    }
+    if found.is_empty() && !unnamed {
         if options.all {
             mainstay_report::talk("nothing to do: no client has a config file here\n");
             return Ok(Exit::Ok);
@@ -77,6 +82,9 @@ pub fn release(options: &Options) -> Result<Exit, Report> {
             })
         })
         .collect();
+    if unnamed {
+        return Err(nothing_named(&edits));
+    }
     check_servers(&options.server, &edits)?;
     let change = Change {
         paths: &paths,
@@ -86,4 +94,23 @@ pub fn release(options: &Options) -> Result<Exit, Report> {
         verb: "release",
     };
     change.perform(&mut edits)
+}
+
+/// The command was given without a client, a server or `--all`.
+fn nothing_named(edits: &[Edit<'_>]) -> Report {
+    let report = Report::new(Exit::Usage, "no client and no server to release is named");
+    let mut words: Vec<String> = edits
+        .iter()
+        .filter(|edit| edit.file.changes)
+        .map(Edit::client)
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    report.hint(match words.as_slice() {
+        [] => "there is nothing to release: no server goes through mainstay".into(),
+        words => format!(
+            "`mainstay release --all` releases every server; these clients have some that go through mainstay: {}",
+            words.join(", ")
+        ),
+    })
 }

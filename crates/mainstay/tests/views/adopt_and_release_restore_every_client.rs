@@ -8,7 +8,7 @@ use mainstay_clients::plan;
 use mainstay_clients::profile;
 
 use crate::support::configs::{FIXTURES, fixture, put};
-use crate::support::home::Home;
+use crate::support::home::{Home, outcome};
 
 /// A client, its file, and the bytes of it.
 type Put = (&'static str, PathBuf, Vec<u8>);
@@ -150,8 +150,69 @@ fn files_of_a_project_are_changed_only_if_the_project_is_named() {
     );
     assert_ne!(fs::read_to_string(&shared).unwrap(), old);
     let mut command = home.command(&["release", "--all", "--yes"]);
-    assert_eq!(home.outcome(command.current_dir(&project)).code, Some(0));
+    let released = home.outcome(command.current_dir(&project));
+    assert_eq!(released.code, Some(0));
     assert_eq!(fs::read_to_string(&shared).unwrap(), old);
+}
+
+#[test]
+fn release_all_finds_the_files_of_projects_elsewhere() {
+    let home = Home::new();
+    let long = "a-directory-with-a-name-of-some-length/".repeat(5);
+    let old = r#"{"mcpServers":{"clock":{"command":"uvx","args":["mcp-server-time"]}}}"#;
+    let code = old.replace("mcpServers", "servers");
+    let mut files = Vec::new();
+    for (project, file, old) in [
+        ("shop", ".mcp.json", old),
+        ("a+b", ".vscode/mcp.json", code.as_str()),
+        (long.as_str(), ".mcp.json", old),
+    ] {
+        let project = home.path().join(project);
+        let path = project.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, old).unwrap();
+        let adopted = home.mainstay(&["adopt", "--yes", "--project", project.to_str().unwrap()]);
+        assert_eq!(adopted.code, Some(0), "{}", adopted.stderr);
+        assert_ne!(fs::read_to_string(&path).unwrap(), old);
+        files.push((path, old));
+    }
+    // A project that was removed since then is no error.
+    let gone = home.path().join("gone");
+    fs::create_dir(&gone).unwrap();
+    fs::write(gone.join(".mcp.json"), old).unwrap();
+    home.mainstay(&["adopt", "--yes", "--project", gone.to_str().unwrap()]);
+    fs::remove_dir_all(gone).unwrap();
+    let mut command = home.command(&["release", "--all", "--yes"]);
+    let released = home.outcome(command.current_dir(home.path()));
+    assert_eq!(released.code, Some(0), "{}", released.stderr);
+    for (path, old) in files {
+        assert_eq!(fs::read_to_string(&path).unwrap(), old, "{path:?}");
+    }
+}
+
+#[test]
+fn release_without_words_says_what_can_be_released() {
+    let home = Home::new();
+    put(home.path(), "Claude Code", &fixture("claude_code.json"));
+    put(home.path(), "Codex", &fixture("codex.toml"));
+    assert_eq!(home.mainstay(&["adopt", "codex", "--yes"]).code, Some(0));
+    let told = home.mainstay(&["release"]);
+    assert_eq!(
+        told,
+        outcome(
+            "",
+            "error: no client and no server to release is named\n\
+             hint: `mainstay release --all` releases every server; these clients have some that go through mainstay: codex\n",
+            2
+        )
+    );
+    assert_eq!(home.mainstay(&["release", "--all", "--yes"]).code, Some(0));
+    let told = home.mainstay(&["release"]);
+    assert!(
+        told.stderr
+            .ends_with("hint: there is nothing to release: no server goes through mainstay\n"),
+        "{told:?}"
+    );
 }
 
 #[test]

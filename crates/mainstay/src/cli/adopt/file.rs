@@ -14,7 +14,7 @@ use mainstay_report::Exit;
 use mainstay_report::measure::count;
 use serde::Serialize;
 
-use super::scope::Here;
+use super::scope::{Here, word};
 
 /// One config file.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -217,6 +217,11 @@ impl<'p> Edit<'p> {
             }
             Err(error) => self.fail(&error.explain(), here),
         }
+    }
+
+    /// The word that people type for its client.
+    pub fn client(&self) -> String {
+        word(self.found.client)
     }
 
     /// The names of all servers in the file.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mainstay_clients::place::{self, FoundConfig, Surroundings};
 use mainstay_clients::profile::{self, Client, Place, Scope};
+use mainstay_clients::write;
 use mainstay_report::{Exit, Report, plain};
 use mainstay_store::config::file::nearest;
 use mainstay_store::paths::Paths;
@@ -58,6 +59,22 @@ impl Here {
         let mut found = place::find(clients, &self.around);
         found.retain(|found| found.file.scope != Scope::Machine);
         found
+    }
+
+    /// Config files of projects that mainstay has written before, except those that are known.
+    pub fn find_written_before(
+        &self,
+        clients: &[&'static Client],
+        backups: &Path,
+        known: &[FoundConfig],
+    ) -> Vec<FoundConfig> {
+        let is_known = |path: &PathBuf| known.iter().any(|known| known.path == *path);
+        let paths = write::written_before(backups).into_iter();
+        paths
+            .filter(|path| !is_known(path))
+            .flat_map(|path| place::find_at(&path, clients, &self.around))
+            .filter(|found| found.file.scope == Scope::Project)
+            .collect()
     }
 
     /// A path for people.
