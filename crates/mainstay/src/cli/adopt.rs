@@ -167,7 +167,8 @@ pub fn adopt(options: &Options) -> Result<Exit, Report> {
         verb: "adopt",
     };
     let exit = change.perform(&mut edits)?;
-    if exit == Exit::Ok && edits.iter().any(|edit| edit.file.written) {
+    // A file that could not be changed is named by then, and does not concern the servers of the others.
+    if edits.iter().any(|edit| edit.file.written) {
         offer_to_learn(options)?;
     }
     Ok(exit)
@@ -262,30 +263,47 @@ impl Change<'_> {
         written: bool,
         printer: &mut Printer,
     ) -> Result<(), Report> {
+        let failed = || edits.iter().map(Edit::failure).collect::<String>();
         if !changes {
-            let well = edits.iter().all(|edit| edit.file.error.is_none());
-            talk(if well {
-                "nothing to do\n"
-            } else {
-                "nothing was changed\n"
+            talk(&match (failed().as_str(), self.verb) {
+                ("", _) => "nothing to do\n".into(),
+                (failed, "release") => format!(
+                    "nothing is left to release, except perhaps in what cannot be read:\n{failed}"
+                ),
+                (failed, _) => format!("nothing was changed\n{failed}"),
             });
             return Ok(());
         }
         let mut text = String::new();
-        for edit in edits {
-            text.push_str(&edit.outcome());
-        }
         if written {
+            for edit in edits {
+                text.push_str(&edit.outcome());
+            }
             for line in file::next_steps(edits) {
                 text.push_str(&line);
             }
-        } else if self.consent == Consent::Ask {
-            talk("nothing was changed\n");
+        }
+        if self.consent != Consent::CannotAsk {
+            text.push_str(&failed());
+        }
+        if written && self.verb == "adopt" {
+            text.push_str(
+                "`mainstay ps` shows servers that run; `mainstay release --all` undoes this\n",
+            );
         }
         printer.text(&text)?;
+        if self.consent == Consent::DryRun {
+            talk("nothing was written\n");
+        } else if !written && self.consent == Consent::Ask {
+            talk("nothing was changed\n");
+        }
         Ok(())
     }
 }
+
+/// It fits 80 columns with `[y/N]`, because a terminal swallows the blank at the end of a full line.
+const LEARN: &str = "Open each server once now, so that the first session has its tools?";
+const _: () = assert!(LEARN.len() + " [y/N] ".len() < 80);
 
 /// The first short session of a client does not wait for a slow server; one that was opened before is answered from the cache.
 fn offer_to_learn(options: &Options) -> Result<(), Report> {
@@ -298,8 +316,7 @@ fn offer_to_learn(options: &Options) -> Result<(), Report> {
         );
         return Ok(());
     }
-    let question = "Open each server once now, so that the first session has its tools at once?";
-    if agreed(question)? {
+    if agreed(LEARN)? {
         let learn = super::learn::Options {
             project: options.project.clone(),
             ..super::learn::Options::default()

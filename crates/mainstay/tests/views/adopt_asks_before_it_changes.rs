@@ -44,7 +44,10 @@ fn without_a_terminal_nothing_is_changed() {
     let run = |words: &[&str]| home.outcome(home.command(words).env("COLUMNS", "80"));
     let said = "nothing was changed: there is no terminal to ask at; `mainstay adopt --yes` changes the files without a question\n";
     assert_eq!(run(&["adopt"]), outcome(SHOWN, said, 1));
-    assert_eq!(run(&["adopt", "--dry-run"]), outcome(SHOWN, "", 0));
+    assert_eq!(
+        run(&["adopt", "--dry-run"]),
+        outcome(SHOWN, "nothing was written\n", 0)
+    );
     let json = run(&["adopt", "--json"]);
     assert_eq!(json.code, Some(1));
     let view = json.json();
@@ -129,6 +132,34 @@ fn the_answer_at_the_terminal_counts() {
         assert_eq!(command.end(), Some(code), "{line:?}");
         assert_eq!(adopted(&path), changed, "{line:?}");
     }
+}
+
+/// What is wrong with the file of another client does not matter for the servers that were adopted.
+#[test]
+fn the_end_names_what_failed_and_what_comes_next() {
+    let home = Home::new();
+    put(home.path(), "Claude Code", CONFIG.as_bytes());
+    put(home.path(), "Zed", b"{");
+    let mut command = AtTerminal::start(&home, &["adopt"]);
+    command.asked(QUESTION);
+    command.answer("y\n");
+    command.asked("Open each server once now");
+    command.answer("n\n");
+    let said = command.said.replace("\r\n", "\n");
+    let (_, end) = said.split_once("  as it was: ").unwrap();
+    let (_, end) = end.split_once('\n').unwrap();
+    assert!(
+        end.contains("\nnot changed: ~/.config/zed/settings.json: line 1, column 1: "),
+        "{end}"
+    );
+    let (_, next) = end.split_once("\nnot changed").unwrap();
+    assert!(
+        next.contains(
+            "`mainstay ps` shows servers that run; `mainstay release --all` undoes this\n"
+        ),
+        "{end}"
+    );
+    assert_eq!(command.end(), Some(1));
 }
 
 #[test]

@@ -133,7 +133,17 @@ fn one_broken_file_does_not_stop_the_others() {
         "{}",
         told.stdout
     );
-    assert_ne!(fs::read(path).unwrap(), fixture("codex.toml"));
+    let failed = "\nnot changed: ~/.config/zed/settings.json: line 1, column 1: ";
+    assert!(told.stdout.contains(failed), "{}", told.stdout);
+    assert_ne!(fs::read(&path).unwrap(), fixture("codex.toml"));
+    let told = home.mainstay(&["release", "--all", "--yes"]);
+    assert_eq!(told.code, Some(1));
+    assert!(told.stdout.contains(failed), "{}", told.stdout);
+    assert_eq!(fs::read(path).unwrap(), fixture("codex.toml"));
+    let told = home.mainstay(&["release", "--all", "--yes"]);
+    assert_eq!(told.code, Some(1));
+    let said = "nothing is left to release, except perhaps in what cannot be read:\nnot changed: ~/.config/zed/settings.json: line 1, column 1: ";
+    assert!(told.stderr.starts_with(said), "{}", told.stderr);
 }
 
 /// A client that writes its file again and again while it is adopted: none of its writes is lost.

@@ -237,19 +237,12 @@ impl<'p> Edit<'p> {
         }
     }
 
-    /// What was done to the file, as lines; nothing if there was nothing to do.
+    /// What was done to the file, as lines; nothing if it was not written.
     pub fn outcome(&self) -> String {
-        let File { shown, .. } = &self.file;
-        if !self.tried {
-            return String::new();
-        }
-        if let (Some(error), false) = (&self.file.error, self.file.written) {
-            let hint = self.file.hint.as_deref().unwrap_or("try again");
-            return format!("not changed: {error}\n  hint: {hint}\n");
-        }
         if !self.file.written {
             return String::new();
         }
+        let File { shown, .. } = &self.file;
         let servers = count(self.file.changing(), "server");
         let backup = &self.backup;
         let shared = if self.file.scope == "project" {
@@ -258,6 +251,16 @@ impl<'p> Edit<'p> {
             ""
         };
         format!("changed {shown}: {servers}\n  as it was: {backup}\n{shared}")
+    }
+
+    /// Why the file could not be changed, as lines; nothing if it could. The hint is in the table, unless a write was tried.
+    pub fn failure(&self) -> String {
+        let Some(error) = &self.file.error else {
+            return String::new();
+        };
+        let hint = self.file.hint.as_ref().filter(|_| self.tried);
+        let hint = hint.map(|hint| format!("  hint: {hint}\n"));
+        format!("not changed: {error}\n{}", hint.unwrap_or_default())
     }
 }
 
