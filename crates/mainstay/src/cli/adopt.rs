@@ -23,7 +23,8 @@ use mainstay_report::printer::Printer;
 
 pub(super) use ask::{Consent, agreed};
 pub(super) use file::{Edit, File};
-pub(super) use scope::{Here, check_servers, clients, nothing_found, word};
+pub(super) use scope::{Here, check_servers, nothing_found};
+pub(crate) use scope::{clients, word};
 pub(super) use table::wrapped;
 
 use program::Program;
@@ -159,12 +160,17 @@ pub fn adopt(options: &Options) -> Result<Exit, Report> {
         })
         .collect();
     check_servers(&options.server, &edits)?;
+    let mut notes = file::shared(&edits);
+    if options.project.is_none() {
+        notes.extend(here.left_in_project(&clients, &paths));
+    }
     let change = Change {
         paths: &paths,
         here: &here,
         program: Some(&program),
         consent: Consent::of(options.yes, options.dry_run, options.json),
         verb: "adopt",
+        notes,
     };
     let exit = change.perform(&mut edits)?;
     // A file that could not be changed is named by then, and does not concern the servers of the others.
@@ -181,6 +187,8 @@ pub(super) struct Change<'c> {
     pub program: Option<&'c Program>,
     pub consent: Consent,
     pub verb: &'static str,
+    /// Sentences that the user must know before the question.
+    pub notes: Vec<String>,
 }
 
 impl Change<'_> {
@@ -201,6 +209,10 @@ impl Change<'_> {
             if let Some(install) = program.and_then(|program| program.sentence(self.here)) {
                 text.push('\n');
                 text.push_str(&wrapped(&install, printer.columns().min(100)));
+            }
+            for note in &self.notes {
+                text.push('\n');
+                text.push_str(&wrapped(note, printer.columns().min(100)));
             }
             printer.text(&text)?;
         }

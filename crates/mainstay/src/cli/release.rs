@@ -92,6 +92,7 @@ pub fn release(options: &Options) -> Result<Exit, Report> {
         program: None,
         consent: Consent::of(options.yes, options.dry_run, options.json),
         verb: "release",
+        notes: Vec::new(),
     };
     change.perform(&mut edits)
 }

@@ -138,11 +138,8 @@ fn files_of_a_project_are_changed_only_if_the_project_is_named() {
     assert_eq!(fs::read_to_string(&shared).unwrap(), old);
     let adopted = home.mainstay(&["adopt", "--yes", "--project", project.to_str().unwrap()]);
     assert_eq!(adopted.code, Some(0), "{}", adopted.stderr);
-    assert!(
-        adopted.stdout.contains("others who share this file"),
-        "{}",
-        adopted.stdout
-    );
+    let shares = "others who share ~/shop/.mcp.json need mainstay at the same path";
+    assert!(adopted.stdout.contains(shares), "{}", adopted.stdout);
     assert!(
         adopted
             .stdout
@@ -152,6 +149,7 @@ fn files_of_a_project_are_changed_only_if_the_project_is_named() {
     let mut command = home.command(&["release", "--all", "--yes"]);
     let released = home.outcome(command.current_dir(&project));
     assert_eq!(released.code, Some(0));
+    assert!(!released.stdout.contains("share"), "{}", released.stdout);
     assert_eq!(fs::read_to_string(&shared).unwrap(), old);
 }
 

@@ -163,6 +163,30 @@ fn the_end_names_what_failed_and_what_comes_next() {
 }
 
 #[test]
+fn what_other_people_share_is_said_before_the_question() {
+    let home = Home::new();
+    put(home.path(), "Claude Code", CONFIG.as_bytes());
+    let project = home.path().join("shop");
+    fs::create_dir(&project).unwrap();
+    fs::write(project.join(".mcp.json"), CONFIG).unwrap();
+    let run = |words: &[&str]| home.outcome(home.command(words).current_dir(&project));
+    let told = run(&["adopt", "--dry-run"]);
+    let left = "~/shop/.mcp.json stays as it is, because others may share it: `mainstay adopt --project .` changes it";
+    let flat = told.stdout.replace('\n', " ");
+    assert!(flat.contains(left), "{}", told.stdout);
+    assert_eq!(told.stderr, "nothing was written\n");
+    let shares = "others who share ~/shop/.mcp.json need mainstay at the same path\n";
+    assert!(!told.stdout.contains(shares), "{}", told.stdout);
+    let told = run(&["adopt", "--dry-run", "--project", "."]);
+    assert!(told.stdout.contains(shares), "{}", told.stdout);
+    let told = run(&["adopt", "--yes", "--project", "."]);
+    assert_eq!(told.stdout.matches(shares).count(), 1);
+    assert!(told.stdout.find(shares) < told.stdout.find("changed ~/"));
+    let told = run(&["adopt", "--dry-run"]);
+    assert!(!told.stdout.contains("stays as it is"), "{}", told.stdout);
+}
+
+#[test]
 fn a_server_that_came_after_the_question_is_not_changed() {
     let home = Home::new();
     let path = put(home.path(), "Claude Code", CONFIG.as_bytes());

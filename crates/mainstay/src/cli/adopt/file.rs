@@ -245,12 +245,7 @@ impl<'p> Edit<'p> {
         let File { shown, .. } = &self.file;
         let servers = count(self.file.changing(), "server");
         let backup = &self.backup;
-        let shared = if self.file.scope == "project" {
-            "  others who share this file need mainstay at the same path\n"
-        } else {
-            ""
-        };
-        format!("changed {shown}: {servers}\n  as it was: {backup}\n{shared}")
+        format!("changed {shown}: {servers}\n  as it was: {backup}\n")
     }
 
     /// Why the file could not be changed, as lines; nothing if it could. The hint is in the table, unless a write was tried.
@@ -325,6 +320,21 @@ fn left_alone(why: &str) -> Server {
         what: format!("left alone: {why}"),
         hint: Some("edit it by hand".into()),
     }
+}
+
+/// What changes for other people if these files are changed.
+pub fn shared(edits: &[Edit<'_>]) -> Vec<String> {
+    let changing = edits
+        .iter()
+        .map(|edit| &edit.file)
+        .filter(|file| file.changes);
+    changing
+        .filter(|file| file.scope == "project")
+        .map(|file| {
+            let shown = &file.shown;
+            format!("others who share {shown} need mainstay at the same path")
+        })
+        .collect()
 }
 
 /// What to do in each client whose files have changed.

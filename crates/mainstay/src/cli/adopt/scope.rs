@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mainstay_clients::place::{self, FoundConfig, Surroundings};
+use mainstay_clients::plan;
 use mainstay_clients::profile::{self, Client, Place, Scope};
 use mainstay_clients::write;
 use mainstay_report::{Exit, Report, plain};
@@ -75,6 +76,33 @@ impl Here {
             .flat_map(|path| place::find_at(&path, clients, &self.around))
             .filter(|found| found.file.scope == Scope::Project)
             .collect()
+    }
+
+    /// Sentences about files in the current directory whose servers are not adopted, because no project is named.
+    pub fn left_in_project(&self, clients: &[&'static Client], paths: &Paths) -> Vec<String> {
+        let project = std::env::current_dir().ok();
+        let Some(Ok(there)) = project.map(|project| Self::find(paths, Some(&project))) else {
+            return Vec::new();
+        };
+        // HOME may be a symbolic link, and the project is without links.
+        let real = |found: &FoundConfig| found.path.canonicalize().ok();
+        let known: Vec<_> = self.find_files(clients).iter().map(real).collect();
+        let mut found = there.find_files(clients);
+        found.retain(|found| {
+            let bytes = write::read(&found.path).unwrap_or_default();
+            let survey = plan::survey(&bytes, found.client, found.file);
+            found.file.never.is_none()
+                && !known.contains(&real(found))
+                && survey.is_ok_and(|survey| survey.servers > survey.through)
+        });
+        let sentence = |found: FoundConfig| {
+            let shown = self.show(&found.path);
+            format!(
+                "{shown} stays as it is, because others may share it: `mainstay adopt --project .` changes it"
+            )
+        };
+        found.dedup_by(|one, other| one.path == other.path);
+        found.into_iter().map(sentence).collect()
     }
 
     /// A path for people.
