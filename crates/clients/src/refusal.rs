@@ -74,6 +74,16 @@ pub enum Refusal {
     Mismatch,
 }
 
+impl Refusal {
+    /// Whether the client cannot read the file either.
+    pub fn is_broken(&self) -> bool {
+        matches!(
+            self,
+            Self::NulByte { .. } | Self::NotUtf8 { .. } | Self::Syntax { .. }
+        )
+    }
+}
+
 impl Explain for Refusal {
     fn explain(&self) -> Explanation {
         let (what, why, hint) = match self {

@@ -146,6 +146,19 @@ fn doctor_says_what_to_do_for_the_users_servers() {
     );
 }
 
+#[test]
+fn doctor_says_where_a_clients_config_is_broken() {
+    let home = Home::new();
+    fs::write(home.path().join(".claude.json"), "{\n  \"mcpServers\": {\n").unwrap();
+    let what = "Claude Code: ~/.claude.json: line 2, column 17: Unterminated object";
+    assert_eq!(problems(&home), [("client".into(), what.into())]);
+    let shown = home.mainstay(&["doctor"]);
+    assert!(!shown.stdout.contains("healthy"), "{}", shown.stdout);
+    assert!(!shown.stdout.contains("mainstay adopt"), "{}", shown.stdout);
+    let hint = "hint: the client cannot read the file either";
+    assert!(shown.stdout.contains(hint), "{}", shown.stdout);
+}
+
 fn given_up() -> What {
     What::Abandoned(Abandoned {
         deaths: 5,

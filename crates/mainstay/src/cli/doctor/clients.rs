@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use mainstay_clients::explain::Explain as _;
+use mainstay_clients::explain::{Explain as _, Explanation};
 use mainstay_clients::plan::{self, Survey};
 use mainstay_clients::profile::Client;
-use mainstay_clients::write;
+use mainstay_clients::refusal::Refusal;
+use mainstay_clients::write::{self, WriteError};
 use mainstay_report::measure::count;
 use mainstay_store::paths::Paths;
 
@@ -23,12 +24,11 @@ pub fn adopted(paths: &Paths) -> Vec<Finding> {
         if found.file.never.is_some() {
             continue;
         }
-        let read = write::read(&found.path).map_err(|error| error.explain().what);
-        let survey = read.and_then(|bytes| {
-            plan::survey(&bytes, found.client, found.file).map_err(|refusal| {
-                let what = refusal.explain().what;
-                format!("{}: {what}", here.show(&found.path))
-            })
+        let read = write::read(&found.path);
+        let survey = read.map_err(|error| unreadable_file(found.client, &error));
+        let survey = survey.and_then(|bytes| {
+            plan::survey(&bytes, found.client, found.file)
+                .map_err(|refusal| refused(found.client, &here.show(&found.path), &refusal))
         });
         match survey {
             Ok(survey) => {
@@ -43,20 +43,35 @@ pub fn adopted(paths: &Paths) -> Vec<Finding> {
                 let told = format!("{file}: {through} of {}", count(survey.servers, "server"));
                 one.files.extend((survey.servers > 0).then_some(told));
             }
-            Err(problem) => unreadable.push((found.client, problem)),
+            Err(finding) => unreadable.push(finding),
         }
     }
-    let broken = unreadable.into_iter().map(|(client, problem)| {
-        let adopt = format!("mainstay adopt {}", word(client));
-        let what = format!("{}: {problem}", client.name);
-        Finding::new("client", Status::Note, what)
-            .hint(format!(
-                "its servers cannot be adopted: `{adopt}` says more"
-            ))
-            .command(adopt)
-    });
     let with_servers = counted.into_values().filter(|one| one.sum.servers > 0);
-    with_servers.map(finding).chain(broken).collect()
+    with_servers.map(finding).chain(unreadable).collect()
+}
+
+/// A file that the system does not let us read; the client may be allowed to.
+fn unreadable_file(client: &Client, error: &WriteError) -> Finding {
+    with_adopt(client, format!("{}: {}", client.name, error.explain().what))
+}
+
+/// A file whose servers cannot be found. It is a problem if the client cannot find them either.
+fn refused(client: &Client, file: &str, refusal: &Refusal) -> Finding {
+    let Explanation { what, why, hint } = refusal.explain();
+    let what = format!("{}: {file}: {what}", client.name);
+    if refusal.is_broken() {
+        return Finding::new("client", Status::Problem, what).hint(format!("{why}: {hint}"));
+    }
+    with_adopt(client, what)
+}
+
+fn with_adopt(client: &Client, what: String) -> Finding {
+    let adopt = format!("mainstay adopt {}", word(client));
+    Finding::new("client", Status::Note, what)
+        .hint(format!(
+            "its servers cannot be adopted: `{adopt}` says more"
+        ))
+        .command(adopt)
 }
 
 /// The servers of one client.
@@ -71,15 +86,15 @@ fn finding(counted: Counted) -> Finding {
     let Counted { client, sum, files } = counted;
     let Survey { servers, through } = sum;
     let name = client.name;
+    let goes = if servers == 1 { "goes" } else { "go" };
     let mut found = if through == servers {
-        let goes = if servers == 1 { "goes" } else { "go" };
         let servers = count(servers, "server");
         let what = format!("{name}: {servers} {goes} through mainstay");
         Finding::new("client", Status::Ok, what)
     } else {
         let adopt = format!("mainstay adopt {}", word(client));
         let servers = count(servers, "server");
-        let what = format!("{name}: {through} of {servers} go through mainstay");
+        let what = format!("{name}: {through} of {servers} {goes} through mainstay");
         Finding::new("client", Status::Note, what)
             .hint(format!("`{adopt}`"))
             .command(adopt)
@@ -108,6 +123,11 @@ mod tests {
         );
         assert_eq!(some.hint.as_deref(), Some("`mainstay adopt claude`"));
         assert_eq!(some.command.as_deref(), Some("mainstay adopt claude"));
+        let none = finding(counted(1, 0));
+        assert_eq!(
+            none.what,
+            "Claude Code: 0 of 1 server goes through mainstay"
+        );
         let all = finding(counted(1, 1));
         assert_eq!(
             (all.status, all.hint, all.command),
