@@ -22,6 +22,8 @@ pub struct Started {
     pub env: Vec<(String, String)>,
     /// The directory that the entry asks for.
     pub cwd: Option<String>,
+    /// A part that only the client can fill in, by a question to the user: `${input:token}`.
+    pub asks: Option<String>,
 }
 
 /// How many servers of a file go through mainstay.
@@ -77,15 +79,27 @@ pub fn started(
         }
         // The first two are the program and `run`.
         let words = words.iter().skip(2).flatten().map(|word| expand(word));
+        let words: Vec<String> = words.collect();
+        let env = variables(entry, parts.holder, config.entry.environment, &expand);
+        let cwd = text(entry, parts.holder, config.entry.directory).map(|cwd| expand(&cwd));
+        let values = env.iter().map(|(_, value)| value);
+        let mut texts = words.iter().chain(values).chain(&cwd);
         all.push(Started {
             name: found.name,
             project: (found.table.len() > 1).then(|| found.table[1].clone()),
-            words: words.collect(),
-            env: variables(entry, parts.holder, config.entry.environment, &expand),
-            cwd: text(entry, parts.holder, config.entry.directory).map(|cwd| expand(&cwd)),
+            asks: texts.find_map(|text| asked(text)),
+            words,
+            env,
+            cwd,
         });
     }
     Ok(all)
+}
+
+/// The first `${input:…}` of a text.
+fn asked(text: &str) -> Option<String> {
+    let found = &text[text.find("${input:")?..];
+    Some(found[..=found.find('}')?].to_owned())
 }
 
 fn variables(
@@ -216,5 +230,28 @@ mod tests {
         assert_eq!(all[1].project.as_deref(), Some("/home/p"));
         let count = survey(text, claude, file).unwrap();
         assert_eq!((count.servers, count.through), (4, 3));
+    }
+
+    #[test]
+    fn what_only_the_client_can_fill_in_is_named() {
+        let code = profile::named("code").unwrap();
+        for (entry, asks) in [
+            (
+                r#""args":["run","--name","n","--","npx","--key=${input:key}!"]"#,
+                Some("${input:key}"),
+            ),
+            (
+                r#""args":["run","--name=n","npx"],"env":{"A":"a","T":"${input:notes-token}"}"#,
+                Some("${input:notes-token}"),
+            ),
+            (
+                r#""args":["run","--name=n","npx"],"env":{"T":"${env:TOKEN} ${input:"}"#,
+                None,
+            ),
+        ] {
+            let text = format!(r#"{{"servers":{{"n":{{"command":"/b/mainstay",{entry}}}}}}}"#);
+            let all = started(text.as_bytes(), code, &code.config.files[0], &lookup).unwrap();
+            assert_eq!(all[0].asks.as_deref(), asks, "{entry}");
+        }
     }
 }

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use super::adopt::{Here, clients};
 use mainstay_report::printer::Printer;
-use session::{Learned, NotOpened, Opening};
+use session::{Learned, Opening};
 
 /// What `learn` was told.
 #[derive(Debug, Default, Args)]
@@ -88,6 +88,8 @@ pub struct Row {
 struct Task {
     name: String,
     clients: Vec<String>,
+    /// What only the client can fill in.
+    asks: Option<String>,
     opening: Opening,
 }
 
@@ -113,7 +115,12 @@ pub fn learn(options: &Options) -> Result<Exit, Report> {
             tasks.len(),
             task.name
         ));
-        let learned = session::learn(&task.opening, limit_ms);
+        let learned = if let Some(asks) = &task.asks {
+            let client = task.clients.join(", ");
+            Err(format!("skipped: only {client} can fill in {asks}"))
+        } else {
+            session::learn(&task.opening, limit_ms).map_err(|error| error.to_string())
+        };
         let row = row(task, learned);
         if let Some(error) = &row.error {
             talk(&format!("{}: {error}\n", row.server));
@@ -147,7 +154,7 @@ fn tasks(here: &Here) -> Vec<Task> {
             let passes = behaviour.map_or(Passes::All, |behaviour| behaviour.passes);
             let opens = behaviour.map_or_else(Opens::default, |behaviour| behaviour.opens);
             for started in entries(&found, here) {
-                let name = started.name.clone();
+                let (name, asks) = (started.name.clone(), started.asks.clone());
                 let opening = opening(started, here, passes, opens);
                 let known = tasks.iter_mut().find(|task| task.opening == opening);
                 match known {
@@ -156,6 +163,7 @@ fn tasks(here: &Here) -> Vec<Task> {
                     None => tasks.push(Task {
                         name,
                         clients: vec![client.name.into()],
+                        asks,
                         opening,
                     }),
                 }
@@ -220,7 +228,7 @@ fn choose(names: &[String], tasks: &mut Vec<Task>) -> Result<(), Report> {
     Ok(())
 }
 
-fn row(task: &Task, learned: Result<Learned, NotOpened>) -> Row {
+fn row(task: &Task, learned: Result<Learned, String>) -> Row {
     let mut row = Row {
         server: task.name.clone(),
         clients: task.clients.clone(),
@@ -239,7 +247,7 @@ fn row(task: &Task, learned: Result<Learned, NotOpened>) -> Row {
             row.era = Some(if learned.modern { "modern" } else { "legacy" }.into());
             row.protocol = learned.protocol;
         }
-        Err(error) => row.error = Some(error.to_string()),
+        Err(error) => row.error = Some(error),
     }
     row
 }

@@ -72,6 +72,28 @@ fn initialized(client: &Client) {
     client.wire.send(&line).unwrap();
 }
 
+/// VS Code asks the user for such a value. A server that is started with the text itself would learn or do the wrong thing.
+#[test]
+fn a_server_with_a_value_that_only_its_client_knows_is_not_started() {
+    let stage = Stage::new();
+    let started = stage.path("started");
+    let entry = json!({ "command": "touch", "args": [&started], "env": { "TOKEN": "${input:notes-token}" } });
+    let config = json!({ "servers": { "notes": entry } });
+    put(stage.home(), "VS Code", config.to_string().as_bytes());
+    let program = mainstay();
+    let program = program.to_str().unwrap();
+    let done = command(&stage, &["adopt", "--yes", "--program", program]);
+    assert!(done.status.success(), "{done:?}");
+    let learned = command(&stage, &["learn", "--json"]);
+    assert_eq!(learned.status.code(), Some(1), "{learned:?}");
+    let rows: Value = serde_json::from_slice(&learned.stdout).unwrap();
+    assert_eq!(
+        rows[0]["error"],
+        "skipped: only VS Code can fill in ${input:notes-token}"
+    );
+    assert!(!started.exists());
+}
+
 #[test]
 fn the_first_session_does_not_wait() {
     let stage = Stage::new();
