@@ -57,12 +57,19 @@ const BEGINNINGS: [&str; 13] = [
     "AKIA",
 ];
 
+/// The option of `mainstay run` whose value is two names.
+const HEADER_ENV: &str = "--header-env";
+
 /// The same words with each secret hidden.
 pub fn words(words: &[String]) -> Vec<String> {
     let mut value_follows = false;
+    let mut names_follow = false;
     words
         .iter()
         .map(|word| {
+            if core::mem::replace(&mut names_follow, word == HEADER_ENV) && are_names(word) {
+                return word.clone();
+            }
             let is_value = core::mem::take(&mut value_follows) && !word.starts_with('-');
             if is_value {
                 return HIDDEN.to_string();
@@ -71,6 +78,14 @@ pub fn words(words: &[String]) -> Vec<String> {
             one(word)
         })
         .collect()
+}
+
+/// Whether a word is the name of a header and that of the variable with its value.
+fn are_names(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(_, variable)| {
+        let plain = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        variable.starts_with(|c: char| c.is_ascii_uppercase()) && variable.chars().all(plain)
+    })
 }
 
 fn one(word: &str) -> String {
@@ -318,6 +333,26 @@ mod tests {
                     "--pass-through=1",
                 ],
                 "env|PWD=/srv|OLDPWD=/tmp|--bypass=yes|--compass|n|--pass-through=1",
+            ),
+            (
+                &[
+                    "run",
+                    "--header-env",
+                    "Authorization=MY_TOKEN_1",
+                    "Authorization=MY_TOKEN_1",
+                ],
+                "run|--header-env|Authorization=MY_TOKEN_1|Authorization=[hidden]",
+            ),
+            (
+                &[
+                    "run",
+                    "--header-env",
+                    "Authorization=abc",
+                    "--header-env",
+                    "--token",
+                    "A=B",
+                ],
+                "run|--header-env|Authorization=[hidden]|--header-env|--token|[hidden]",
             ),
             (&["kill", "-TERM", "4711"], "kill|-TERM|4711"),
             (

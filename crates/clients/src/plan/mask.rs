@@ -69,9 +69,11 @@ fn walk(node: &Node, secret: bool, masks: &mut Masks, tokens: &mut Vec<Range<usi
             let words: Vec<String> = list.items.iter().map(text).collect();
             let shown = redact::words(&words);
             for ((item, word), shown) in list.items.iter().zip(&words).zip(&shown) {
-                if item.text().is_some() && shown != word && !secret {
+                if item.text().is_some() && !secret {
                     tokens.push(item.span.clone());
-                    masks.push((item.span.clone(), quote(shown)));
+                    if shown != word {
+                        masks.push((item.span.clone(), quote(shown)));
+                    }
                 } else {
                     walk(item, secret, masks, tokens);
                 }

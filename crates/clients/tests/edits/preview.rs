@@ -77,6 +77,15 @@ fn no_secret_is_shown_and_the_file_gets_it_all_the_same() {
     }
 }
 
+#[test]
+fn the_variable_of_a_header_is_shown_and_its_value_is_not() {
+    let old = r#"{"mcpServers":{"t":{"type":"http","url":"https://h.example/mcp","headers":{"Authorization":"Bearer hunter2"}}}}"#;
+    let diff = adopt("claude", old.as_bytes()).unwrap().diff("f");
+    let named = r#""--header-env", "Authorization=MAINSTAY_HEADER_1""#;
+    assert!(diff.contains(named), "{diff}");
+    assert!(!diff.contains("hunter2"), "{diff}");
+}
+
 /// A minified file is one line, of which the parts around the changes are shown.
 #[test]
 fn a_long_line_is_shown_around_its_changes() {
