@@ -201,6 +201,17 @@ fn stays(program: &Path, bin: &Path, home: &Path) -> bool {
         || of_user.iter().any(|known| directory == known)
         || of_machine.contains(&directory)
         || program.starts_with("/opt")
+        || is_of_a_package_manager(program)
+}
+
+/// Where package managers keep what the user has installed for all projects, below any prefix: npm -g, uv tool, pipx. The caches of
+/// `npx` and `uvx` and a project's own `node_modules` have other paths.
+fn is_of_a_package_manager(program: &Path) -> bool {
+    let names: Vec<_> = program.iter().collect();
+    let kept = [("lib", "node_modules"), ("uv", "tools"), ("pipx", "venvs")];
+    names
+        .windows(2)
+        .any(|pair| kept.iter().any(|&(a, b)| pair == [a, b]))
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
@@ -274,6 +285,20 @@ mod tests {
             ("/home/ann/.cargo/bin/mainstay", true),
             ("/usr/local/bin/mainstay", true),
             ("/opt/mainstay/bin/mainstay", true),
+            ("/usr/lib/node_modules/mainstay/bin/mainstay", true),
+            (
+                "/home/ann/.nvm/versions/node/v22.1.0/lib/node_modules/x/node_modules/y/bin/mainstay",
+                true,
+            ),
+            (
+                "/home/ann/.local/share/uv/tools/mainstay/bin/mainstay",
+                true,
+            ),
+            (
+                "/home/ann/.local/share/pipx/venvs/mainstay/bin/mainstay",
+                true,
+            ),
+            ("/home/ann/shop/node_modules/mainstay/bin/mainstay", false),
             (
                 "/home/ann/.npm/_npx/0a1b/node_modules/x/bin/mainstay",
                 false,
