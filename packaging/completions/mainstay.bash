@@ -254,7 +254,7 @@ _mainstay() {
             return 0
             ;;
         mainstay__subcmd__adopt)
-            opts="-y -h --yes --dry-run --server --project --thrifty --remote --update --program --print --json --color --help"
+            opts="-y -h --yes --dry-run --server --project --thrifty --remote --update --program --print --json --color --help amp claude desktop cline codex cn copilot crush cursor gemini goose hermes junie kiro lmstudio opencode qwen roo code warp codeium zed"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1224,7 +1224,7 @@ _mainstay() {
             return 0
             ;;
         mainstay__subcmd__release)
-            opts="-y -h --all --server --project --yes --dry-run --json --color --help"
+            opts="-y -h --all --server --project --yes --dry-run --json --color --help amp claude desktop cline codex cn copilot crush cursor gemini goose hermes junie kiro lmstudio opencode qwen roo code warp codeium zed"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -112,7 +112,7 @@ complete -c mainstay -n "__fish_mainstay_using_subcommand release" -l project -d
 complete -c mainstay -n "__fish_mainstay_using_subcommand release" -l color -d 'When to use colours: auto, always or never; `NO_COLOR`, `CLICOLOR_FORCE` and `TERM=dumb` count with auto' -r -f -a "auto\t''
 always\t''
 never\t''"
-complete -c mainstay -n "__fish_mainstay_using_subcommand release" -l all -d 'Every client on this machine'
+complete -c mainstay -n "__fish_mainstay_using_subcommand release" -l all -d 'Every client on this machine, and every project that adopt has changed'
 complete -c mainstay -n "__fish_mainstay_using_subcommand release" -s y -l yes -d 'Change the files without asking'
 complete -c mainstay -n "__fish_mainstay_using_subcommand release" -l dry-run -d 'Show what would change, and change nothing'
 complete -c mainstay -n "__fish_mainstay_using_subcommand release" -l json -d 'As JSON; it asks nothing'
@@ -413,6 +413,10 @@ complete -c mainstay -n "__fish_mainstay_using_subcommand help; and __fish_seen_
 complete -c mainstay -n "__fish_mainstay_using_subcommand help; and __fish_seen_subcommand_from cache" -f -a "list" -d 'List what is in the cache'
 complete -c mainstay -n "__fish_mainstay_using_subcommand help; and __fish_seen_subcommand_from cache" -f -a "clear" -d 'Remove servers from the cache; without a name, all of them'
 complete -c mainstay -n "__fish_mainstay_using_subcommand help; and __fish_seen_subcommand_from sessions" -f -a "close" -d 'Close each session whose mainstay process is dead'
+
+# The names of clients. clap offers no words for arguments in fish.
+complete -c mainstay -n "__fish_mainstay_using_subcommand adopt" -f -a "amp claude desktop cline codex cn copilot crush cursor gemini goose hermes junie kiro lmstudio opencode qwen roo code warp codeium zed"
+complete -c mainstay -n "__fish_mainstay_using_subcommand release" -f -a "amp claude desktop cline codex cn copilot crush cursor gemini goose hermes junie kiro lmstudio opencode qwen roo code warp codeium zed"
 
 # The names and ids of servers, as mainstay itself prints them.
 complete -c mainstay -n "__fish_mainstay_using_subcommand stop" -f -k -a "(mainstay complete running 2>/dev/null)"

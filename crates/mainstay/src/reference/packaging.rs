@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::cli::Cli;
+use crate::cli::adopt::{clients, word};
 
 /// Commands whose argument is a server, and which servers `mainstay complete` offers for it.
 const NAMES: [(&str, &str); 5] = [
@@ -17,6 +19,9 @@ const NAMES: [(&str, &str); 5] = [
     ("why", "known"),
     ("logs", "known"),
 ];
+
+/// Commands whose arguments are clients.
+const OF_CLIENTS: [&str; 2] = ["adopt", "release"];
 
 /// Marks an argument that is a server, and the zsh function that clap writes for the mark. No argument of ours is a host or a user.
 const MARKS: [(&str, ValueHint, &str); 2] = [
@@ -141,9 +146,23 @@ fn generated(shell: Shell) -> String {
             verb.mut_arg(id, |arg| arg.value_hint(*hint))
         });
     }
+    let words = client_words();
+    cli = cli.mut_subcommands(|verb| match verb.get_name() {
+        name if OF_CLIENTS.contains(&name) => verb.mut_arg("clients", |arg| {
+            arg.value_parser(PossibleValuesParser::new(&words))
+        }),
+        _ => verb,
+    });
     let mut file = Vec::new();
     clap_complete::generate(shell, &mut cli, "mainstay", &mut file);
     String::from_utf8(file).unwrap()
+}
+
+/// The words that people type for clients.
+fn client_words() -> Vec<&'static str> {
+    let clients = clients(&[]).expect("all are known");
+    let words = clients.into_iter().map(|client| &*word(client).leak());
+    words.collect()
 }
 
 /// The rows of [`NAMES`] whose command exists.
@@ -242,6 +261,13 @@ _mainstay_servers() {
 
 fn fish() -> String {
     let mut file = generated(Shell::Fish);
+    file += "\n# The names of clients. clap offers no words for arguments in fish.\n";
+    let words = client_words().join(" ");
+    for verb in OF_CLIENTS {
+        file += &format!(
+            "complete -c mainstay -n \"__fish_mainstay_using_subcommand {verb}\" -f -a \"{words}\"\n"
+        );
+    }
     file += "\n# The names and ids of servers, as mainstay itself prints them.\n";
     for (verb, which) in names() {
         file += &format!(

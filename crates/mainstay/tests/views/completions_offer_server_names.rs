@@ -117,7 +117,8 @@ fn bash_offers_servers() {
         press_tab mainstay stop pl
         press_tab mainstay stop nothing
         press_tab mainstay restart --json ''
-        press_tab mainstay why f
+        press_tab mainstay why fi
+        press_tab mainstay release cla
         press_tab mainstay tap --from ''
         press_tab mainstay stop --js
         press_tab mainstay restar
@@ -125,7 +126,7 @@ fn bash_offers_servers() {
     let id = &servers.id;
     // `tap --from` wants a file: clap's own function answers.
     let expected = format!(
-        "stop : playwright {id}\nstop pl: playwright\nstop nothing: \nrestart --json : playwright {id}\nwhy f: files\n"
+        "stop : playwright {id}\nstop pl: playwright\nstop nothing: \nrestart --json : playwright {id}\nwhy fi: files\nrelease cla: claude\n"
     );
     let printed = servers.shell("bash", &["--norc", "-c", script]);
     let rest = printed
@@ -185,13 +186,16 @@ fn fish_offers_servers() {
     let script = r"
         source $COMPLETIONS/mainstay.fish
         complete --do-complete 'mainstay stop '
-        complete --do-complete 'mainstay why f'
+        complete --do-complete 'mainstay why fi'
         complete --do-complete 'mainstay restart --js'
+        complete --do-complete 'mainstay release gem'
     ";
     let id = &servers.id;
     assert_eq!(
         servers.shell("fish", &["--no-config", "-c", script]),
-        format!("playwright\t1 server\n{id}\tplaywright\nfiles\tended\n--json\tPrint JSON\n")
+        format!(
+            "playwright\t1 server\n{id}\tplaywright\nfiles\tended\n--json\tPrint JSON\ngemini\n"
+        )
     );
     servers.finish();
 }
