@@ -152,6 +152,7 @@ mod tests {
             ppid: 0,
             pgrp: 1,
             session: 1,
+            flags: 0,
             cpu_ticks: 0,
             waited_ticks: 0,
             waited_faults: waited,

@@ -28,6 +28,8 @@ pub struct Stat {
     pub pgrp: i32,
     /// The session.
     pub session: i32,
+    /// The kernel's flags (`PF_…`).
+    pub flags: u32,
     /// CPU ticks, user and system.
     pub cpu_ticks: u64,
     /// CPU ticks of the children it has waited for.
@@ -44,6 +46,13 @@ impl Stat {
     /// Whether it has ended and waits to be reaped.
     pub fn dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Whether it is ending, or has ended. An ending process has lost its environment and its descriptors before it is dead.
+    pub fn exiting(&self) -> bool {
+        /// `PF_EXITING` in the kernel's `sched.h`.
+        const EXITING: u32 = 0x4;
+        self.flags & EXITING != 0 || self.dead()
     }
 
     /// Pid and start time.
@@ -74,6 +83,7 @@ impl Stat {
             ppid: at(&fields, 4)?,
             pgrp: at(&fields, 5)?,
             session: at(&fields, 6)?,
+            flags: at(&fields, 9)?,
             waited_faults: at::<u64>(&fields, 11)? + at::<u64>(&fields, 13)?,
             cpu_ticks: at::<u64>(&fields, 14)? + at::<u64>(&fields, 15)?,
             waited_ticks: at::<i64>(&fields, 16)?.max(0) as u64

@@ -382,7 +382,8 @@ fn kill_tagged(
                 killed.append(&mut found);
             }
             Some(_) => match procfs::none_if_gone(census::stat(pid))? {
-                Some(stat) if stat.dead() => whole &= !zombies.insert(stat.who()),
+                // Its tag cannot be read any more, and it may have had a child after the list was made.
+                Some(stat) if stat.exiting() => whole &= !zombies.insert(stat.who()),
                 Some(_) => {}
                 None => whole = false,
             },

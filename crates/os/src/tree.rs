@@ -459,6 +459,7 @@ fn unknown(pid: i32, parent: i32) -> Stat {
         ppid: parent,
         pgrp: 0,
         session: 0,
+        flags: 0,
         cpu_ticks: 0,
         waited_ticks: 0,
         waited_faults: 0,

@@ -151,6 +151,7 @@ mod tests {
             ppid: parent,
             pgrp: pid,
             session: pid,
+            flags: 0,
             cpu_ticks: 0,
             waited_ticks: 0,
             waited_faults: 0,
