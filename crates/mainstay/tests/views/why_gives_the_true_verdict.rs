@@ -416,7 +416,7 @@ fn killed_by_its_child() {
     let made = stage.command("mkfifo").arg(&fifo).status();
     assert!(made.unwrap().success());
     let script =
-        r#"(exec </dev/null >/dev/null 2>&1; read x <"$1"; kill -KILL $$) & shift; exec "$@""#;
+        r#"(exec </dev/null >/dev/null 2>&1; read x <"$1" && kill -KILL $$) & shift; exec "$@""#;
     let mut server: Vec<OsString> = ["sh", "-c", script, "sh"].map(Into::into).into();
     server.push(fifo.clone().into());
     server.extend(stage.unruly::<&str>(&[]));
