@@ -424,7 +424,7 @@ mod tests {
             ("/opt/.python3-wrapped", true),
             ("/bin/dash", true),
             ("/bin/busybox", true),
-            ("/root/.local/bin/uvx", true),
+            ("/home/a/.local/bin/uvx", true),
             ("/usr/sbin/nginx", false),
             ("/opt/node/github-mcp-server", false),
             ("/", true),

@@ -408,6 +408,20 @@ mod tests {
     }
 
     #[test]
+    fn a_process_is_ending_before_it_is_dead() {
+        for (state, flags, exiting, dead) in [
+            ("S", "4194560", false, false),
+            ("R", "4194564", true, false),
+            ("Z", "4194564", true, true),
+        ] {
+            let line =
+                format!("42 (x) {state} 1 42 42 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 1 0 9 1 7 0");
+            let stat = Stat::parse(line.as_bytes()).unwrap();
+            assert_eq!((stat.exiting(), stat.dead()), (exiting, dead), "{line}");
+        }
+    }
+
+    #[test]
     fn torn_stat_line_is_rejected() {
         for line in [&b""[..], b"42", b"42 (x", b"42 (x) S", b"42 (x) S 1 2 3"] {
             assert_eq!(Stat::parse(line), None);
